@@ -1,0 +1,287 @@
+"""Public facts about one column: its kind, its domain and whether it may be missing."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from missdp.errors import SchemaError
+
+__all__ = ["AnyAttribute", "Attribute", "Categorical", "Level", "Numeric", "Ordinal"]
+
+Level: TypeAlias = str | int | bool
+OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
+
+_MAX_LEVELS = 1_000_000
+
+
+class Attribute(BaseModel):
+    """Facts common to every kind of attribute. Use a subclass.
+
+    Parameters
+    ----------
+    name : str
+        Column name, any non-empty text.
+    nullable : bool, default False
+        Whether a cell of this column may be missing.
+    missing_codes : tuple of str or number, default ()
+        Sentinels that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None,
+        NaT, ``pd.NA``, null and empty CSV fields always count as missing.
+    outside : {"error", "clamp", "missing"}, default "error"
+        What to do with a value outside the declared domain. ``"clamp"`` is for numeric attributes,
+        ``"missing"`` needs ``nullable=True``.
+    label, units : str
+        For people.
+    undeclared : tuple of str, default ()
+        Names of facts on this page that were read from private data and that nobody has declared
+        public yet. A release refuses a schema with such marks unless told to go on.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=0)
+
+    name: StrictStr = Field(min_length=1)
+    kind: str
+    nullable: StrictBool = False
+    missing_codes: tuple[StrictStr | StrictInt | float, ...] = ()
+    outside: OutsidePolicy = "error"
+    label: StrictStr = ""
+    units: StrictStr = ""
+    undeclared: tuple[StrictStr, ...] = ()
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise SchemaError(_explain(data.get("name"), error)) from None
+
+    @property
+    def size(self) -> int:
+        """Number of values in the declared domain, missing not counted."""
+        raise NotImplementedError
+
+    @property
+    def extended_size(self) -> int:
+        """Number of codes when missing is one more level: ``size + 1`` if nullable, else ``size``."""
+        return self.size + int(self.nullable)
+
+    @property
+    def missing_code(self) -> int:
+        """Integer code of a missing cell: one past the last level."""
+        return self.size
+
+    @model_validator(mode="after")
+    def _check_common(self) -> Attribute:
+        if self.outside == "missing" and not self.nullable:
+            raise ValueError('outside = "missing" needs nullable = true')
+        if self.missing_codes and not self.nullable:
+            raise ValueError("missing_codes need nullable = true")
+        fields = set(type(self).model_fields)
+        if unknown := [fact for fact in self.undeclared if fact not in fields]:
+            raise ValueError(f"undeclared names facts that do not exist: {unknown}")
+        return self
+
+
+class _Levelled(Attribute):
+    """An attribute whose domain is a finite list of levels of one type."""
+
+    levels: tuple[StrictStr, ...] | tuple[StrictBool, ...] | tuple[StrictInt, ...]
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> _Levelled:
+        if not self.levels:
+            raise ValueError("levels must not be empty")
+        if len(self.levels) > _MAX_LEVELS:
+            raise ValueError(f"at most {_MAX_LEVELS} levels are supported")
+        if len({type(level) for level in self.levels}) > 1:
+            raise ValueError("levels must all be text, all integers or all true/false")
+        if len(set(self.levels)) != len(self.levels):
+            raise ValueError("levels must be distinct")
+        if "" in self.levels:
+            raise ValueError("the empty text cannot be a level: an empty field means missing")
+        if clash := set(self.levels) & set(self.missing_codes):
+            raise ValueError(f"levels and missing_codes overlap: {sorted(map(str, clash))}")
+        if self.outside == "clamp":
+            raise ValueError('outside = "clamp" is for numeric attributes only')
+        return self
+
+    @property
+    def size(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+
+class Categorical(_Levelled):
+    """An attribute with unordered levels.
+
+    Parameters
+    ----------
+    levels : tuple of str, of int or of bool
+        The whole public domain.
+
+    Examples
+    --------
+    >>> Categorical(name="sex", levels=("female", "male"), nullable=True).extended_size
+    3
+    """
+
+    kind: Literal["categorical"] = "categorical"
+
+
+class Ordinal(_Levelled):
+    """An attribute with ordered levels, lowest first.
+
+    Examples
+    --------
+    >>> Ordinal(name="grade", levels=("9", "10", "11", "12")).size
+    4
+    """
+
+    kind: Literal["ordinal"] = "ordinal"
+
+
+class Numeric(Attribute):
+    """A bounded number, cut into bins wherever a finite domain is needed.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, ``lower < upper``; both belong to the domain.
+    integer : bool, default False
+        Whether the values are whole numbers.
+    bins : int, optional
+        Number of bins of equal width (default 10, or one per whole number if there are fewer).
+    edges : tuple of float, optional
+        Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
+        the left; the last one is closed on both sides.
+
+    Examples
+    --------
+    >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
+    >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
+    [0, 0, 1, 9]
+    """
+
+    kind: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    integer: StrictBool = False
+    bins: Annotated[StrictInt, Field(ge=1, le=_MAX_LEVELS)] | None = None
+    edges: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _check_numeric(self) -> Numeric:
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
+            raise ValueError("lower and upper must be finite")
+        if not self.lower < self.upper:
+            raise ValueError("lower must be below upper")
+        if not math.isfinite(self.upper - self.lower):
+            raise ValueError("upper - lower must be a finite number")
+        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
+            raise ValueError("integer attributes need whole-number bounds")
+        if self.bins is not None and self.edges is not None:
+            raise ValueError("give bins or edges, not both")
+        if self.edges is not None:
+            self._check_edges(self.edges)
+        if self.integer and np.any(self._integer_counts() < 1):
+            raise ValueError("every bin of an integer attribute must hold a whole number")
+        if any(isinstance(code, str) and _is_number(code) for code in self.missing_codes):
+            raise ValueError(
+                "missing_codes of a numeric attribute that are numbers go without quotes"
+            )
+        return self
+
+    def _check_edges(self, edges: tuple[float, ...]) -> None:
+        array = np.asarray(edges)
+        if len(edges) < 2 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
+            raise ValueError("edges must be at least two finite, strictly increasing numbers")
+        if edges[0] != self.lower or edges[-1] != self.upper:
+            raise ValueError("edges must start at lower and end at upper")
+
+    @property
+    def bin_edges(self) -> NDArray[np.float64]:
+        """Edges of the bins, shape ``(size + 1,)``."""
+        if self.edges is not None:
+            return np.asarray(self.edges, dtype=np.float64)
+        return np.linspace(self.lower, self.upper, self.size + 1)
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        if self.edges is not None:
+            return len(self.edges) - 1
+        if self.bins is not None:
+            return self.bins
+        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        return min(10, whole)
+
+    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the bin of each value in ``[lower, upper]``."""
+        codes = np.searchsorted(self.bin_edges, values, side="right") - 1
+        return np.clip(codes, 0, self.size - 1)
+
+    def _integer_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """First whole number of each bin, and the first one after it."""
+        edges = self.bin_edges
+        first, after = np.ceil(edges[:-1]), np.ceil(edges[1:])
+        after[-1] = self.upper + 1
+        return first, after
+
+    def _integer_counts(self) -> NDArray[np.float64]:
+        first, after = self._integer_bounds()
+        return after - first
+
+    def decode(
+        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Draw a value inside each bin, uniformly.
+
+        Parameters
+        ----------
+        codes : array of int, shape (n,)
+            Bin numbers in ``0..size - 1``.
+        uniform : array of float, shape (n,)
+            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
+            finer-grained statistic.
+        """
+        if self.integer:
+            first, after = self._integer_bounds()
+            drawn = first[codes] + np.floor(uniform * (after - first)[codes])
+        else:
+            edges = self.bin_edges
+            drawn = edges[codes] + uniform * np.diff(edges)[codes]
+        return np.asarray(drawn, dtype=np.float64)
+
+
+AnyAttribute: TypeAlias = Annotated[Categorical | Ordinal | Numeric, Field(discriminator="kind")]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _explain(name: object, error: ValidationError) -> str:
+    """One line out of pydantic's report; the schema is public, so its facts may be named."""
+    parts = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        where = ".".join(str(step) for step in item["loc"] if not str(step).startswith("tuple["))
+        message = str(item["msg"]).removeprefix("Value error, ")
+        parts.append(f"{where}: {message}" if where else message)
+    subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
+    return f"{subject} is not valid: " + "; ".join(dict.fromkeys(parts))

@@ -1,0 +1,38 @@
+"""TOML in and out."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from missdp.errors import SchemaError
+from missdp.files import write_atomically
+
+__all__ = ["dump_toml", "load_toml"]
+
+_HEADER = """\
+# missdp schema: public facts about the columns of a table.
+# Every fact here enters released output. A name in `undeclared` marks a fact that was read from
+# the private data: check it, replace it by what is publicly known, then delete the mark.
+
+"""
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or "it is not a readable file"
+        raise SchemaError(f"cannot read the schema {str(path)!r}: {reason}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{str(path)!r} is not a TOML file: {error}") from None
+
+
+def dump_toml(document: Mapping[str, Any], path: Path) -> None:
+    """Write a TOML file, whole or not at all."""
+    write_atomically(path, (_HEADER + tomli_w.dumps(document)).encode("utf-8"))

@@ -1,0 +1,212 @@
+"""Table: the private rows, as integer codes plus a mask per attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.errors import DataError, ParameterError
+from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.table.encode import Column, code_dtype, encode
+from missdp.table.files import read_arrow
+from missdp.table.frames import FrameKind, arrow_from_native, frame_kind, native_from_arrow
+
+__all__ = ["Table"]
+
+
+class Table:
+    """Rows of a table as codes and masks; private unless it was made from released values.
+
+    Use :meth:`read` (any frame or file) or :meth:`from_codes`. The representation is the same for
+    every input: per attribute an array of codes in ``0..size - 1``, or ``size`` for a missing cell.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts.
+    columns : mapping of str to Column
+        One per attribute, all of one length.
+    kind : {"pandas", "polars", "pyarrow"}
+        The kind of frame that came in, which is the kind that goes out.
+
+    Notes
+    -----
+    ``repr`` shows public facts only. The number of rows is private under add-remove adjacency.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema, Table
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
+    >>> table = Table.read(pd.DataFrame({"smoker": ["yes", None, "no"]}), schema)
+    >>> table
+    Table(smoker)
+    >>> table.codes("smoker").tolist(), table.mask("smoker").tolist()
+    ([1, 2, 0], [False, True, False])
+    """
+
+    def __init__(
+        self, schema: Schema, columns: Mapping[str, Column], *, kind: FrameKind = "pandas"
+    ) -> None:
+        if set(columns) != set(schema.names):
+            raise DataError("a table needs exactly one column per attribute of its schema")
+        if len({len(column.codes) for column in columns.values()}) > 1:
+            raise DataError("all columns of a table must have the same length")
+        self.schema = schema
+        self.kind = kind
+        self._columns = {name: columns[name] for name in schema.names}
+
+    @classmethod
+    def read(cls, data: Any, schema: Schema) -> Table:
+        """Read a table from any supported input.
+
+        Parameters
+        ----------
+        data : Table, pandas, polars or Arrow table, DuckDB relation, str or Path
+            A path names a CSV or Parquet file.
+        schema : Schema
+            The declared domain.
+
+        Raises
+        ------
+        DataError
+            If the data does not fit the schema. The message quotes no value and no count.
+        """
+        if isinstance(data, Table):
+            if data.schema != schema:
+                raise DataError("the table was read with another schema")
+            return data
+        if isinstance(data, (str, Path)):
+            arrow = read_arrow(Path(data), schema.names)
+        else:
+            arrow = arrow_from_native(data, schema.names)
+        columns = {a.name: encode(a, arrow.column(a.name)) for a in schema}
+        return cls(schema, columns, kind=frame_kind(data))
+
+    @classmethod
+    def from_codes(
+        cls, schema: Schema, codes: Mapping[str, ArrayLike], *, kind: FrameKind = "pandas"
+    ) -> Table:
+        """Build a table from codes; numeric attributes get no values, only bins."""
+        columns = {}
+        for attribute in schema:
+            if attribute.name not in codes:
+                raise DataError(f"no codes for attribute {attribute.name!r}")
+            columns[attribute.name] = Column(_check_codes(attribute, codes[attribute.name]))
+        return cls(schema, columns, kind=kind)
+
+    def __repr__(self) -> str:
+        return f"Table({', '.join(self.schema.names)})"
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())).codes)
+
+    def codes(self, name: str) -> NDArray[np.unsignedinteger]:
+        """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
+        self.schema[name]
+        return self._columns[name].codes
+
+    def mask(self, name: str) -> NDArray[np.bool_]:
+        """Return True where the cell is missing, shape ``(n,)``."""
+        return np.asarray(self.codes(name) == self.schema[name].missing_code)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute, shape ``(n,)``; ``lower`` where missing (see the mask).
+
+        Raises
+        ------
+        DataError
+            If the attribute is not numeric or the table holds bins only.
+        """
+        values = self._columns[name].values if self.schema[name] else None
+        if values is None:
+            raise DataError(f"attribute {name!r} has no numeric values in this table")
+        return values
+
+    def incomplete_rows(self) -> NDArray[np.bool_]:
+        """Return True where any cell of the row is missing, shape ``(n,)``."""
+        masks = [self.mask(name) for name in self.schema.nullable]
+        return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Table:
+        """Return the rows chosen by an index or a boolean array."""
+        columns = {
+            name: Column(c.codes[rows], None if c.values is None else c.values[rows])
+            for name, c in self._columns.items()
+        }
+        return Table(self.schema, columns, kind=self.kind)
+
+    def subset(self, names: Iterable[str]) -> Table:
+        """Return the named columns."""
+        schema = self.schema.subset(names)
+        return Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
+
+    def with_missing(self, mask: Mapping[str, NDArray[np.bool_]]) -> Table:
+        """Return the table with more cells missing; their attributes must be nullable."""
+        columns = dict(self._columns)
+        for name, hole in mask.items():
+            attribute = self.schema[name]
+            if np.any(hole) and not attribute.nullable:
+                raise DataError(f"attribute {name!r} is not declared nullable")
+            column = columns[name]
+            codes = column.codes.copy()
+            codes[hole] = attribute.missing_code
+            values = None if column.values is None else column.values.copy()
+            if values is not None and isinstance(attribute, Numeric):
+                values[hole] = attribute.lower
+            columns[name] = Column(codes, values)
+        return Table(self.schema, columns, kind=self.kind)
+
+    def with_values(self, rng: np.random.Generator) -> Table:
+        """Return the table with a value drawn uniformly inside each numeric bin.
+
+        Meant for synthetic tables, which know bins only. Values that are there stay.
+        """
+        columns = dict(self._columns)
+        for attribute in self.schema:
+            column = columns[attribute.name]
+            if not isinstance(attribute, Numeric) or column.values is not None:
+                continue
+            missing = column.codes == attribute.missing_code
+            bins = np.where(missing, 0, column.codes).astype(np.int64)
+            values = attribute.decode(bins, rng.random(len(bins)))
+            values[missing] = attribute.lower
+            columns[attribute.name] = Column(column.codes, values)
+        return Table(self.schema, columns, kind=self.kind)
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table whose types depend on the schema alone."""
+        arrays = [_decode(a, self._columns[a.name]) for a in self.schema]
+        return pa.table(arrays, names=list(self.schema.names))
+
+    def to_native(self, kind: FrameKind | None = None) -> Any:
+        """Return a frame of the kind that came in, or of the kind asked for."""
+        return native_from_arrow(self.to_arrow(), kind or self.kind)
+
+
+def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:
+    array = np.asarray(codes)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise ParameterError(f"codes of {attribute.name!r} must be a vector of integers")
+    if array.size and (array.min() < 0 or array.max() >= attribute.extended_size):
+        raise DataError(f"codes of {attribute.name!r} must be in 0..{attribute.extended_size - 1}")
+    return array.astype(code_dtype(attribute))
+
+
+def _decode(attribute: AnyAttribute, column: Column) -> pa.Array:
+    missing = column.codes == attribute.missing_code
+    if isinstance(attribute, Numeric):
+        if column.values is None:
+            raise DataError(
+                f"attribute {attribute.name!r} has bins only; draw values with with_values() first"
+            )
+        kind = pa.int64() if attribute.integer else pa.float64()
+        cells = column.values.astype(np.int64) if attribute.integer else column.values
+        return pa.array(cells, type=kind, mask=missing)
+    indices = pa.array(column.codes.astype(np.int64), mask=missing)
+    return pa.array(attribute.levels).take(indices)
