@@ -1,0 +1,59 @@
+"""Choose a source for any kind of input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from missdp.errors import DataError
+from missdp.schema import Schema
+from missdp.sources.base import MarginalSource
+from missdp.sources.duckdb import DuckDBSource
+from missdp.sources.memory import MemorySource
+from missdp.table import Table
+
+__all__ = ["open_source"]
+
+_STREAM_BYTES = 64 * 2**20
+
+
+def open_source(data: Any, schema: Schema) -> MarginalSource:
+    """Return a source that counts ``data``.
+
+    Parameters
+    ----------
+    data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
+        Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
+        are streamed. A source comes back as it is.
+    schema : Schema
+        The declared domain.
+
+    Raises
+    ------
+    DataError
+        If the data does not fit the schema.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.sources import open_source
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
+    >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
+    MemorySource(smoker)
+    """
+    # Asked of the type: a frame may have columns that are called "schema" and "counts".
+    if callable(getattr(type(data), "counts", None)):
+        source: MarginalSource = data
+        if source.schema != schema:
+            raise DataError("the source was opened with another schema")
+        return source
+    if isinstance(data, duckdb.DuckDBPyRelation):
+        return DuckDBSource(data, schema)
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        if path.is_file() and path.stat().st_size > _STREAM_BYTES:
+            return DuckDBSource(path, schema)
+    return MemorySource(Table.read(data, schema))

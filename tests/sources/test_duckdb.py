@@ -1,0 +1,103 @@
+"""What only the streaming source promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.errors import DataError, ParameterError
+from missdp.sources import DuckDBSource, MemorySource, open_source
+
+SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),))
+
+
+def test_many_batches_add_up() -> None:
+    # 500,000 rows are several batches of every worker.
+    query = "SELECT CASE WHEN range % 5 = 0 THEN NULL ELSE range % 1000 END AS x FROM range(500000)"
+    source = DuckDBSource.from_query(duckdb.connect(), query, SCHEMA, n_jobs=2)
+    counts = source.counts([("x",)], rows="extended")[("x",)]
+    np.testing.assert_array_equal(counts, [40_000] * 10 + [100_000])
+
+
+@pytest.mark.parametrize(
+    "sql", ["DROP TABLE t", "SELECT 1 AS x; SELECT 2 AS x", "SELEC 1", "", "DELETE FROM t"]
+)
+def test_only_one_select_is_accepted_and_nothing_else_runs(sql: str) -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+    with pytest.raises(ParameterError):
+        DuckDBSource.from_query(connection, sql, SCHEMA)
+    assert connection.sql("SELECT count(*) FROM t").fetchall() == [(1,)]
+
+
+def test_a_query_that_fails_in_the_middle_quotes_nothing() -> None:
+    sql = "SELECT CAST(v AS INTEGER) AS x FROM (VALUES ('7'), ('SECRET')) t(v)"
+    with pytest.raises(DataError) as caught:
+        DuckDBSource.from_query(duckdb.connect(), sql, SCHEMA).counts([("x",)], rows="observed")
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_query_that_does_not_bind_is_a_data_error() -> None:
+    with pytest.raises(DataError, match="does not run"):
+        DuckDBSource.from_query(duckdb.connect(), "SELECT x FROM absent", SCHEMA)
+
+
+def test_a_malformed_csv_row_quotes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x\n" + "1\n" * 60_000 + '"SECRET,2,3\n')
+    with pytest.raises(DataError) as caught:
+        DuckDBSource(path, SCHEMA).counts([("x",)], rows="observed")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_truncated_parquet_file_is_a_data_error(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": np.arange(1000.0)}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:50] + bytes(200) + content[250:])
+    with pytest.raises(DataError):
+        DuckDBSource(path, SCHEMA).counts([("x",)], rows="observed")
+
+
+def test_a_bad_number_of_threads_is_refused() -> None:
+    with pytest.raises(ParameterError, match="n_jobs"):
+        DuckDBSource(duckdb.sql("SELECT 1 AS x"), SCHEMA, n_jobs=0)
+
+
+def test_open_source_chooses_by_kind_and_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0, None]}), path)
+    table = Table.read(path, SCHEMA)
+    assert isinstance(open_source(table, SCHEMA), MemorySource)
+    assert isinstance(open_source(str(path), SCHEMA), MemorySource)
+    assert isinstance(open_source(duckdb.read_parquet(str(path)), SCHEMA), DuckDBSource)
+    monkeypatch.setattr("missdp.sources.open._STREAM_BYTES", 10)
+    big = open_source(path, SCHEMA)
+    assert isinstance(big, DuckDBSource)
+    assert open_source(big, SCHEMA) is big
+    other = Schema((Categorical(name="x", levels=("a",)),))
+    with pytest.raises(DataError, match="another schema"):
+        open_source(big, other)
+    with pytest.raises(DataError, match="no data file"):
+        open_source(tmp_path / "absent.csv", SCHEMA)
+
+
+def test_a_frame_with_treacherous_column_names_is_a_frame() -> None:
+    names = ("schema", "counts", "to_arrow_reader", "project")
+    schema = Schema(tuple(Categorical(name=n, levels=("a",)) for n in names))
+    frame = pd.DataFrame({n: ["a"] for n in names})
+    assert isinstance(open_source(frame, schema), MemorySource)
+    source = open_source(duckdb.connect().from_df(frame), schema)
+    assert isinstance(source, DuckDBSource)
+    assert source.counts([names], rows="observed")[names].tolist() == [[[[1]]]]

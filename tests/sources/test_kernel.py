@@ -1,0 +1,95 @@
+"""The kernel: grouping changes the work, never the counts; big requests are refused early."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import missdp.sources.kernel as kernel
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.errors import ParameterError
+from missdp.sources import MemorySource
+
+
+def schema_of(sizes: list[int], nullable: bool = True) -> Schema:
+    return Schema(
+        tuple(
+            Categorical(name=f"a{i}", levels=tuple(range(s)), nullable=nullable)
+            for i, s in enumerate(sizes)
+        )
+    )
+
+
+def random_table(schema: Schema, n: int, seed: int = 0) -> Table:
+    rng = np.random.default_rng(seed)
+    return Table.from_codes(schema, {a.name: rng.integers(0, a.extended_size, n) for a in schema})
+
+
+@pytest.mark.parametrize("group_cells", [0, 10, 500, 10**6])
+def test_grouping_never_changes_a_count(group_cells: int) -> None:
+    schema = schema_of([2, 3, 4, 5, 6])
+    table = random_table(schema, 1000)
+    cliques = [c for k in range(4) for c in itertools.permutations(schema.names, k)]
+    codes = {n: table.codes(n) for n in schema.names}
+    counter = kernel.Counter(schema, cliques, group_cells=group_cells)
+    for start in range(0, 1000, 300):
+        part = {n: c[start : start + 300] for n, c in codes.items()}
+        counter.add(part, len(part["a0"]))
+    found = counter.result("extended")
+    for clique in cliques:
+        expected = np.zeros(schema.extended_shape(clique), dtype=np.int64)
+        np.add.at(expected, tuple(codes[n] for n in clique), 1 if clique else 1000)
+        np.testing.assert_array_equal(found[clique], expected)
+
+
+def test_groups_cover_every_clique_once_within_the_limit() -> None:
+    schema = schema_of([10] * 15)
+    pairs = list(itertools.combinations(schema.names, 2))
+    groups = kernel.plan_groups(schema, pairs, group_cells=20_000)
+    assert sorted(c for g in groups for c in g.cliques) == sorted(pairs)
+    assert all(set(c) <= set(g.names) for g in groups for c in g.cliques)
+    assert all(np.prod(g.shape) <= 20_000 for g in groups)
+    assert len(groups) <= 30  # 19 is the least possible with four attributes a group
+
+
+def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of([3, 4])
+    table = random_table(schema, 1001)
+    whole = MemorySource(table).counts([("a1", "a0")], rows="extended")
+    monkeypatch.setattr("missdp.sources.memory.CHUNK_ROWS", 100)
+    parts = MemorySource(table).counts([("a1", "a0")], rows="extended")
+    np.testing.assert_array_equal(whole["a1", "a0"], parts["a1", "a0"])
+    assert parts["a1", "a0"].sum() == 1001
+
+
+def test_more_cells_than_16_bits_and_than_rows_are_counted_right() -> None:
+    schema = schema_of([400, 500, 2])
+    table = random_table(schema, 2000)
+    clique = ("a1", "a0", "a2")
+    found = MemorySource(table).counts([clique], rows="extended")[clique]
+    expected = np.zeros((501, 401, 3), dtype=np.int64)
+    np.add.at(expected, tuple(table.codes(n) for n in clique), 1)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_results_are_separate_contiguous_arrays() -> None:
+    table = random_table(schema_of([2, 3]), 10)
+    found = MemorySource(table).counts([("a0",), ("a0", "a1"), ("a1", "a0")], rows="observed")
+    assert all(c.flags.c_contiguous and c.flags.owndata for c in found.values())
+
+
+def test_too_many_cells_are_refused_by_name_before_counting() -> None:
+    numbers = tuple(Numeric(name=n, lower=0, upper=1, bins=1000) for n in "abc")
+    table = Table.from_codes(Schema(numbers), {n: np.zeros(1, dtype=int) for n in "abc"})
+    with pytest.raises(ParameterError, match=r"\('a', 'b', 'c'\) has 1,000,000,000 cells"):
+        MemorySource(table).counts([("a", "b", "c")], rows="observed")
+
+
+def test_too_many_cells_together_are_refused() -> None:
+    names = [f"x{i}" for i in range(24)]
+    numbers = tuple(Numeric(name=n, lower=0, upper=1, bins=1000) for n in names)
+    table = Table.from_codes(Schema(numbers), {n: np.zeros(1, dtype=int) for n in names})
+    with pytest.raises(ParameterError, match="together"):
+        MemorySource(table).counts(itertools.combinations(names, 2), rows="observed")
