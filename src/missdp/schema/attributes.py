@@ -74,7 +74,7 @@ class Attribute(BaseModel):
 
     @property
     def extended_size(self) -> int:
-        """Number of codes when missing is one more level: ``size + 1`` if nullable, else ``size``."""
+        """Number of codes with missing as one more level: ``size + 1`` if nullable."""
         return self.size + int(self.nullable)
 
     @property
@@ -109,6 +109,10 @@ class _Levelled(Attribute):
             raise ValueError("levels must all be text, all integers or all true/false")
         if len(set(self.levels)) != len(self.levels):
             raise ValueError("levels must be distinct")
+        if any(isinstance(level, str) and level != level.strip() for level in self.levels):
+            raise ValueError(
+                "levels must not begin or end with blanks: they are dropped on reading"
+            )
         if "" in self.levels:
             raise ValueError("the empty text cannot be a level: an empty field means missing")
         if clash := set(self.levels) & set(self.missing_codes):

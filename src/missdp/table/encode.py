@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError
 from missdp.schema import AnyAttribute, Numeric
 
-__all__ = ["Column", "code_dtype", "encode"]
+__all__ = ["Column", "code_dtype", "encode", "parse_numbers"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,11 +75,22 @@ def _encode_levels(attribute: AnyAttribute, data: pa.Array) -> Column:
     cells = _null_out(attribute, data)
     typed = _as_level_type(cells, levels[0])
     found = pc.index_in(typed, value_set=pa.array(levels, type=typed.type))
+    if _is_text(cells.type) and found.null_count > cells.null_count:
+        # Only now, since it costs a pass: stray blanks around a level, and empty text.
+        cells = _trimmed(cells)
+        typed = _as_level_type(cells, levels[0])
+        found = pc.index_in(typed, value_set=pa.array(levels, type=typed.type))
     missing = np.asarray(cells.is_null())
     unknown = np.asarray(found.is_null()) & ~missing
     missing = _apply_outside(attribute, missing, unknown)
     codes = np.asarray(found.fill_null(attribute.missing_code)).astype(code_dtype(attribute))
     return Column(codes=codes)
+
+
+def _trimmed(cells: pa.Array) -> pa.Array:
+    """Drop blanks around text; what is empty then is missing."""
+    text = pc.utf8_trim_whitespace(cells.cast(pa.string()))
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
 
 def _as_level_type(data: pa.Array, example: object) -> pa.Array:
@@ -114,17 +125,19 @@ def _as_integer(data: pa.Array) -> pa.Array:
         return data.cast(pa.int64())
     if pa.types.is_boolean(data.type):
         raise pa.ArrowInvalid("true/false is not an integer")
-    number = _parse(data)[0] if _is_text(data.type) else data.cast(pa.float64())
+    number = parse_numbers(data)[0] if _is_text(data.type) else data.cast(pa.float64())
     whole = pc.and_(pc.equal(number, pc.floor(number)), pc.less(pc.abs(number), 2.0**53))
     return pc.if_else(whole, number, pa.scalar(None, pa.float64())).cast(pa.int64())
 
 
 def _encode_numeric(attribute: Numeric, data: pa.Array) -> Column:
-    cells = _null_out(attribute, data)
+    cells = _null_out(attribute, _trimmed(data) if _is_text(data.type) else data)
     if pa.types.is_boolean(cells.type):
         raise pa.ArrowInvalid("true/false is not a number")
     number, unparsed = (
-        _parse(cells) if _is_text(cells.type) else (cells.cast(pa.float64(), safe=False), None)
+        parse_numbers(cells)
+        if _is_text(cells.type)
+        else (cells.cast(pa.float64(), safe=False), None)
     )
     missing = np.asarray(cells.is_null())
     values = np.array(number.fill_null(attribute.lower), dtype=np.float64)
@@ -146,7 +159,7 @@ def _encode_numeric(attribute: Numeric, data: pa.Array) -> Column:
     return Column(codes=codes.astype(code_dtype(attribute)), values=values)
 
 
-def _parse(data: pa.Array) -> tuple[pa.Array, pa.Array]:
+def parse_numbers(data: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Read text as numbers; also return which cells are text that is no number."""
     text = pc.utf8_trim_whitespace(data.cast(pa.string()))
     pattern = r"^[+-]?((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[iI][nN][fF]|[nN][aA][nN])$"
@@ -166,7 +179,9 @@ def _null_out(attribute: AnyAttribute, data: pa.Array) -> pa.Array:
         text = pc.utf8_trim_whitespace(data.cast(pa.string()))
         hit = pc.is_in(text, value_set=pa.array([_text(c) for c in attribute.missing_codes]))
         if numbers := [float(c) for c in attribute.missing_codes if not isinstance(c, str)]:
-            hit = pc.or_(hit, pc.is_in(_parse(text)[0], value_set=pa.array(numbers, pa.float64())))
+            hit = pc.or_(
+                hit, pc.is_in(parse_numbers(text)[0], value_set=pa.array(numbers, pa.float64()))
+            )
     else:
         codes = [float(c) for c in attribute.missing_codes if not isinstance(c, str)]
         hit = pc.is_in(data.cast(pa.float64(), safe=False), value_set=pa.array(codes, pa.float64()))

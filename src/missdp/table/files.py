@@ -47,8 +47,8 @@ def open_relation(path: Path, connection: duckdb.DuckDBPyConnection) -> duckdb.D
     raise DataError(f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}")
 
 
-def read_arrow(path: Path, names: tuple[str, ...]) -> pa.Table:
-    """Read the named columns of a file into Arrow.
+def read_arrow(path: Path, names: tuple[str, ...] | None = None) -> pa.Table:
+    """Read a file into Arrow; with ``names``, exactly those columns in that order.
 
     Raises
     ------
@@ -57,6 +57,7 @@ def read_arrow(path: Path, names: tuple[str, ...]) -> pa.Table:
     """
     with duckdb.connect() as connection:
         relation = open_relation(path, connection)
+        names = tuple(relation.columns) if names is None else names
         check_columns(list(relation.columns), names)
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+import duckdb
 import narwhals as nw
 import pandas as pd
 import pyarrow as pa
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError
 
-__all__ = ["FrameKind", "arrow_from_native", "frame_kind", "native_from_arrow"]
+__all__ = ["FrameKind", "arrow_from_native", "frame_kind", "native_from_arrow", "to_arrow"]
 
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
@@ -42,23 +43,36 @@ def arrow_from_native(data: Any, names: tuple[str, ...]) -> pa.Table:
     """
     if isinstance(data, pd.DataFrame):
         check_columns([str(c) for c in data.columns], names)
-        return _arrow_from_pandas(data, names)
+    table = to_arrow(data)
+    check_columns(table.column_names, names)
+    return table.select(list(names))
+
+
+def to_arrow(data: Any) -> pa.Table:
+    """Bring a whole frame to Arrow, with every pandas missing marker as null.
+
+    Raises
+    ------
+    DataError
+        If ``data`` is not a frame we read, or a column holds values of mixed types.
+    """
+    if isinstance(data, pd.DataFrame):
+        return _arrow_from_pandas(data)
     if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
+        return pa.Table.from_batches([data])
     if isinstance(data, pa.Table):
-        check_columns(data.column_names, names)
-        return data.select(list(names))
+        return data
     try:
         frame = nw.from_native(data)
         frame = frame.collect(backend="pyarrow") if isinstance(frame, nw.LazyFrame) else frame
-        table = frame.to_arrow()
+        return frame.to_arrow()
     except TypeError:
         raise DataError(
             f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
             "table, a DuckDB relation, or the path of a CSV or Parquet file"
         ) from None
-    check_columns(table.column_names, names)
-    return table.select(list(names))
+    except (pa.ArrowException, duckdb.Error):
+        raise DataError("the table cannot be read: its query fails or a row is malformed") from None
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
@@ -80,18 +94,18 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
         )
 
 
-def _arrow_from_pandas(data: pd.DataFrame, names: tuple[str, ...]) -> pa.Table:
-    by_name = {str(label): data.iloc[:, i] for i, label in enumerate(data.columns)}
+def _arrow_from_pandas(data: pd.DataFrame) -> pa.Table:
+    names = [str(label) for label in data.columns]
     arrays = []
-    for name in names:
+    for i, name in enumerate(names):
         try:
-            arrays.append(pa.Array.from_pandas(by_name[name]))
+            arrays.append(pa.Array.from_pandas(data.iloc[:, i]))
         except (pa.ArrowException, TypeError, ValueError):
             raise DataError(
                 f"column {name!r} holds values of mixed or unsupported types; "
                 "convert it to one type (text or numbers) first"
             ) from None
-    return pa.table(arrays, names=list(names))
+    return pa.table(arrays, names=names)
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
