@@ -1,0 +1,104 @@
+"""Accounting: what releases cost, computed from facts about mechanisms, never from data.
+
+Events state what was done, accountants bound what it costs, a `Guarantee` says what that promises
+and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
+"""
+
+from missdp.accounting.accountants import (
+    DEFAULT_ACCOUNTANTS,
+    FAST_ACCOUNTANTS,
+    Accountant,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ZCDPAccountant,
+    delta_of,
+    epsilon_of,
+)
+from missdp.accounting.budget import Budget, Schedule
+from missdp.accounting.calibrate import (
+    calibrate,
+    gaussian_delta,
+    gaussian_sigma,
+    laplace_scale,
+    zcdp_rho,
+)
+from missdp.accounting.conditions import (
+    Assumption,
+    BoundedObservation,
+    Condition,
+    DataDependentDomain,
+    DatasetCollection,
+    DeclaredRowCount,
+    EigenGap,
+    ExplicitSeed,
+    FixedSchedule,
+    MissingCompletelyAtRandom,
+    PublicDomain,
+    RowIndependentMissingness,
+)
+from missdp.accounting.dp_events import to_dp_event
+from missdp.accounting.events import (
+    Adjacency,
+    ApproximateEvent,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RDPEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+    flatten,
+)
+from missdp.accounting.guarantee import Guarantee, Protects
+from missdp.accounting.neighbours import epsilon_under, replace_one_of
+
+__all__ = [
+    "DEFAULT_ACCOUNTANTS",
+    "FAST_ACCOUNTANTS",
+    "Accountant",
+    "Adjacency",
+    "ApproximateEvent",
+    "Assumption",
+    "BoundedObservation",
+    "Budget",
+    "ComposedEvent",
+    "Condition",
+    "DataDependentDomain",
+    "DatasetCollection",
+    "DeclaredRowCount",
+    "EigenGap",
+    "Event",
+    "ExplicitSeed",
+    "FixedSchedule",
+    "GaussianEvent",
+    "Guarantee",
+    "LaplaceEvent",
+    "MissingCompletelyAtRandom",
+    "PLDAccountant",
+    "Protects",
+    "PublicDomain",
+    "PureAccountant",
+    "PureEvent",
+    "RDPAccountant",
+    "RDPEvent",
+    "RowIndependentMissingness",
+    "SampledGaussianEvent",
+    "Schedule",
+    "SelectionEvent",
+    "ZCDPAccountant",
+    "ZCDPEvent",
+    "calibrate",
+    "delta_of",
+    "epsilon_of",
+    "epsilon_under",
+    "flatten",
+    "gaussian_delta",
+    "gaussian_sigma",
+    "laplace_scale",
+    "replace_one_of",
+    "to_dp_event",
+    "zcdp_rho",
+]

@@ -1,0 +1,311 @@
+"""Accountants: what a sequence of events costs in (epsilon, delta).
+
+Four accountants, each a valid upper bound; `epsilon_of` and `delta_of` return the best of those
+that support every event, and refuse, by name, what none supports. All hold for adaptively chosen
+queries whose privacy parameters were fixed in advance; `Budget` covers the adaptive case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from missdp.accounting import pld
+from missdp.accounting._convert import (
+    FloatArray,
+    delta_from_rdp,
+    delta_from_rho,
+    epsilon_from_rdp,
+    epsilon_from_rho,
+)
+from missdp.accounting._record import check_delta, check_nonnegative
+from missdp.accounting.curves import approximate_delta, pure_epsilon, rdp_curve, zcdp_rho_of
+from missdp.accounting.events import Event, flatten
+from missdp.errors import ParameterError, UnprovenError
+
+__all__ = [
+    "DEFAULT_ACCOUNTANTS",
+    "FAST_ACCOUNTANTS",
+    "RDP_ORDERS",
+    "Accountant",
+    "PLDAccountant",
+    "PureAccountant",
+    "RDPAccountant",
+    "ZCDPAccountant",
+    "delta_of",
+    "epsilon_of",
+]
+
+RDP_ORDERS: FloatArray = np.unique(
+    np.concatenate(
+        [
+            np.arange(1.05, 11.0, 0.1).round(2),
+            np.arange(11.0, 64.0),
+            np.geomspace(64, 1e6, 60).round(),
+        ]
+    )
+)
+# More distinct kinds of events than this cost the PLD accountant seconds for little gain.
+_MAX_DISTINCT = 400
+
+
+class Accountant(Protocol):
+    """What every accountant offers; ``name`` is printable."""
+
+    name: str
+
+    def supports(self, event: Event) -> bool:
+        """Whether a bound is proven for this (elementary) event."""
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return an upper bound on delta at ``epsilon``."""
+
+
+def _dispatches(function: Callable[..., object], event: Event) -> bool:
+    registered = function.dispatch(type(event))  # type: ignore[attr-defined]
+    return bool(registered is not function.dispatch(object))  # type: ignore[attr-defined]
+
+
+class PureAccountant:
+    """Basic composition: epsilons add up, and so do deltas (Dwork et al. 2006).
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureAccountant, PureEvent
+    >>> PureAccountant().epsilon([PureEvent(epsilon=0.25)] * 4, 0.0)
+    1.0
+    """
+
+    name = "basic composition"
+
+    def supports(self, event: Event) -> bool:
+        """Whether the event has an epsilon of its own."""
+        return _dispatches(pure_epsilon, event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return the sum of epsilons, infinite if the deltas of the events exceed ``delta``."""
+        total = math.fsum(pure_epsilon(event) for event in events)
+        return total if _failure(events) <= delta else math.inf
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return the sum of deltas if the sum of epsilons is at most ``epsilon``, else 1."""
+        total = math.fsum(pure_epsilon(event) for event in events)
+        return _failure(events) if total <= epsilon else 1.0
+
+
+class ZCDPAccountant:
+    """Zero-concentrated DP: rhos add up, converted at the best real order.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent, ZCDPAccountant
+    >>> round(ZCDPAccountant().epsilon([GaussianEvent(sensitivity=1, sigma=5.0)], 1e-6), 4)
+    0.8999
+    """
+
+    name = "zCDP"
+
+    def supports(self, event: Event) -> bool:
+        """Whether the event has a rho."""
+        return _dispatches(zcdp_rho_of, event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return epsilon at ``delta`` less the deltas of the events."""
+        rho = math.fsum(zcdp_rho_of(event) for event in events)
+        left = delta - _failure(events)
+        return epsilon_from_rho(rho, left) if left >= 0 else math.inf
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return delta at ``epsilon`` plus the deltas of the events."""
+        rho = math.fsum(zcdp_rho_of(event) for event in events)
+        return min(1.0, delta_from_rho(rho, epsilon) + _failure(events))
+
+
+class RDPAccountant:
+    """Rényi DP: curves add up on a fixed grid of orders.
+
+    Parameters
+    ----------
+    orders : array of float, optional
+        Rényi orders, each above 1.
+
+    Examples
+    --------
+    >>> from missdp.accounting import RDPAccountant, SampledGaussianEvent
+    >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=1.0, steps=1000)
+    >>> round(RDPAccountant().epsilon([event], 1e-5), 1)
+    2.1
+    """
+
+    name = "Rényi DP"
+
+    def __init__(self, orders: FloatArray = RDP_ORDERS) -> None:
+        self.orders = np.asarray(orders, dtype=np.float64)
+
+    def supports(self, event: Event) -> bool:
+        """Whether the event has a Rényi curve."""
+        return _dispatches(rdp_curve, event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return epsilon at ``delta`` less the deltas of the events."""
+        left = delta - _failure(events)
+        return epsilon_from_rdp(self.orders, self._curve(events), left) if left >= 0 else math.inf
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return delta at ``epsilon`` plus the deltas of the events."""
+        tail = delta_from_rdp(self.orders, self._curve(events), epsilon)
+        return min(1.0, tail + _failure(events))
+
+    def _curve(self, events: Sequence[Event]) -> FloatArray:
+        total = np.zeros_like(self.orders)
+        for event in events:
+            total = total + rdp_curve(event, self.orders)
+        return total
+
+
+class PLDAccountant:
+    """Numerical composition of privacy loss distributions, rounded pessimistically.
+
+    Discrete Gaussian events are supported for sensitivities below 2 only, where the integer shift
+    is known; zCDP and Rényi events have no privacy loss distribution and are refused.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent, PLDAccountant
+    >>> round(PLDAccountant().epsilon([GaussianEvent(sensitivity=1, sigma=5.0)], 1e-6), 3)
+    0.835
+    """
+
+    name = "privacy loss distributions"
+
+    def supports(self, event: Event) -> bool:
+        """Whether a dominating pair of the event is known and affordable."""
+        return pld.supports(event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return epsilon at ``delta``."""
+        return float(pld.compose(events).get_epsilon_for_delta(delta))
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return delta at ``epsilon``."""
+        return float(pld.compose(events).get_delta_for_epsilon(epsilon))
+
+
+FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant())
+DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, PLDAccountant())
+
+
+def epsilon_of(
+    events: Event | Iterable[Event],
+    delta: float,
+    *,
+    accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
+) -> float:
+    """Return the smallest proven epsilon of the composition at ``delta``.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        What was done; all under one adjacency.
+    delta : float
+        In [0, 1). At 0 only pure DP counts.
+    accountants : sequence of Accountant
+        Which bounds to try.
+
+    Returns
+    -------
+    float
+        Epsilon, at least 0; infinity if ``delta`` is below what the events themselves lose.
+
+    Raises
+    ------
+    UnprovenError
+        If no accountant supports every event, or the events mix adjacencies.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent, epsilon_of
+    >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
+    1.0
+    """
+    parts, delta = _prepare(events), check_delta("delta", delta)
+    if not parts:
+        return 0.0
+    able = _able(parts, accountants)
+    if delta == 0 and all(PureAccountant().supports(event) for event in parts):
+        return PureAccountant().epsilon(parts, 0.0)
+    return min(accountant.epsilon(parts, delta) for accountant in able)
+
+
+def delta_of(
+    events: Event | Iterable[Event],
+    epsilon: float,
+    *,
+    accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
+) -> float:
+    """Return the smallest proven delta of the composition at ``epsilon``.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        What was done; all under one adjacency.
+    epsilon : float
+        At least 0.
+    accountants : sequence of Accountant
+        Which bounds to try.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    UnprovenError
+        If no accountant supports every event, or the events mix adjacencies.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent, delta_of
+    >>> delta_of([PureEvent(epsilon=0.5)] * 2, 1.0)
+    0.0
+    """
+    parts, epsilon = _prepare(events), check_nonnegative("epsilon", epsilon)
+    if not parts:
+        return 0.0
+    able = _able(parts, accountants)
+    return min(1.0, min(accountant.delta(parts, epsilon) for accountant in able))
+
+
+def _prepare(events: Event | Iterable[Event]) -> tuple[Event, ...]:
+    parts = flatten(events)
+    if len({event.adjacency for event in parts}) > 1:
+        raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
+    return parts
+
+
+def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> list[Accountant]:
+    if not accountants:
+        raise ParameterError("accountants must not be empty")
+    kinds = set(parts)
+    able = [a for a in accountants if all(a.supports(event) for event in kinds)]
+    if len(able) > 1 and len({pld._bare(event) for event in kinds}) > _MAX_DISTINCT:
+        able = [a for a in able if not isinstance(a, PLDAccountant)]
+    if not able:
+        blocked = {
+            a.name: sorted({type(e).__name__ for e in kinds if not a.supports(e)})
+            for a in accountants
+        }
+        reasons = "; ".join(f"{name} refuses {', '.join(kinds)}" for name, kinds in blocked.items())
+        raise UnprovenError(f"no accountant supports this composition: {reasons}")
+    return able
+
+
+def _failure(events: Sequence[Event]) -> float:
+    return math.fsum(approximate_delta(event) for event in events)

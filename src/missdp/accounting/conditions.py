@@ -1,0 +1,364 @@
+"""Conditions: the assumptions a guarantee rests on, machine-readable and printable.
+
+A guarantee without conditions is unconditional. Conditions are never dropped: composing two
+guarantees unites them, and printing a guarantee prints them. Source: spec privacy.md §1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from missdp.accounting._record import (
+    Record,
+    check_fraction,
+    check_nonnegative,
+    check_positive,
+)
+from missdp.errors import ParameterError
+
+__all__ = [
+    "Assumption",
+    "BoundedObservation",
+    "Condition",
+    "DataDependentDomain",
+    "DatasetCollection",
+    "DeclaredRowCount",
+    "EigenGap",
+    "ExplicitSeed",
+    "FixedSchedule",
+    "MissingCompletelyAtRandom",
+    "PublicDomain",
+    "RowIndependentMissingness",
+]
+
+
+@dataclass(frozen=True)
+class Condition(Record):
+    """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
+
+    Attributes
+    ----------
+    implies_row_independence : bool
+        Class attribute. Whether the condition says that rows lose values independently of each
+        other, without which no guarantee for the ground truth is stated.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Condition, RowIndependentMissingness
+    >>> condition = RowIndependentMissingness()
+    >>> Condition.from_json(condition.to_json()) == condition
+    True
+    """
+
+    implies_row_independence: ClassVar[bool] = False
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.statement()
+
+
+@dataclass(frozen=True)
+class MissingCompletelyAtRandom(Condition):
+    """Cells go missing at random with known rates, independently across attributes and rows.
+
+    Parameters
+    ----------
+    observed : mapping of str to float, or iterable of pairs
+        Attribute name to the probability, in [0, 1], that its value is observed. Kept as a
+        sorted tuple of pairs. Attributes that are not named are always observed.
+
+    Examples
+    --------
+    >>> MissingCompletelyAtRandom({"Income": 0.75}).statement()
+    'Values go missing completely at random, independently across rows and attributes, and are observed with probability 0.75 for Income and 1 for every other attribute.'
+    """  # noqa: E501
+
+    observed: tuple[tuple[str, float], ...]
+
+    implies_row_independence: ClassVar[bool] = True
+
+    def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
+        pairs = list(observed.items() if isinstance(observed, Mapping) else observed)
+        names = [str(name) for name, _ in pairs]
+        if len(set(names)) != len(names):
+            raise ParameterError("observed names an attribute twice")
+        rates = (
+            check_fraction(f"observed[{n!r}]", p) for n, (_, p) in zip(names, pairs, strict=True)
+        )
+        object.__setattr__(self, "observed", tuple(sorted(zip(names, rates, strict=True))))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
+        rates = f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
+        return (
+            "Values go missing completely at random, independently across rows and attributes, "
+            f"and are observed with probability {rates}."
+        )
+
+
+@dataclass(frozen=True)
+class RowIndependentMissingness(Condition):
+    """Each row loses values independently of every other row (paper A, Theorem 5.2).
+
+    Examples
+    --------
+    >>> RowIndependentMissingness().statement()
+    'Whether a value of one row is missing does not depend on any other row.'
+    """
+
+    implies_row_independence: ClassVar[bool] = True
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return "Whether a value of one row is missing does not depend on any other row."
+
+
+@dataclass(frozen=True)
+class BoundedObservation(Condition):
+    """Any row is read with probability at most ``p_max``, independently of the other rows.
+
+    Parameters
+    ----------
+    p_max : float
+        Declared upper bound, in [0, 1], whatever the row's values are (covers MAR and MNAR).
+
+    Examples
+    --------
+    >>> BoundedObservation(0.5).p_max
+    0.5
+    """
+
+    p_max: float
+
+    implies_row_independence: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p_max", check_fraction("p_max", self.p_max))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "Whatever its values, a row is complete enough to be read with probability at most "
+            f"{self.p_max:.6g}, independently of every other row."
+        )
+
+
+@dataclass(frozen=True)
+class DatasetCollection(Condition):
+    """The table belongs to a declared collection of data sets (paper B, §4.1).
+
+    Parameters
+    ----------
+    max_missing : int
+        Largest number of missing entries of any table in the collection; at least 0.
+    n : int
+        Number of rows of every table in the collection; at least 1.
+    description : str
+        Further limits of the collection in words; may be empty.
+
+    Examples
+    --------
+    >>> print(DatasetCollection(max_missing=10, n=1000))
+    The table has 1000 rows and at most 10 missing entries.
+    """
+
+    max_missing: int
+    n: int
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_missing", _whole("max_missing", self.max_missing, least=0))
+        object.__setattr__(self, "n", _whole("n", self.n, least=1))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        more = f", and is limited to: {self.description.rstrip('.')}" if self.description else ""
+        return f"The table has {self.n} rows and at most {self.max_missing} missing entries{more}."
+
+
+@dataclass(frozen=True)
+class EigenGap(Condition):
+    """The k-th eigen-gap of the table's second-moment matrix is bounded from below.
+
+    Parameters
+    ----------
+    k : int
+        Which gap: between the k-th and the (k+1)-th eigenvalue, k at least 1.
+    at_least : float
+        Declared lower bound, above 0.
+
+    Examples
+    --------
+    >>> print(EigenGap(2, 0.1))
+    The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
+    """
+
+    k: int
+    at_least: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", _whole("k", self.k, least=1))
+        object.__setattr__(self, "at_least", check_positive("at_least", self.at_least))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"The gap between eigenvalues {self.k} and {self.k + 1} of the second-moment matrix "
+            f"is at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class PublicDomain(Condition):
+    """Columns, categories and bounds were declared without looking at the private table.
+
+    Parameters
+    ----------
+    note : str
+        Where the domain comes from; may be empty.
+
+    Examples
+    --------
+    >>> print(PublicDomain("census codebook"))
+    Columns, categories and bounds were declared without the private table (census codebook).
+    """
+
+    note: str = ""
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        note = f" ({self.note})" if self.note else ""
+        return f"Columns, categories and bounds were declared without the private table{note}."
+
+
+@dataclass(frozen=True)
+class DataDependentDomain(Condition):
+    """A warning: domain or bounds of some attributes were read from the private table.
+
+    Parameters
+    ----------
+    attributes : iterable of str
+        The attributes concerned, kept sorted.
+
+    Examples
+    --------
+    >>> DataDependentDomain(["b", "a"]).attributes
+    ('a', 'b')
+    """
+
+    attributes: tuple[str, ...]
+
+    def __init__(self, attributes: Iterable[str]) -> None:
+        if isinstance(attributes, str):
+            raise ParameterError("attributes must be a collection of names, not one string")
+        object.__setattr__(self, "attributes", tuple(sorted({str(name) for name in attributes})))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "WARNING: categories or bounds were read from the private table, which the stated "
+            f"guarantee does not cover, for: {', '.join(self.attributes)}."
+        )
+
+
+@dataclass(frozen=True)
+class DeclaredRowCount(Condition):
+    """The number of rows is declared public.
+
+    Parameters
+    ----------
+    n : int
+        The declared number of rows, at least 0.
+
+    Examples
+    --------
+    >>> print(DeclaredRowCount(500))
+    The number of rows, 500, is public: the guarantee does not hide it.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", _whole("n", self.n, least=0))
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return f"The number of rows, {self.n}, is public: the guarantee does not hide it."
+
+
+@dataclass(frozen=True)
+class ExplicitSeed(Condition):
+    """The noise was drawn from a seeded generator: for tests, not for releases.
+
+    Examples
+    --------
+    >>> print(ExplicitSeed())
+    WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
+    """
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed."
+        )
+
+
+@dataclass(frozen=True)
+class FixedSchedule(Condition):
+    """Privacy parameters of all releases were fixed before the first of them.
+
+    Composition theorems let the *question* depend on earlier answers, but bound the total for
+    *privacy parameters* (noise scales, number of releases) that do not. See `Budget` for the
+    schedule ``"adaptive"``, which needs no such assumption.
+
+    Examples
+    --------
+    >>> print(FixedSchedule())
+    How many releases there are and how much noise each gets was fixed before the first of them.
+    """
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "How many releases there are and how much noise each gets was fixed before the "
+            "first of them."
+        )
+
+
+@dataclass(frozen=True)
+class Assumption(Condition):
+    """Any other assumption, in words.
+
+    Parameters
+    ----------
+    text : str
+        One sentence.
+
+    Examples
+    --------
+    >>> print(Assumption("Reports are filed once per person."))
+    Reports are filed once per person.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not self.text.strip():
+            raise ParameterError("text must be a non-empty sentence")
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return self.text
+
+
+def _whole(name: str, value: object, *, least: int) -> int:
+    number = check_nonnegative(name, value)
+    if number != int(number) or number < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
+    return int(number)

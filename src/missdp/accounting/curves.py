@@ -1,0 +1,264 @@
+"""What each kind of event is worth under pure DP, zCDP and Rényi DP.
+
+Each function dispatches on the kind of event and refuses, by name, the kinds for which no bound
+is proven. A module that defines its own event registers its bounds with ``.register``.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from missdp.accounting.events import (
+    ApproximateEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RDPEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+)
+from missdp.errors import UnprovenError
+
+__all__ = [
+    "approximate_delta",
+    "integer_shift",
+    "laplace_epsilon",
+    "pure_epsilon",
+    "rdp_curve",
+    "zcdp_rho_of",
+]
+
+FloatArray = NDArray[np.float64]
+
+# The Poisson-sampled Gaussian is evaluated up to this order only: above, its cost grows and its
+# use ends (the best order for DP-SGD is far below).
+_MAX_SAMPLED_ORDER = 512.0
+
+
+def _refuse(event: Event, accountant: str) -> UnprovenError:
+    return UnprovenError(f"no {accountant} bound is proven for {type(event).__name__}")
+
+
+def integer_shift(sensitivity: float) -> int:
+    """Return the largest whole number up to ``sensitivity``, forgiving rounding from below.
+
+    Examples
+    --------
+    >>> integer_shift(2.9999999999999996), integer_shift(1.5)
+    (3, 1)
+    """
+    return math.floor(sensitivity + 1e-9)
+
+
+def laplace_epsilon(event: LaplaceEvent) -> float:
+    """Return sensitivity / scale; integer queries move by whole numbers, so floor applies.
+
+    Examples
+    --------
+    >>> laplace_epsilon(LaplaceEvent(sensitivity=1.5, scale=2.0))
+    0.5
+    """
+    shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
+    return shift / event.scale
+
+
+def approximate_delta(event: Event) -> float:
+    """Return the probability with which the bounds of this event may fail altogether.
+
+    Examples
+    --------
+    >>> approximate_delta(PureEvent(epsilon=1.0))
+    0.0
+    """
+    return event.delta if isinstance(event, ApproximateEvent) else 0.0
+
+
+@singledispatch
+def pure_epsilon(event: Event) -> float:
+    """Return the epsilon of an event; of an `ApproximateEvent`, its epsilon beside its delta.
+
+    Examples
+    --------
+    >>> pure_epsilon(LaplaceEvent(sensitivity=1, scale=2.0))
+    0.5
+    """
+    raise _refuse(event, "pure DP")
+
+
+@pure_epsilon.register
+def _(event: PureEvent) -> float:
+    return event.epsilon
+
+
+@pure_epsilon.register
+def _(event: ApproximateEvent) -> float:
+    return event.epsilon
+
+
+@pure_epsilon.register
+def _(event: LaplaceEvent) -> float:
+    return laplace_epsilon(event)
+
+
+@singledispatch
+def zcdp_rho_of(event: Event) -> float:
+    """Return the rho of an event under (delta-approximate) zero-concentrated DP.
+
+    Examples
+    --------
+    >>> zcdp_rho_of(GaussianEvent(sensitivity=1, sigma=2.0))
+    0.125
+    """
+    raise _refuse(event, "zCDP")
+
+
+@zcdp_rho_of.register
+def _(event: PureEvent) -> float:
+    return event.epsilon**2 / 2  # Bun & Steinke 2016, Proposition 1.4
+
+
+@zcdp_rho_of.register
+def _(event: SelectionEvent) -> float:
+    return event.epsilon**2 / 8  # bounded range: Cesar & Rogers 2021
+
+
+@zcdp_rho_of.register
+def _(event: ApproximateEvent) -> float:
+    return event.epsilon**2 / 2
+
+
+@zcdp_rho_of.register
+def _(event: LaplaceEvent) -> float:
+    return laplace_epsilon(event) ** 2 / 2
+
+
+@zcdp_rho_of.register
+def _(event: GaussianEvent) -> float:
+    # Continuous: Bun & Steinke 2016, Prop. 1.6. Discrete: Canonne et al. 2020, Theorem 14.
+    return (event.sensitivity / event.sigma) ** 2 / 2
+
+
+@zcdp_rho_of.register
+def _(event: ZCDPEvent) -> float:
+    return event.rho
+
+
+@singledispatch
+def rdp_curve(event: Event, orders: FloatArray) -> FloatArray:  # noqa: ARG001
+    """Return an upper bound on the Rényi divergence at each order (infinity where unknown).
+
+    Examples
+    --------
+    >>> rdp_curve(ZCDPEvent(rho=0.5), np.array([2.0, 4.0])).tolist()
+    [1.0, 2.0]
+    """
+    raise _refuse(event, "Rényi DP")
+
+
+@rdp_curve.register
+def _(event: PureEvent, orders: FloatArray) -> FloatArray:
+    return _randomized_response(event.epsilon, orders)
+
+
+@rdp_curve.register
+def _(event: SelectionEvent, orders: FloatArray) -> FloatArray:
+    bounded_range = orders * event.epsilon**2 / 8
+    return np.minimum(bounded_range, _randomized_response(event.epsilon, orders))
+
+
+@rdp_curve.register
+def _(event: ApproximateEvent, orders: FloatArray) -> FloatArray:
+    return _randomized_response(event.epsilon, orders)
+
+
+@rdp_curve.register
+def _(event: LaplaceEvent, orders: FloatArray) -> FloatArray:
+    if event.discrete:
+        return _discrete_laplace(integer_shift(event.sensitivity), event.scale, orders)
+    return _continuous_laplace(event.sensitivity / event.scale, orders)
+
+
+@rdp_curve.register
+def _(event: GaussianEvent, orders: FloatArray) -> FloatArray:
+    return orders * zcdp_rho_of(event)
+
+
+@rdp_curve.register
+def _(event: ZCDPEvent, orders: FloatArray) -> FloatArray:
+    return orders * event.rho
+
+
+@rdp_curve.register
+def _(event: RDPEvent, orders: FloatArray) -> FloatArray:
+    # (a - 1) D_a is convex in a and 0 at a = 1, so chords of the table bound it from above.
+    table = np.array((1.0, *event.orders))
+    heights = (table - 1) * np.array((0.0, *event.epsilons))
+    chords = np.interp(orders, table, heights, right=np.inf) / (orders - 1)
+    first = orders <= event.orders[0]
+    return np.where(first, event.epsilons[0], chords)
+
+
+@rdp_curve.register
+def _(event: SampledGaussianEvent, orders: FloatArray) -> FloatArray:
+    out = np.full(orders.shape, np.inf)
+    low = orders <= _MAX_SAMPLED_ORDER
+    step = _sampled_gaussian(event.rate, event.noise_multiplier, tuple(orders[low].tolist()))
+    out[low] = event.steps * np.array(step)
+    return out
+
+
+def _randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
+    """Rényi divergence of the worst epsilon-DP pair: one bit, flipped with odds exp(-epsilon)."""
+    log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
+    terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
+    return _clip(np.asarray(logsumexp(terms, axis=0)) / (orders - 1), epsilon)
+
+
+def _discrete_laplace(shift: int, scale: float, orders: FloatArray) -> FloatArray:
+    """Rényi divergence of the discrete Laplace law against itself shifted, summed exactly.
+
+    The loss is shift/scale below the first centre, falls by 2/scale per step to -shift/scale at
+    the second. One coordinate moved by the whole L1 sensitivity is the worst case: for
+    log-concave noise the trade-off of a shift u + v is the composition of those of u and v,
+    which no product of the two falls below (group privacy, Dong, Roth & Su 2022, §2.4).
+    """
+    a = 1 / scale
+    if shift > 10_000:  # tabulating the middle is no use: the pure bound's curve is as good
+        return _randomized_response(shift * a, orders)
+    inner = np.arange(1, shift)
+    log_norm = np.log(-np.expm1(-a)) - np.log1p(np.exp(-a))
+    log_mass = np.concatenate(
+        [[-np.log1p(np.exp(-a))], log_norm - a * inner, [-a * shift - np.log1p(np.exp(-a))]]
+    )
+    loss = a * np.concatenate([[shift], shift - 2 * inner, [-shift]])
+    total = logsumexp(log_mass[:, None] + np.outer(loss, orders - 1), axis=0)
+    return _clip(np.asarray(total) / (orders - 1), shift * a)
+
+
+def _continuous_laplace(epsilon: float, orders: FloatArray) -> FloatArray:
+    """Mironov 2017, Proposition 6; L1 worst case as in `_discrete_laplace`."""
+    rise = np.log(orders / (2 * orders - 1)) + (orders - 1) * epsilon
+    fall = np.log((orders - 1) / (2 * orders - 1)) - orders * epsilon
+    return _clip(np.logaddexp(rise, fall) / (orders - 1), epsilon)
+
+
+def _clip(curve: FloatArray, epsilon: float) -> FloatArray:
+    """Rounding near order 1 may leave [0, epsilon]; both ends are proven bounds or facts."""
+    return np.clip(curve, 0.0, epsilon)
+
+
+@lru_cache(maxsize=256)
+def _sampled_gaussian(rate: float, multiplier: float, orders: tuple[float, ...]) -> FloatArray:
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(list(orders))
+    accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
+    return np.asarray(accountant.rdp, dtype=np.float64)

@@ -1,0 +1,454 @@
+"""Events: frozen facts about mechanisms, apart from the accountants that add them up.
+
+An event says what was done (noise, sensitivity), never what it costs: the cost follows from an
+accountant. Events compose, travel as JSON, and translate to `dp_accounting`'s events where that
+library has an equivalent one (`to_dp_event`). Source: spec privacy.md §1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, get_args
+
+from missdp.accounting._record import (
+    Record,
+    check_delta,
+    check_fraction,
+    check_nonnegative,
+    check_positive,
+)
+from missdp.errors import ParameterError, UnprovenError
+
+__all__ = [
+    "Adjacency",
+    "ApproximateEvent",
+    "ComposedEvent",
+    "Event",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "PureEvent",
+    "RDPEvent",
+    "SampledGaussianEvent",
+    "SelectionEvent",
+    "ZCDPEvent",
+    "check_adjacency",
+    "flatten",
+]
+
+Adjacency = Literal["add-remove", "replace-one"]
+
+
+def check_adjacency(value: str) -> Adjacency:
+    """Return ``value`` if it names a neighbouring relation; refuse it otherwise."""
+    if value not in get_args(Adjacency):
+        raise ParameterError(f"adjacency must be 'add-remove' or 'replace-one', got {value!r}")
+    return value  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(Record):
+    """Base class of all events.
+
+    Parameters
+    ----------
+    label : str, default ""
+        A public name for reports, e.g. ``"marginal age x income"``.
+    gate : frozenset of str or None, default None
+        The mechanism reads a row only if all these attributes are observed in it. None: it reads
+        every row. The empty set is the same as None in effect.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event (sensitivities, epsilon,
+        rho) are true.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Event, LaplaceEvent
+    >>> event = LaplaceEvent(sensitivity=1, scale=2.0, gate={"age"})
+    >>> Event.from_json(event.to_json()) == event
+    True
+    """
+
+    label: str = ""
+    gate: frozenset[str] | None = None
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        check_adjacency(self.adjacency)
+        if isinstance(self.gate, str):
+            raise ParameterError("gate must be a collection of attribute names, not one string")
+        if self.gate is not None:
+            object.__setattr__(self, "gate", frozenset(str(name) for name in self.gate))
+
+    def flatten(self) -> tuple[Event, ...]:
+        """Return the elementary events this one is made of."""
+        return (self,)
+
+    def to_replace_one(self) -> Event:
+        """Return the same mechanism's event under replace-one adjacency.
+
+        Replacing a row is removing one and adding one, so two steps of add-remove.
+
+        Raises
+        ------
+        UnprovenError
+            If no such conversion is proven for this kind of event.
+        """
+        if self.adjacency == "replace-one":
+            return self
+        raise UnprovenError(
+            f"{type(self).__name__} has no proven replace-one form; account for it under "
+            "add-remove and convert the total with Guarantee.to_replace_one()"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureEvent(Event):
+    """An epsilon-DP mechanism of which nothing else is known.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
+    1.0
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
+
+    def to_replace_one(self) -> Event:
+        """Return the event with epsilon doubled (group privacy for two rows)."""
+        if self.adjacency == "replace-one":
+            return self
+        return replace(self, epsilon=2 * self.epsilon, adjacency="replace-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionEvent(PureEvent):
+    """The exponential mechanism (noisy max with Gumbel noise): epsilon-bounded range.
+
+    Its privacy loss lies in an interval of length epsilon, so it is epsilon-DP and, better than
+    an arbitrary epsilon-DP mechanism, (epsilon^2 / 8)-zCDP (Cesar & Rogers 2021, "Bounding,
+    concentrating, and truncating"; bounded range is due to Durfee & Rogers 2019).
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; 2 * sensitivity / scale for Gumbel noise.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> SelectionEvent(epsilon=1.0).epsilon
+    1.0
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(Event):
+    """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
+
+    With ``discrete=True`` (the default) query and noise are integers and the noise has mass
+    proportional to exp(-abs(x) / scale): accountants then use the discrete privacy loss, which
+    is *worse* than the continuous one. With ``discrete=False`` both are real.
+
+    Parameters
+    ----------
+    sensitivity : float
+        L1 sensitivity under ``adjacency``; at least 1 if discrete, above 0 otherwise.
+    scale : float
+        Noise scale b, above 0.
+    discrete : bool, default True
+        Integer-valued query and noise.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> LaplaceEvent(sensitivity=1, scale=2.0).scale
+    2.0
+    """
+
+    sensitivity: float
+    scale: float
+    discrete: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sensitivity(self, self.sensitivity)
+        object.__setattr__(self, "scale", check_positive("scale", self.scale))
+
+    def to_replace_one(self) -> Event:
+        """Return the event with the sensitivity doubled (triangle inequality)."""
+        if self.adjacency == "replace-one":
+            return self
+        return replace(self, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(Event):
+    """Gaussian noise on every coordinate of a query of bounded L2 sensitivity.
+
+    With ``discrete=True`` (the default) query and noise are integers, with mass proportional to
+    exp(-x^2 / (2 sigma^2)). The zCDP and RDP bounds of the continuous Gaussian hold for it
+    (Canonne, Kamath & Steinke 2020, Theorem 14); the continuous privacy loss distribution does
+    not, so the PLD accountant uses the discrete one, and only where the integer shift is known:
+    sensitivity below 2. With ``discrete=False`` every accountant uses the continuous law.
+
+    Parameters
+    ----------
+    sensitivity : float
+        L2 sensitivity under ``adjacency``; at least 1 if discrete, above 0 otherwise.
+    sigma : float
+        Noise parameter, above 0 (the standard deviation if continuous).
+    discrete : bool, default True
+        Integer-valued query and noise.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> GaussianEvent(sensitivity=1, sigma=3.0).sigma
+    3.0
+    """
+
+    sensitivity: float
+    sigma: float
+    discrete: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sensitivity(self, self.sensitivity)
+        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+
+    def to_replace_one(self) -> Event:
+        """Return the event with the sensitivity doubled (triangle inequality)."""
+        if self.adjacency == "replace-one":
+            return self
+        return replace(self, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproximateEvent(Event):
+    """An (epsilon, delta)-DP mechanism of which nothing else is known.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        In [0, 1).
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> ApproximateEvent(epsilon=1.0, delta=1e-9).delta
+    1e-09
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_delta("delta", self.delta))
+
+    def to_replace_one(self) -> Event:
+        """Return the (2 epsilon, (1 + exp(epsilon)) delta) event (group privacy, two rows)."""
+        if self.adjacency == "replace-one":
+            return self
+        delta = (1 + math.exp(self.epsilon)) * self.delta
+        if delta >= 1:
+            raise UnprovenError("delta of this ApproximateEvent reaches 1 under replace-one")
+        return replace(self, epsilon=2 * self.epsilon, delta=delta, adjacency="replace-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZCDPEvent(Event):
+    """A rho-zCDP mechanism.
+
+    Parameters
+    ----------
+    rho : float
+        At least 0.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> ZCDPEvent(rho=0.1).to_replace_one().rho
+    0.4
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rho", check_nonnegative("rho", self.rho))
+
+    def to_replace_one(self) -> Event:
+        """Return the 4 rho event (Bun & Steinke 2016, Proposition 1.9, groups of two)."""
+        if self.adjacency == "replace-one":
+            return self
+        return replace(self, rho=4 * self.rho, adjacency="replace-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RDPEvent(Event):
+    """A mechanism known by its tabulated Rényi curve.
+
+    Parameters
+    ----------
+    orders : sequence of float
+        Rényi orders, each above 1, strictly increasing.
+    epsilons : sequence of float
+        Upper bound on the Rényi divergence at each order, at least 0.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> RDPEvent(orders=[2, 4], epsilons=[0.2, 0.4]).epsilons
+    (0.2, 0.4)
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        orders = tuple(check_positive("orders", a) for a in self.orders)
+        epsilons = tuple(check_nonnegative("epsilons", e) for e in self.epsilons)
+        if not orders or len(orders) != len(epsilons):
+            raise ParameterError("orders and epsilons must be non-empty and of equal length")
+        if orders[0] <= 1 or any(a >= b for a, b in pairwise(orders)):
+            raise ParameterError("orders must be above 1 and strictly increasing")
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "epsilons", epsilons)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledGaussianEvent(Event):
+    """Steps of the Poisson-sampled (continuous) Gaussian mechanism, as in DP-SGD.
+
+    Each step reads each row independently with probability ``rate``. Add-remove only.
+
+    Parameters
+    ----------
+    rate : float
+        Sampling probability, in [0, 1].
+    noise_multiplier : float
+        Noise standard deviation divided by the clip norm, above 0.
+    steps : int
+        Number of steps, at least 1.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> SampledGaussianEvent(rate=0.01, noise_multiplier=1.5, steps=100).steps
+    100
+    """
+
+    rate: float
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adjacency != "add-remove":
+            raise UnprovenError("SampledGaussianEvent is accounted under add-remove only")
+        object.__setattr__(self, "rate", check_fraction("rate", self.rate))
+        multiplier = check_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+        steps = check_positive("steps", self.steps)
+        if steps != int(steps):
+            raise ParameterError(f"steps must be a whole number, got {steps}")
+        object.__setattr__(self, "steps", int(steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedEvent(Event):
+    """Several mechanisms, run one after the other on the same table.
+
+    A gate on the composition is a further gate on each of its parts.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The parts, all under the adjacency of the composition.
+    label, gate, adjacency
+        See `Event`.
+
+    Examples
+    --------
+    >>> inner = ComposedEvent(events=[PureEvent(epsilon=0.1)], gate={"a"})
+    >>> outer = ComposedEvent(events=[inner, PureEvent(epsilon=0.2)])
+    >>> [(e.epsilon, sorted(e.gate or ())) for e in outer.flatten()]
+    [(0.1, ['a']), (0.2, [])]
+    """
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        events = tuple(self.events)
+        if not all(isinstance(event, Event) for event in events):
+            raise ParameterError("events must all be Event objects")
+        if any(event.adjacency != self.adjacency for event in events):
+            raise UnprovenError("a composition and its parts must share one adjacency")
+        object.__setattr__(self, "events", events)
+
+    def flatten(self) -> tuple[Event, ...]:
+        """Return the elementary events, in order, with this composition's gate added."""
+        parts = (part for event in self.events for part in event.flatten())
+        if self.gate is None:
+            return tuple(parts)
+        return tuple(replace(p, gate=self.gate | (p.gate or frozenset())) for p in parts)
+
+    def to_replace_one(self) -> Event:
+        """Return the composition of the parts' replace-one events."""
+        if self.adjacency == "replace-one":
+            return self
+        parts = tuple(event.to_replace_one() for event in self.events)
+        return replace(self, events=parts, adjacency="replace-one")
+
+
+def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
+    """Return the elementary events of one event or of a sequence of them.
+
+    Examples
+    --------
+    >>> len(flatten([PureEvent(epsilon=1), ComposedEvent(events=[PureEvent(epsilon=2)] * 2)]))
+    3
+    """
+    sequence: Sequence[Event] = (events,) if isinstance(events, Event) else tuple(events)
+    for event in sequence:
+        if not isinstance(event, Event):
+            raise ParameterError(f"expected an Event, got {type(event).__name__}")
+    return tuple(part for event in sequence for part in event.flatten())
+
+
+def _check_sensitivity(event: LaplaceEvent | GaussianEvent, value: float) -> None:
+    sensitivity = check_positive("sensitivity", value)
+    if not isinstance(event.discrete, bool):
+        raise ParameterError("discrete must be True or False")
+    if event.discrete and sensitivity < 1:
+        raise ParameterError(
+            f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
+        )
+    object.__setattr__(event, "sensitivity", sensitivity)

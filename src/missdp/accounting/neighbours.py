@@ -1,0 +1,105 @@
+"""Totals under a neighbouring relation: add-remove as it is, replace-one by proven conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, Accountant, epsilon_of
+from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
+from missdp.errors import UnprovenError
+
+__all__ = ["epsilon_under", "replace_one_of"]
+
+
+def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what an add-remove (epsilon, delta) guarantee gives when one row is replaced.
+
+    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
+    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
+
+    Examples
+    --------
+    >>> replace_one_of(1.0, 0.0)
+    (2.0, 0.0)
+    """
+    if delta == 0:
+        return 2 * epsilon, 0.0
+    return 2 * epsilon, min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
+
+
+def epsilon_under(
+    events: Event | Iterable[Event],
+    delta: float,
+    adjacency: Adjacency,
+    *,
+    accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
+) -> float:
+    """Return the smallest proven epsilon at ``delta`` under ``adjacency``.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        Facts under add-remove or replace-one; the former are converted where needed, one by one
+        if each has a proven conversion and as a whole (group privacy) otherwise.
+    delta : float
+        In [0, 1).
+    adjacency : {"add-remove", "replace-one"}
+        The relation the result holds for.
+    accountants : sequence of Accountant
+        Which bounds to try.
+
+    Returns
+    -------
+    float
+        Epsilon, at least 0, possibly infinite.
+
+    Raises
+    ------
+    UnprovenError
+        If replace-one facts are asked for under add-remove (no bound follows), or no accountant
+        supports the events.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> epsilon_under([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
+    1.0
+    """
+    parts = flatten(events)
+    native = [event for event in parts if event.adjacency == "replace-one"]
+    if check_adjacency(adjacency) == "add-remove":
+        if native:
+            raise UnprovenError(
+                f"{type(native[0]).__name__} states a fact under replace-one, from which nothing "
+                "follows for adding or removing a row; use a replace-one budget or guarantee"
+            )
+        return epsilon_of(parts, delta, accountants=accountants)
+    try:
+        converted = [event.to_replace_one() for event in parts]
+        return epsilon_of(converted, delta, accountants=accountants)
+    except UnprovenError:
+        if native:
+            raise
+    return _by_group_privacy(parts, delta, accountants)
+
+
+def _by_group_privacy(
+    parts: tuple[Event, ...], delta: float, accountants: Sequence[Accountant]
+) -> float:
+    """Smallest 2 e with epsilon_of(delta / (1 + exp(e))) <= e, bisected from the safe side."""
+
+    def holds(epsilon: float) -> bool:
+        share = delta / (1 + math.exp(min(epsilon, 700.0)))
+        return epsilon_of(parts, share, accountants=accountants) <= epsilon
+
+    high = 1.0
+    while not holds(high):
+        high *= 2
+        if high > 512:
+            return math.inf
+    low = 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return 2 * high
