@@ -55,7 +55,7 @@ def encode(attribute: AnyAttribute, data: pa.Array | pa.ChunkedArray) -> Column:
         data = data.combine_chunks()
     if isinstance(data, pa.DictionaryArray):
         data = data.dictionary_decode()
-    if pa.types.is_null(data.type):
+    if pa.types.is_null(data.type) or pa.types.is_string_view(data.type):
         data = data.cast(pa.string())
     try:
         if isinstance(attribute, Numeric):
@@ -193,9 +193,7 @@ def _text(code: str | float) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _apply_outside(

@@ -1,0 +1,119 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal
+from missdp.errors import SchemaError
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"levels": ()}, "empty"),
+        ({"levels": ("a", "a")}, "distinct"),
+        ({"levels": ("a", 1)}, "levels"),
+        ({"levels": (1, True)}, "levels"),
+        ({"levels": ("",)}, "empty text"),
+        ({"levels": (" a",)}, "blanks"),
+        ({"levels": (1.5,)}, "levels"),
+        ({"levels": (None,)}, "levels"),
+        ({"levels": ("a",), "missing_codes": ("?",)}, "nullable"),
+        ({"levels": ("a", "?"), "missing_codes": ("?",), "nullable": True}, "overlap"),
+        ({"levels": ("a",), "outside": "clamp"}, "numeric"),
+        ({"levels": ("a",), "outside": "missing"}, "nullable"),
+        ({"levels": ("a",), "outside": "guess"}, "outside"),
+        ({"levels": ("a",), "undeclared": ("colour",)}, "colour"),
+        ({"levels": ("a",), "colour": 1}, "colour"),
+        ({"levels": ("a",), "nullable": "yes"}, "nullable"),
+    ],
+)
+def test_bad_levels_are_refused_with_the_reason(facts, says):
+    with pytest.raises(SchemaError, match=says) as caught:
+        Categorical(name="x", **facts)
+    assert "'x'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_name_is_text(name):
+    with pytest.raises(SchemaError):
+        Categorical(name=name, levels=("a",))
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"lower": 1, "upper": 1}, "below"),
+        ({"lower": 2, "upper": 1}, "below"),
+        ({"lower": -math.inf, "upper": 1}, "finite"),
+        ({"lower": 0, "upper": math.nan}, "finite"),
+        ({"lower": -1.7e308, "upper": 1.7e308}, "finite"),
+        ({"lower": 0.5, "upper": 3, "integer": True}, "whole"),
+        ({"lower": 0, "upper": 3, "integer": True, "bins": 9}, "whole number"),
+        ({"lower": 0, "upper": 1, "bins": 0}, "bins"),
+        ({"lower": 0, "upper": 1, "bins": 2, "edges": (0, 1)}, "not both"),
+        ({"lower": 0, "upper": 1, "edges": (0, 0.5)}, "lower and end"),
+        ({"lower": 0, "upper": 1, "edges": (0, 0.5, 0.5, 1)}, "increasing"),
+        ({"lower": 0, "upper": 1, "missing_codes": ("-9",), "nullable": True}, "quotes"),
+    ],
+)
+def test_bad_numbers_are_refused_with_the_reason(facts, says):
+    with pytest.raises(SchemaError, match=says):
+        Numeric(name="x", **facts)
+
+
+def test_attributes_are_frozen_values():
+    one = Ordinal(name="x", levels=(1, 2))
+    assert one == Ordinal(name="x", levels=(1, 2))
+    assert hash(one) == hash(Ordinal(name="x", levels=(1, 2)))
+    with pytest.raises(Exception, match="frozen"):
+        one.name = "y"
+
+
+def test_extended_domain_has_one_more_code_only_if_nullable():
+    open_ = Categorical(name="x", levels=("a", "b"), nullable=True)
+    closed = Categorical(name="x", levels=("a", "b"))
+    assert (open_.extended_size, closed.extended_size) == (3, 2)
+    assert open_.missing_code == closed.missing_code == 2
+
+
+def test_default_bins_are_ten_or_one_per_whole_number():
+    assert Numeric(name="x", lower=0, upper=1).size == 10
+    assert Numeric(name="x", lower=0, upper=3, integer=True).size == 4
+    assert Numeric(name="x", lower=0, upper=90, integer=True).size == 10
+
+
+@st.composite
+def numeric_attributes(draw):
+    integer = draw(st.booleans())
+    lower = draw(st.integers(-50, 50))
+    upper = lower + draw(st.integers(1, 200))
+    if draw(st.booleans()):
+        bins = draw(st.integers(1, min(20, upper - lower)))
+        return Numeric(name="x", lower=lower, upper=upper, integer=integer, bins=bins)
+    inner = draw(st.sets(st.integers(lower + 1, upper), max_size=5)) - {upper}
+    edges = (lower, *sorted(inner), upper)
+    return Numeric(name="x", lower=lower, upper=upper, integer=integer, edges=edges)
+
+
+@given(numeric_attributes(), st.integers(0, 2**32 - 1))
+def test_decoding_a_bin_lands_in_that_bin(attribute, seed):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, attribute.size, 200)
+    values = attribute.decode(codes, rng.random(200))
+    assert values.min() >= attribute.lower
+    assert values.max() <= attribute.upper
+    np.testing.assert_array_equal(attribute.encode_values(values), codes)
+    if attribute.integer:
+        np.testing.assert_array_equal(values, np.floor(values))
+
+
+def test_decoding_reaches_every_whole_number_of_a_bin_evenly():
+    attribute = Numeric(name="x", lower=0, upper=9, integer=True, bins=2)
+    values = attribute.decode(np.ones(50_000, dtype=int), np.random.default_rng(0).random(50_000))
+    found, counts = np.unique(values, return_counts=True)
+    assert found.tolist() == [5, 6, 7, 8, 9]
+    assert np.all(np.abs(counts / 10_000 - 1) < 0.05)

@@ -1,0 +1,111 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema
+from missdp.errors import OutputError, SchemaError
+
+names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+texts = names.map(str.strip).filter(bool)
+
+
+@st.composite
+def attributes(draw, name):
+    common = {"name": name, "label": draw(texts), "units": draw(texts)}
+    common["nullable"] = nullable = draw(st.booleans())
+    kind = draw(st.sampled_from([Categorical, Ordinal, Numeric]))
+    if kind is Numeric:
+        lower = draw(st.integers(-9, 9))
+        return Numeric(
+            **common,
+            lower=lower,
+            upper=lower + draw(st.integers(1, 9)),
+            missing_codes=(-99,) if nullable else (),
+            outside=draw(st.sampled_from(["error", "clamp"])),
+            undeclared=draw(st.sampled_from([(), ("lower", "upper")])),
+        )
+    levels = draw(
+        st.one_of(
+            st.lists(texts, min_size=1, max_size=4, unique=True),
+            st.lists(st.integers(-5, 5), min_size=1, max_size=4, unique=True),
+            st.just([True, False]),
+        )
+    )
+    return kind(**common, levels=tuple(levels))
+
+
+@st.composite
+def schemas(draw):
+    chosen = draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    return Schema(tuple(draw(attributes(name)) for name in chosen))
+
+
+@given(schemas())
+def test_toml_round_trip(tmp_path_factory, schema):
+    path = tmp_path_factory.mktemp("schema") / "schema.toml"
+    schema.to_toml(path)
+    assert Schema.from_toml(path) == schema
+
+
+def test_levels_keep_their_type_through_toml(tmp_path):
+    schema = Schema((Categorical(name="x", levels=("1", "2")), Ordinal(name="y", levels=(1, 2))))
+    schema.to_toml(tmp_path / "s.toml")
+    again = Schema.from_toml(tmp_path / "s.toml")
+    assert [type(level) for a in again for level in a.levels] == [str, str, int, int]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("format = 1", "attribute"),
+        ("format = 9\nattribute = []", "format 1"),
+        ("attribute = [1]", "attribute"),
+        ("attribute = []", "at least one"),
+        ("colour = 1", "colour"),
+        ("[[attribute]]\nname = 'x'", "kind"),
+        ("[[attribute]]\nname = 'x'\nkind = 'text'", "kind"),
+        ("[[attribute]]\nname = 'x'\nkind = 'categorical'", "levels"),
+        ("[[attribute]]\nkind = 'categorical'\nlevels = ['a']", "name"),
+        ("not toml", "TOML"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path, text, says):
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=says) as caught:
+        Schema.from_toml(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_absent_file_and_unwritable_path_are_typed(tmp_path):
+    with pytest.raises(SchemaError, match="cannot read"):
+        Schema.from_toml(tmp_path / "none.toml")
+    schema = Schema((Categorical(name="x", levels=("a",)),))
+    with pytest.raises(OutputError, match="does not exist"):
+        schema.to_toml(tmp_path / "nowhere" / "s.toml")
+    with pytest.raises(OutputError, match="folder"):
+        schema.to_toml(tmp_path)
+
+
+def test_repeated_and_unknown_names_are_refused():
+    a = Categorical(name="x", levels=("a",))
+    with pytest.raises(SchemaError, match="repeated"):
+        Schema((a, a))
+    with pytest.raises(SchemaError, match="no attribute 'y'"):
+        Schema((a,))["y"]
+    with pytest.raises(SchemaError, match="at least one"):
+        Schema(())
+    with pytest.raises(SchemaError, match="made of"):
+        Schema(("x",))
+
+
+def test_undeclared_facts_are_listed_until_declared():
+    schema = Schema(
+        (
+            Numeric(name="x", lower=0, upper=1, undeclared=("upper",)),
+            Categorical(name="y", levels=("a",)),
+        )
+    )
+    assert schema.undeclared == {"x": ("upper",)}
+    assert schema.declare_public().undeclared == {}
+    assert schema.subset(("y",)).undeclared == {}

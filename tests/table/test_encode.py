@@ -1,0 +1,173 @@
+"""Every kind of missing and every kind of column becomes the same codes and mask."""
+
+import datetime as dt
+import decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.errors import DataError
+
+COLOUR = Categorical(name="farbe", levels=("röt", "grün"), nullable=True, missing_codes=("?",))
+AGE = Numeric(
+    name="age", lower=0, upper=99, integer=True, nullable=True, missing_codes=(-9, "k.A.")
+)
+FLAG = Categorical(name="flag", levels=(False, True), nullable=True)
+GRADE = Categorical(name="grade", levels=(9, 10), nullable=True)
+
+
+def read(attribute, column):
+    return Table.read(pa.table({attribute.name: column}), Schema((attribute,)))
+
+
+def codes(attribute, column):
+    return read(attribute, column).codes(attribute.name).tolist()
+
+
+TEXT = ["röt", None, "grün", "?"]
+TEXT_CODES = [0, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"farbe": TEXT}),
+        pd.DataFrame({"farbe": ["röt", np.nan, "grün", "?"]}, dtype=object),
+        pd.DataFrame({"farbe": ["röt", pd.NA, "grün", pd.NaT]}, dtype=object),
+        pd.DataFrame({"farbe": ["röt", "", " grün ", "  "]}),
+        pd.DataFrame({"farbe": pd.Categorical(TEXT)}),
+        pd.DataFrame({"farbe": pd.array(TEXT, dtype="string")}),
+        pl.DataFrame({"farbe": TEXT}),
+        pl.DataFrame({"farbe": TEXT}).lazy(),
+        pl.DataFrame({"farbe": pl.Series(TEXT, dtype=pl.Categorical)}),
+        pa.table({"farbe": TEXT}),
+        pa.table({"farbe": pa.array(TEXT).dictionary_encode()}),
+        pa.table({"farbe": pa.array(TEXT, pa.large_string())}),
+        pa.table({"farbe": pa.array(TEXT, pa.string_view())}),
+        pa.RecordBatch.from_pydict({"farbe": TEXT}),
+    ],
+)
+def test_text_from_every_kind_of_frame(frame):
+    table = Table.read(frame, Schema((COLOUR,)))
+    assert table.codes("farbe").tolist() == TEXT_CODES
+    assert table.mask("farbe").tolist() == [False, True, False, True]
+
+
+def test_duckdb_relation():
+    relation = duckdb.sql("SELECT * FROM (VALUES ('röt'), (NULL), ('grün'), ('?')) t(farbe)")
+    assert Table.read(relation, Schema((COLOUR,))).codes("farbe").tolist() == TEXT_CODES
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([3.0, None, float("nan"), -9.0]),
+        pa.array([3, None, None, -9], pa.int8()),
+        pa.array(["3", None, "k.A.", "-9"]),
+        pa.array([" 3 ", "", "NaN", "-9.0"]),
+        pa.array([decimal.Decimal(3), None, None, decimal.Decimal(-9)]),
+    ],
+)
+def test_numbers_from_every_kind_of_column(column):
+    table = read(AGE, column)
+    assert table.values("age").tolist() == [3.0, 0.0, 0.0, 0.0]
+    assert table.mask("age").tolist() == [False, True, True, True]
+    assert table.codes("age").tolist() == [0, 10, 10, 10]
+
+
+@pytest.mark.parametrize("column", [[True, None, False], ["TRUE", None, "false"], [1, None, 0]])
+def test_true_and_false(column):
+    assert codes(FLAG, pa.array(column)) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("column", [[9, None, 10], [9.0, None, 10.0], ["9", "", "10"]])
+def test_integer_levels(column):
+    assert codes(GRADE, pa.array(column)) == [0, 2, 1]
+
+
+def test_number_column_with_text_levels():
+    digits = Categorical(name="x", levels=("1", "2"), nullable=True)
+    assert codes(digits, pa.array([1.0, None, 2.0])) == [0, 2, 1]
+    assert codes(digits, pa.array([1, None, 2])) == [0, 2, 1]
+
+
+def test_an_all_missing_column_an_empty_table_and_one_row():
+    assert codes(COLOUR, pa.nulls(2)) == [2, 2]
+    assert codes(AGE, pa.nulls(2)) == [10, 10]
+    assert len(read(COLOUR, pa.array([], pa.string()))) == 0
+    assert codes(AGE, pa.array([99])) == [9]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "column"),
+    [
+        (COLOUR, pa.array(["secret-value"])),
+        (COLOUR, pa.array([dt.date(1977, 7, 7)])),
+        (COLOUR, pa.array([["secret-value"]])),
+        (AGE, pa.array([123456])),
+        (AGE, pa.array([float("inf")])),
+        (AGE, pa.array([0.123456])),
+        (AGE, pa.array(["secret-value"])),
+        (AGE, pa.array([True])),
+        (AGE, pa.array([dt.date(1977, 7, 7)])),
+        (FLAG, pa.array(["secret-value"])),
+        (FLAG, pa.array([123456])),
+        (GRADE, pa.array([123456])),
+        (GRADE, pa.array([9.123456])),
+        (GRADE, pa.array([True])),
+        (Categorical(name="x", levels=("a",)), pa.array(["a", None])),
+        (Numeric(name="x", lower=0, upper=1), pa.array([0.5, None])),
+        (Numeric(name="x", lower=0, upper=1), pa.array([0.5, float("nan")])),
+        (Numeric(name="x", lower=0, upper=1, outside="clamp"), pa.array(["secret-value"])),
+    ],
+)
+def test_errors_are_typed_and_quote_nothing_private(attribute, column):
+    with pytest.raises(DataError, match=attribute.name) as caught:
+        read(attribute, column)
+    message = str(caught.value)
+    for secret in ("secret", "123456", "1977", "7.7"):
+        assert secret not in message
+    # A traceback prints the causes as well: Arrow's own message may quote the cell.
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_policy_missing_turns_outside_values_into_holes():
+    colour = COLOUR.model_copy(update={"outside": "missing"})
+    age = AGE.model_copy(update={"outside": "missing"})
+    assert codes(colour, pa.array(["röt", "blue"])) == [0, 2]
+    assert codes(age, pa.array([5.0, 100.0, float("inf"), 1.5])) == [0, 10, 10, 10]
+    assert codes(age, pa.array(["5", "many"])) == [0, 10]
+
+
+def test_policy_clamp_moves_numbers_to_the_nearest_bound():
+    age = AGE.model_copy(update={"outside": "clamp"})
+    table = read(age, pa.array([-5.0, 1e9, float("-inf"), float("nan")]))
+    assert table.values("age").tolist() == [0.0, 99.0, 0.0, 0.0]
+    assert table.mask("age").tolist() == [False, False, False, True]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))
+def test_no_nan_or_infinity_survives_the_door(cells):
+    attribute = Numeric(name="x", lower=-1, upper=1, nullable=True, outside="clamp")
+    table = read(attribute, pa.array(cells, pa.float64()))
+    assert np.all(np.isfinite(table.values("x")))
+    assert np.all(np.abs(table.values("x")) <= 1)
+    expected = [c is None or np.isnan(c) for c in cells]
+    assert table.mask("x").tolist() == expected
+
+
+def test_code_width_leaves_room_for_missing():
+    levels = tuple(f"l{i}" for i in range(256))
+    wide = Categorical(name="x", levels=levels, nullable=True)
+    table = read(wide, pa.array(["l255", None]))
+    assert table.codes("x").tolist() == [255, 256]
+    narrow = Categorical(name="x", levels=levels[:255], nullable=True)
+    assert read(narrow, pa.array(["l254", None])).mask("x").tolist() == [False, True]
