@@ -1,0 +1,167 @@
+"""What every missing-data mechanism does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.missingness.masks import with_holes
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = ["MissingMechanism", "Probabilities", "RandomState", "RateKind"]
+
+RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
+Probabilities: TypeAlias = dict[str, NDArray[np.float64]]
+RateKind: TypeAlias = Literal["expected", "exact"]
+
+
+class MissingMechanism(ABC):
+    """Decide which cells of a complete table go missing.
+
+    Subclasses say with which probability each cell goes missing; cells are then drawn
+    independently given those probabilities (``rates="expected"``), or so that each column has an
+    exact number of holes (``rates="exact"``).
+    """
+
+    @property
+    def row_independent(self) -> bool:
+        """Whether a row's holes depend on that row alone (paper A, Theorem 5.2).
+
+        True only for mechanisms with declared parameters and independent draws. Weights or
+        intercepts that are fitted to the table, and exact hole counts, couple the rows.
+        """
+        return False
+
+    def observed_at_most(self, schema: Schema) -> dict[str, float]:
+        """Bound each attribute's probability of being observed, over all rows of the domain.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound holds whatever the table is, because the mechanism is fitted to it.
+        """
+        raise UnprovenError(
+            f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
+            "probability of being observed is known; use MCAR with rates='expected' or "
+            f"DeclaredMechanism (attributes: {list(schema.names)})"
+        )
+
+    @abstractmethod
+    def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
+        """Probability of a hole per row, for every column that may get holes."""
+
+    def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
+        """Return each row's probability of a hole, for the columns that may get holes.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table.
+        random_state : int, SeedSequence or Generator
+            Seed; the same seed gives :meth:`apply` the same probabilities.
+
+        Returns
+        -------
+        dict of str to array of float, shape (n,)
+            Private, unless the table is not.
+        """
+        _check_complete(table)
+        return self._probabilities(table, np.random.default_rng(random_state))
+
+    def apply(self, table: Table, *, random_state: RandomState) -> Table:
+        """Return the table with holes.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table.
+        random_state : int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        Table
+            Same rows. Its schema declares every column nullable that may have holes.
+
+        Raises
+        ------
+        DataError
+            If the table already has holes.
+        SchemaError
+            If the mechanism names an attribute that the schema does not declare.
+        """
+        _check_complete(table)
+        rng = np.random.default_rng(random_state)
+        chances = self._probabilities(table, rng)
+        return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+
+    def _draw(self, chance: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.bool_]:
+        if getattr(self, "rates", "expected") == "exact":
+            return draw_exact(chance, rng)
+        return np.asarray(rng.random(len(chance)) < chance)
+
+
+def draw_exact(chance: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw exactly ``round(sum(chance))`` holes, each cell with its own probability.
+
+    Systematic sampling on a random order of the rows (Madow 1949): the inclusion probabilities
+    are the given ones whenever their sum is whole.
+    """
+    holes = np.zeros(len(chance), dtype=bool)
+    wanted = round(float(chance.sum()))
+    if wanted == 0:
+        return holes
+    order = rng.permutation(len(chance))
+    ends = np.cumsum(chance[order])
+    ends *= wanted / ends[-1]
+    ends[-1] = wanted
+    steps = np.floor(ends + rng.random())
+    holes[order] = np.diff(steps, prepend=0.0) > 0
+    return holes
+
+
+def check_rate(rate: float) -> float:
+    """Refuse what is not a share below 1."""
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
+        raise ParameterError(f"a missing rate must be in [0, 1), not {rate!r}")
+    return float(rate)
+
+
+def check_rates_kind(rates: str) -> None:
+    """Refuse an unknown way to meet the rate."""
+    if rates not in ("expected", "exact"):
+        raise ParameterError(f"rates must be 'expected' or 'exact', not {rates!r}")
+
+
+def check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names, or refuse unknown, repeated or no attributes."""
+    found = tuple(schema[name].name for name in names)
+    if len(set(found)) != len(found):
+        raise ParameterError(f"attributes are named twice: {found}")
+    if not found:
+        raise ParameterError("name at least one attribute")
+    return found
+
+
+def target_rate(n_rows: int, rate: float, rates: str) -> float:
+    """Rate that the fitted probabilities must average to: whole number of holes if exact."""
+    return round(rate * n_rows) / n_rows if rates == "exact" and n_rows else rate
+
+
+def constant(n_rows: int, rates: Mapping[str, float]) -> Probabilities:
+    """Return the same probability for every row."""
+    return {name: np.full(n_rows, rate) for name, rate in rates.items()}
+
+
+def _check_complete(table: Table) -> None:
+    if table.incomplete_rows().any():
+        raise DataError(
+            "missing values are simulated on complete tables, and this one has holes already; "
+            "drop its incomplete rows or fill them first"
+        )

@@ -1,0 +1,335 @@
+"""Rates are exact, and each mechanism depends on what it says and on nothing else.
+
+Dependence is tested both ways: the same statistic that finds no dependence under MAR must find it
+under self-masking, so a test that could not fail would be noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
+from missdp.missingness import (
+    MAR,
+    MCAR,
+    MNAR,
+    DeclaredMechanism,
+    MissingMechanism,
+    SelfMasking,
+    missing_mask,
+)
+from missdp.missingness.mechanism import draw_exact
+
+SCHEMA = Schema(
+    (
+        Ordinal(name="x", levels=(1, 2, 3, 4, 5)),
+        Categorical(name="c", levels=("r", "g", "b")),
+        Ordinal(name="y", levels=(1, 2, 3, 4, 5)),
+        Numeric(name="z", lower=0, upper=1, bins=4),
+    )
+)
+DECLARED = DeclaredMechanism(
+    intercepts={"y": -1.0, "z": 0.0},
+    weights={"y": {"x": 1.5, "c": {"r": 0.5, "b": -1.0}}, "z": {"z": 2.0, "y": {1: 1.0}}},
+)
+
+
+def correlated(n: int, seed: int = 0) -> Table:
+    """A table in which y follows x and z follows c, so that confounding would show."""
+    rng = np.random.default_rng(seed)
+    x, c = rng.integers(0, 5, n), rng.integers(0, 3, n)
+    y = np.clip(x + rng.integers(-1, 2, n), 0, 4)
+    z = np.clip(c + rng.integers(0, 2, n), 0, 3)
+    return Table.from_codes(SCHEMA, {"x": x, "c": c, "y": y, "z": z})
+
+
+TABLE = correlated(20_000)
+
+
+def p_value(holes: np.ndarray, other: np.ndarray, given: list[np.ndarray] | None = None) -> float:
+    """Chi-square test of independence of holes and ``other``, summed over strata."""
+    strata = np.zeros(len(holes), dtype=int)
+    for codes in given or []:
+        strata = strata * 10 + codes
+    statistic, freedom = 0.0, 0
+    for stratum in np.unique(strata):
+        rows = strata == stratum
+        counts = np.zeros((2, int(other.max()) + 1))
+        np.add.at(counts, (holes[rows].astype(int), other[rows]), 1)
+        counts = counts[:, counts.sum(axis=0) > 20]
+        if counts.shape[1] > 1 and (counts.sum(axis=1) > 20).all():
+            found = stats.chi2_contingency(counts, correction=False)
+            statistic, freedom = statistic + found.statistic, freedom + found.dof
+    assert freedom > 0
+    return float(stats.chi2.sf(statistic, freedom))
+
+
+MECHANISMS: dict[str, Callable[..., MissingMechanism]] = {
+    "mcar": MCAR,
+    "mar": MAR,
+    "mnar": MNAR,
+    "mnar-all": lambda **k: MNAR(model="all-columns", **k),
+    "self": SelfMasking,
+}
+
+
+@pytest.fixture(params=MECHANISMS.values(), ids=MECHANISMS.keys())
+def make(request: pytest.FixtureRequest) -> Callable[..., MissingMechanism]:
+    return request.param
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.2, 0.5, 0.9])
+def test_the_expected_rate_equals_the_target(make: Any, rate: float) -> None:
+    chances = make(rate=rate).probabilities(TABLE, random_state=5)
+    for chance in chances.values():
+        assert abs(chance.mean() - rate) < 1e-10
+        assert chance.min() >= 0
+        assert chance.max() <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(MECHANISMS)),
+    rate=st.floats(0, 0.999),
+    n=st.integers(1, 80),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_exact_rates_are_met_hole_for_hole(kind: str, rate: float, n: int, seed: int) -> None:
+    mechanism = MECHANISMS[kind](rate=rate, rates="exact")
+    table = TABLE.take(np.arange(n))
+    holed = mechanism.apply(table, random_state=seed)
+    for name in holed.schema.nullable:
+        assert holed.mask(name).sum() == round(rate * n)
+    assert not mechanism.row_independent
+
+
+def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
+    mechanism, table = make(rate=0.3), correlated(100_000, seed=9)
+    chances = mechanism.probabilities(table, random_state=3)
+    holed = mechanism.apply(table, random_state=3)
+    assert holed.schema.nullable == tuple(n for n in SCHEMA.names if n in chances)
+    for name, chance in chances.items():
+        holes = holed.mask(name)
+        # Calibration over ten groups of rows with like probabilities.
+        tenths = np.array_split(np.argsort(chance, kind="stable"), 10)
+        for part in [*tenths, np.arange(len(holes))]:
+            sd = np.sqrt(np.sum(chance[part] * (1 - chance[part])))
+            assert abs(holes[part].sum() - chance[part].sum()) < 4.5 * sd
+
+
+def test_exact_draws_keep_each_cells_probability() -> None:
+    rng = np.random.default_rng(0)
+    chance = np.array([0.05, 0.2, 0.35, 0.6, 0.8])
+    draws = np.array([draw_exact(chance, rng) for _ in range(8000)])
+    assert set(draws.sum(axis=1)) == {2}
+    sd = np.sqrt(chance * (1 - chance) / len(draws))
+    assert np.all(np.abs(draws.mean(axis=0) - chance) < 4.5 * sd)
+
+
+def test_the_seed_decides_everything_and_nothing_else_does(make: Any) -> None:
+    np.random.seed(0)  # noqa: NPY002  the global state must not matter
+    one = missing_mask(make(rate=0.3).apply(TABLE, random_state=7))
+    np.random.seed(1)  # noqa: NPY002
+    two = missing_mask(make(rate=0.3).apply(TABLE, random_state=7))
+    other = missing_mask(make(rate=0.3).apply(TABLE, random_state=8))
+    np.testing.assert_array_equal(one, two)
+    assert np.any(one != other)
+
+
+def test_mcar_depends_on_nothing() -> None:
+    holed = MCAR(rate=0.3).apply(TABLE, random_state=0)
+    mask = missing_mask(holed)
+    values = [p_value(mask[:, i], TABLE.codes(n)) for i in range(4) for n in SCHEMA.names]
+    values += [p_value(mask[:, i], mask[:, j].astype(int)) for i in range(4) for j in range(i)]
+    assert min(values) > 0.001 / len(values) * 5
+    assert stats.kstest(values, "uniform").pvalue > 1e-3
+
+
+def test_mar_depends_on_its_drivers_and_given_them_not_on_its_own_value() -> None:
+    holed = MAR(rate=0.3, drivers=("x", "c")).apply(TABLE, random_state=1)
+    assert holed.schema.nullable == ("y", "z")
+    given = [TABLE.codes("x"), TABLE.codes("c")]
+    for name in ("y", "z"):
+        holes = holed.mask(name)
+        assert min(p_value(holes, TABLE.codes("x")), p_value(holes, TABLE.codes("c"))) < 1e-9
+        assert p_value(holes, TABLE.codes(name), given) > 1e-3
+        other = "z" if name == "y" else "y"
+        assert p_value(holes, TABLE.codes(other), given) > 1e-3
+
+
+def test_self_masking_depends_on_its_own_value_only() -> None:
+    holed = SelfMasking(rate=0.3).apply(TABLE, random_state=0)
+    for name in SCHEMA.names:
+        holes, own = holed.mask(name), TABLE.codes(name)
+        assert p_value(holes, own) < 1e-9
+        for other in set(SCHEMA.names) - {name}:
+            assert p_value(holes, TABLE.codes(other), [own]) > 1e-3
+
+
+def test_the_same_statistic_tells_mar_from_self_masking() -> None:
+    holed = SelfMasking(rate=0.3, columns=("y",)).apply(TABLE, random_state=1)
+    given = [TABLE.codes("x"), TABLE.codes("c")]
+    assert p_value(holed.mask("y"), TABLE.codes("y"), given) < 1e-9
+
+
+def test_mnar_hides_its_drivers_at_random() -> None:
+    holed = MNAR(rate=0.3, drivers=("x", "c"), strength=2.0).apply(TABLE, random_state=2)
+    assert holed.schema.nullable == SCHEMA.names
+    for driver in ("x", "c"):
+        assert p_value(holed.mask(driver), TABLE.codes(driver)) > 1e-3
+    hidden = holed.mask("x") & holed.mask("c")
+    own = []
+    for name in ("y", "z"):
+        holes = holed.mask(name)
+        assert min(p_value(holes, TABLE.codes("x")), p_value(holes, TABLE.codes("c"))) < 1e-9
+        # Where the drivers are hidden, what is left (the own value) predicts the hole.
+        own.append(p_value(holes[hidden], TABLE.codes(name)[hidden]))
+    assert min(own) < 1e-6
+
+
+def test_mnar_of_all_columns_depends_on_its_own_value_given_the_rest() -> None:
+    holed = MNAR(rate=0.3, model="all-columns").apply(TABLE, random_state=3)
+    values = []
+    for name in SCHEMA.names:
+        given = [TABLE.codes(other) for other in SCHEMA.names if other != name]
+        values.append(p_value(holed.mask(name), TABLE.codes(name), given))
+    assert min(values) < 1e-9
+
+
+def test_strength_is_the_spread_of_the_logits() -> None:
+    for strength in (0.5, 2.0):
+        chance = MAR(rate=0.3, drivers=("x", "c"), strength=strength).probabilities(
+            TABLE, random_state=0
+        )
+        for p in chance.values():
+            assert np.std(np.log(p / (1 - p))) == pytest.approx(strength, rel=1e-9)
+
+
+def test_half_of_the_columns_drive_by_default() -> None:
+    seen = set()
+    for seed in range(20):
+        nullable = MAR(rate=0.2).apply(TABLE.take(np.arange(50)), random_state=seed).schema.nullable
+        assert len(nullable) == 2
+        seen.add(nullable)
+    assert len(seen) > 2
+
+
+def test_the_declared_mechanism_follows_its_formula() -> None:
+    chance = DECLARED.probabilities(TABLE, random_state=0)
+    x, c, y, z = (TABLE.codes(n).astype(int) for n in SCHEMA.names)
+    of_c = np.array([0.5, 0.0, -1.0])
+    logit_y = -1.0 + 1.5 * (x / 2 - 1) + of_c[c]
+    logit_z = 2.0 * (2 * z / 3 - 1) + np.where(y == 0, 1.0, 0.0)
+    np.testing.assert_allclose(chance["y"], 1 / (1 + np.exp(-logit_y)), rtol=1e-12)
+    np.testing.assert_allclose(chance["z"], 1 / (1 + np.exp(-logit_z)), rtol=1e-12)
+
+
+def test_only_declared_parameters_make_rows_independent() -> None:
+    """A row's probabilities stay the same, whatever the other rows are, exactly when claimed."""
+    row = TABLE.take(np.array([17]))
+    crowds = [TABLE.take(np.array([17, *range(a, a + 40)])) for a in (0, 500, 900)]
+    for mechanism in (
+        DECLARED,
+        MCAR(rate=0.2),
+        MAR(rate=0.2),
+        MNAR(rate=0.2),
+        SelfMasking(rate=0.2),
+    ):
+        alone = mechanism.probabilities(row, random_state=4)
+        same = all(
+            np.allclose(mechanism.probabilities(crowd, random_state=4)[name][0], p[0], rtol=1e-12)
+            for crowd in crowds
+            for name, p in alone.items()
+        )
+        assert same == mechanism.row_independent
+
+
+def test_the_bound_on_being_observed_is_the_worst_row_of_the_domain() -> None:
+    grid = np.array(list(np.ndindex(SCHEMA.shape(SCHEMA.names))))
+    every = Table.from_codes(SCHEMA, {n: grid[:, i] for i, n in enumerate(SCHEMA.names)})
+    bound = DECLARED.observed_at_most(SCHEMA)
+    for name, chance in DECLARED.probabilities(every, random_state=0).items():
+        worst = float((1 - chance).max())
+        assert bound[name] >= worst - 1e-15
+        assert bound[name] == pytest.approx(worst, rel=1e-12)
+    assert bound["x"] == bound["c"] == 1.0
+
+
+def test_mcar_states_its_rates() -> None:
+    assert MCAR(rate=0.25, columns=("x",)).observed(SCHEMA)["x"] == 0.75
+    assert MCAR(rate={"c": 0.5, "z": 0.1}).observed(SCHEMA) == {"x": 1, "c": 0.5, "y": 1, "z": 0.9}
+    holed = MCAR(rate={"c": 0.5, "z": 0.1}).apply(TABLE, random_state=0)
+    assert holed.schema.nullable == ("c", "z")
+    with pytest.raises(UnprovenError):
+        MCAR(rate=0.25, rates="exact").observed(SCHEMA)
+
+
+@pytest.mark.parametrize("mechanism", [MAR(rate=0.1), MNAR(rate=0.1), SelfMasking(rate=0.1)])
+def test_fitted_mechanisms_state_no_bound(mechanism: MissingMechanism) -> None:
+    assert not mechanism.row_independent
+    with pytest.raises(UnprovenError):
+        mechanism.observed_at_most(SCHEMA)
+
+
+def test_constant_columns_and_tiny_tables_are_fine(make: Any) -> None:
+    constant = Table.from_codes(SCHEMA, {n: [1] * 30 for n in SCHEMA.names})
+    for chance in make(rate=0.2).probabilities(constant, random_state=0).values():
+        np.testing.assert_allclose(chance, 0.2, rtol=1e-9)
+    for n in (0, 1):
+        holed = make(rate=0.5).apply(TABLE.take(np.arange(n)), random_state=0)
+        assert len(holed) == n
+
+
+def test_incomplete_tables_are_refused(make: Any) -> None:
+    holed = MCAR(rate=0.5).apply(TABLE, random_state=0)
+    with pytest.raises(DataError, match="complete tables"):
+        make(rate=0.1).apply(holed, random_state=0)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan"), float("inf"), True, "0.1"])
+def test_bad_rates_are_refused(make: Any, rate: Any) -> None:
+    with pytest.raises(ParameterError, match="rate"):
+        make(rate=rate)
+
+
+def test_bad_options_are_refused() -> None:
+    cases: list[Callable[[], object]] = [
+        lambda: MCAR(rate=0.1, rates="about"),
+        lambda: MCAR(rate={"x": 0.1}, columns=("x",)),
+        lambda: MCAR(rate={"x": 2.0}),
+        lambda: MAR(rate=0.1, strength=0.0),
+        lambda: MAR(rate=0.1, strength=float("inf")),
+        lambda: MNAR(rate=0.1, model="some"),
+        lambda: MNAR(rate=0.1, model="all-columns", drivers=("x",)),
+        lambda: MAR(rate=0.1, drivers=SCHEMA.names).apply(TABLE, random_state=0),
+        lambda: MAR(rate=0.1, drivers=("x", "x")).apply(TABLE, random_state=0),
+        lambda: MAR(rate=0.1, drivers=()).apply(TABLE, random_state=0),
+        lambda: MAR(rate=0.1).apply(TABLE.subset(["x"]), random_state=0),
+        lambda: DeclaredMechanism(intercepts={}),
+        lambda: DeclaredMechanism(intercepts={"x": float("nan")}),
+        lambda: DeclaredMechanism(intercepts={"x": 0.0}, weights={"y": {"x": 1.0}}),
+        lambda: DeclaredMechanism(intercepts={"x": 0.0}, weights={"x": {"c": {"r": True}}}),
+        lambda: declared({"c": 1.0}),
+        lambda: declared({"c": {"purple": 1.0}}),
+        lambda: declared({"z": {0: 1.0}}),
+    ]
+    for case in cases:
+        with pytest.raises(ParameterError):
+            case()
+    with pytest.raises(SchemaError):
+        MCAR(rate=0.1, columns=("nope",)).apply(TABLE, random_state=0)
+    with pytest.raises(SchemaError):
+        declared({"nope": 1.0})
+
+
+def declared(drivers: dict[str, Any]) -> Table:
+    mechanism = DeclaredMechanism(intercepts={"y": 0.0}, weights={"y": drivers})
+    return mechanism.apply(TABLE, random_state=0)
