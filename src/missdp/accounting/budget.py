@@ -178,7 +178,7 @@ class Budget:
         """
         with self._lock:
             events, conditions, charges = self._events, self._conditions, self._charges
-            pure = self._totals.pure + (math.inf if self._totals.failure else 0.0)
+            pure = self.pure_epsilon_spent
         if not events:
             return Guarantee(0.0, 0.0, self._adjacency, "incomplete", conditions)
         if pure <= self._limit:
@@ -194,6 +194,12 @@ class Budget:
         elif delta > 0 and charges > 1:
             conditions = (*conditions, FixedSchedule())
         return Guarantee(epsilon, delta, self._adjacency, "incomplete", conditions, events)
+
+    @property
+    def pure_epsilon_spent(self) -> float:
+        """The plain sum of epsilons charged so far; infinite if one of them is not pure DP."""
+        with self._lock:
+            return math.inf if self._totals.failure else self._totals.pure
 
     @property
     def remaining_epsilon(self) -> float:

@@ -1,0 +1,35 @@
+"""Mechanisms: the only place where private counts become released ones.
+
+Every function here charges its budget before it computes, and draws discrete noise from a
+`NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
+"""
+
+from missdp.mechanisms.noise import (
+    NoiseSource,
+    SecureNoise,
+    SeededNoise,
+    SelectionNoise,
+    noise_source,
+)
+from missdp.mechanisms.release import CountNoise, noisy_total, release_counts
+from missdp.mechanisms.selection import (
+    SelectionMethod,
+    exponential_mechanism,
+    generalised_exponential_mechanism,
+    normalised_scores,
+)
+
+__all__ = [
+    "CountNoise",
+    "NoiseSource",
+    "SecureNoise",
+    "SeededNoise",
+    "SelectionMethod",
+    "SelectionNoise",
+    "exponential_mechanism",
+    "generalised_exponential_mechanism",
+    "noise_source",
+    "noisy_total",
+    "normalised_scores",
+    "release_counts",
+]
