@@ -38,6 +38,11 @@ class MemorySource:
         self._table = table
 
     @property
+    def table(self) -> Table:
+        """The private rows."""
+        return self._table
+
+    @property
     def schema(self) -> Schema:
         """Public facts about the columns."""
         return self._table.schema

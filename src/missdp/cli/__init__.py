@@ -1,0 +1,1 @@
+"""The ``missdp`` command: a thin shell over the Python API."""

@@ -1,0 +1,94 @@
+"""Entry point: runs a command, turns typed errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+from rich.console import Console
+
+from missdp import errors
+from missdp.cli import demo, evaluate, schema, simulate, synthesize
+
+__all__ = ["EXIT_CODES", "app", "main"]
+
+EXIT_CODES: dict[type[Exception], int] = {
+    errors.ParameterError: 2,
+    errors.SchemaError: 3,
+    errors.DataError: 3,
+    errors.BudgetExceededError: 4,
+    errors.OutputError: 5,
+    errors.UnprovenError: 6,
+    errors.MissingDependencyError: 7,
+}
+
+app = typer.Typer(
+    name="missdp",
+    help="Differential privacy for the tables people really have: the ones with holes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=(
+        "Exit codes: 0 done, 2 bad parameter, 3 bad data or schema, 4 budget exceeded, 5 output not "
+        "writable, 6 no proven bound, 7 optional package absent, 1 anything unexpected, "
+        "130 interrupted."
+    ),
+)
+app.add_typer(schema.app, name="schema")
+app.command("synthesize")(synthesize.synthesize)
+app.command("evaluate")(evaluate.evaluate)
+app.command("simulate")(simulate.simulate)
+app.command("demo")(demo.demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+
+    Notes
+    -----
+    An unexpected error shows its type only: its text and its traceback could quote private
+    cells. Set ``MISSDP_DEBUG=1`` to see them.
+    """
+    try:
+        result = app(args=arguments, standalone_mode=False)
+    except click.exceptions.Abort:
+        return _fail("interrupted; what was charged to a budget stays charged", 130)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except errors.MissDPError as error:
+        return _fail(str(error), _exit_code(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted; what was charged to a budget stays charged", 130)
+    except Exception as error:
+        if os.environ.get("MISSDP_DEBUG") == "1":
+            raise
+        return _fail(
+            f"unexpected {type(error).__name__}; details are withheld because they may quote "
+            "private data (set MISSDP_DEBUG=1 to see them)",
+            1,
+        )
+    return result if isinstance(result, int) else 0
+
+
+def run() -> None:
+    """Console script."""
+    sys.exit(main())
+
+
+def _exit_code(error: errors.MissDPError) -> int:
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
+def _fail(message: str, code: int) -> int:
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"missdp: {message}")
+    return code

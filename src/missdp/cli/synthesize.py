@@ -1,0 +1,107 @@
+"""``missdp synthesize``: a private synthetic table from a private table with holes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from missdp.cli.common import DataArgument, JsonOption, SchemaOption, SeedOption, emit, progress_bar
+from missdp.cli.families import FAMILIES
+from missdp.errors import ParameterError
+from missdp.files import check_writable
+from missdp.schema import Schema
+from missdp.synth.base import Synthesizer
+from missdp.table.files import output_format, write_arrow
+
+__all__ = ["synthesize"]
+
+
+def synthesize(
+    data: DataArgument,
+    schema: SchemaOption,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget, above 0.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
+    ],
+    delta: Annotated[float, typer.Option(help="0 gives pure epsilon-DP where possible.")] = 0.0,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(FAMILIES)}.")] = "privbayes",
+    missing: Annotated[
+        str | None, typer.Option(help="Missing-data strategy; by default the method's own.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to draw; by default the released row count.")
+    ] = None,
+    public_rows: Annotated[
+        int | None, typer.Option(help="Declare the number of rows public, a condition.")
+    ] = None,
+    keep_holes: Annotated[
+        bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
+    ] = False,
+    undeclared: Annotated[
+        Literal["refuse", "accept"],
+        typer.Option(
+            help="Facts of the schema that were read from the data: refuse, or accept as a condition."
+        ),
+    ] = "refuse",
+    model: Annotated[
+        Path | None, typer.Option(help="Save the released model here (JSON), to sample again.")
+    ] = None,
+    guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn a private table with holes into a synthetic one, and say what that guarantees."""
+    if rows is not None and rows < 0:
+        raise ParameterError("rows must be at least 0")
+    for path in (output, model, guarantee):
+        if path is not None:
+            check_writable(path)
+    output_format(output)
+    facts = Schema.from_toml(schema)
+    with progress_bar() as progress:
+        synthesizer = _build(method, missing, epsilon, delta, public_rows, seed)
+        if keep_holes and synthesizer.missing != "joint":
+            raise ParameterError("--keep-holes needs --missing joint, which models the holes")
+        synthesizer.progress = progress
+        synthesizer.fit(data, schema=facts, undeclared=undeclared)
+    synthetic = synthesizer.sample_table(
+        rows, missing_values="keep" if keep_holes else "fill", random_state=seed
+    )
+    if model is not None:
+        synthesizer.save(model)
+    if guarantee is not None:
+        guarantee.write_text(synthesizer.guarantee_.to_json(), encoding="utf-8")
+    write_arrow(synthetic.to_arrow(), output)
+    document = {
+        "output": str(output),
+        "rows": len(synthetic),
+        "guarantee": synthesizer.guarantee_.to_dict(),
+    }
+    text = (
+        f"Wrote {output}: {len(synthetic)} synthetic rows, {len(facts)} columns.\n\n"
+        f"{synthesizer.guarantee_.in_words()}"
+    )
+    emit(document, text, as_json=as_json)
+
+
+def _build(
+    method: str,
+    missing: str | None,
+    epsilon: float,
+    delta: float,
+    public_rows: int | None,
+    seed: int | None,
+) -> Synthesizer:
+    if method not in FAMILIES:
+        raise ParameterError(f"--method must be one of {', '.join(FAMILIES)}, not {method!r}")
+    options = {} if missing is None else {"missing": missing}
+    return FAMILIES[method](
+        epsilon=epsilon,
+        delta=delta,
+        n_rows="noisy" if public_rows is None else public_rows,
+        random_state=seed,
+        **options,
+    )

@@ -1,0 +1,288 @@
+"""What every synthesizer is: fitted once within a budget, sampled for free ever after."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
+    Condition,
+    DataDependentDomain,
+    DeclaredRowCount,
+    Event,
+    ExplicitSeed,
+    Guarantee,
+    PureEvent,
+)
+from missdp.errors import NotFittedError, ParameterError, SchemaError
+from missdp.mechanisms import NoiseSource, noise_source, noisy_total
+from missdp.schema import Schema
+from missdp.sources import MarginalSource, open_source
+from missdp.synth.storage import read_model, write_model
+from missdp.table import FrameKind, Table
+from missdp.table.frames import frame_kind
+
+__all__ = ["MissingValues", "Progress", "Synthesizer"]
+
+MissingValues: TypeAlias = Literal["fill", "keep"]
+Progress: TypeAlias = Callable[[str, float], None]
+
+_ROW_COUNT_SHARE = 0.02
+
+
+class Synthesizer(BaseEstimator, abc.ABC):
+    """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
+
+    A subclass stores its parameters in ``__init__`` under their own names (at least those below),
+    lists the strategies it offers, and implements :meth:`_fit`, :meth:`_sample`,
+    :meth:`_released` and :meth:`_restore`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy budget of the whole fit, add-remove adjacency.
+    missing : str
+        Missing-data strategy; one of ``strategies``.
+    n_rows : "noisy" or int
+        ``"noisy"`` releases the row count with 2 % of epsilon; a number declares it public.
+    random_state : int or None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then says that it holds only against those who do not know the seed.
+    budget : Budget or None
+        A budget shared with other releases from the same table. It is charged before any
+        computation and is shared, never copied, by clones.
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ()
+
+    epsilon: float
+    delta: float
+    missing: str
+    n_rows: str | int
+    random_state: int | None
+    budget: Budget | None
+    progress: Progress | None
+
+    def fit(
+        self,
+        data: Any,
+        y: None = None,
+        *,
+        schema: Schema | None = None,
+        undeclared: Literal["refuse", "accept"] = "refuse",
+    ) -> Self:
+        """Learn a private model of the table.
+
+        Parameters
+        ----------
+        data : Table, MarginalSource, frame, DuckDB relation or path
+            The private rows. Anything but a Table or a source needs ``schema``.
+        schema : Schema, optional
+            Public facts about the columns.
+        undeclared : {"refuse", "accept"}, default "refuse"
+            What to do about facts of the schema that were read from the data and not declared
+            public. ``"accept"`` makes them a condition of the guarantee.
+
+        Returns
+        -------
+        self
+            With ``guarantee_``, ``schema_`` and ``n_rows_`` set.
+
+        Raises
+        ------
+        ParameterError, SchemaError, DataError
+            Before anything is charged.
+        BudgetExceededError
+            If the shared budget cannot afford the fit; nothing is computed then.
+        """
+        del y
+        own = self._check_parameters()
+        source, kind = _open(data, schema)
+        conditions = self._conditions(source.schema, undeclared)
+        self._check_source(source)
+        if self.budget is not None:
+            self.budget.charge(*self._reserved(), conditions=conditions)
+        noise = noise_source(self.random_state)
+        self.schema_ = source.schema
+        self.kind_: FrameKind = kind
+        self.n_rows_ = self._row_count(source, own, noise)
+        self._fit(source, own, noise)
+        self.guarantee_: Guarantee = own.spent.with_conditions(*conditions)
+        return self
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+    ) -> Any:
+        """Draw synthetic rows; costs no privacy.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows, at least 0; by default the released (noisy or declared) row count.
+        missing_values : {"fill", "keep"}, default "fill"
+            ``"keep"`` returns holes as the model saw them, for models of the missingness.
+        random_state : int, optional
+            Makes the draw repeatable. Sampling is post-processing, so any seed is safe.
+
+        Returns
+        -------
+        frame
+            The kind of frame that was fitted, with the schema's columns and dtypes.
+        """
+        return self.sample_table(
+            n, missing_values=missing_values, random_state=random_state
+        ).to_native()
+
+    def sample_table(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+    ) -> Table:
+        """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
+        self._check_fitted()
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
+            raise ParameterError("n must be a whole number of rows, at least 0")
+        if missing_values not in ("fill", "keep"):
+            raise ParameterError("missing_values must be 'fill' or 'keep'")
+        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rows = self.n_rows_ if n is None else n
+        codes = self._sample(rows, missing_values, rng)
+        return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+
+    def save(self, path: str | Path) -> None:
+        """Write the released model (no private data) to a file, whole or not at all."""
+        self._check_fitted()
+        write_model(
+            Path(path),
+            family=type(self).__name__,
+            parameters=self._public_parameters(),
+            schema=self.schema_,
+            kind=self.kind_,
+            n_rows=self.n_rows_,
+            guarantee=self.guarantee_,
+            released=self._released(),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that :meth:`save` wrote; it can be sampled, with the guarantee it had."""
+        stored = read_model(Path(path), family=cls.__name__)
+        model = cls(**stored.parameters)
+        model.schema_ = stored.schema
+        model.kind_ = stored.kind
+        model.n_rows_ = stored.n_rows
+        model.guarantee_ = stored.guarantee
+        model._restore(stored.released)
+        return model
+
+    # What a family provides
+
+    @abc.abstractmethod
+    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> None:
+        """Learn the model, charging ``budget`` before each mechanism."""
+
+    @abc.abstractmethod
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Draw codes of every attribute."""
+
+    @abc.abstractmethod
+    def _released(self) -> dict[str, Any]:
+        """Return the released model as JSON values."""
+
+    @abc.abstractmethod
+    def _restore(self, released: dict[str, Any]) -> None:
+        """Inverse of :meth:`_released`."""
+
+    def _check_source(self, source: MarginalSource) -> None:
+        """Refuse, before charging, what the strategy cannot do with this source."""
+
+    def _reserved(self) -> Sequence[Event]:
+        """Return what a shared budget is charged with, before the fit starts."""
+        label = f"{type(self).__name__}({self.missing})"
+        if self.delta == 0:
+            return (PureEvent(epsilon=self.epsilon, label=label),)
+        return (ApproximateEvent(epsilon=self.epsilon, delta=self.delta, label=label),)
+
+    # Shared steps
+
+    def _check_parameters(self) -> Budget:
+        if self.missing not in self.strategies:
+            raise ParameterError(
+                f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
+            )
+        declared = self.n_rows
+        if declared != "noisy" and (
+            isinstance(declared, (bool, str)) or not isinstance(declared, int) or declared < 1
+        ):
+            raise ParameterError("n_rows must be 'noisy' or a whole number, at least 1")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise ParameterError("budget must be a missdp.Budget or None")
+        # The noise of a table depends on the structure chosen before it: a filter, see Budget.
+        return Budget(self.epsilon, self.delta, schedule="adaptive")
+
+    def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
+        conditions: list[Condition] = []
+        if schema.undeclared:
+            if undeclared != "accept":
+                raise SchemaError(
+                    "the schema marks facts read from the private data as not yet declared "
+                    f"public, for attributes {sorted(schema.undeclared)}; check them and delete "
+                    "the 'undeclared' marks, or pass undeclared='accept', which then becomes a "
+                    "condition of the guarantee"
+                )
+            conditions.append(DataDependentDomain(attributes=tuple(sorted(schema.undeclared))))
+        if self.random_state is not None:
+            conditions.append(ExplicitSeed())
+        if isinstance(self.n_rows, int):
+            conditions.append(DeclaredRowCount(n=self.n_rows))
+        return conditions
+
+    def _row_count(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> int:
+        if isinstance(self.n_rows, int):
+            return self.n_rows
+        return noisy_total(
+            lambda: int(source.counts([()], rows="extended")[()]),
+            epsilon=_ROW_COUNT_SHARE * self.epsilon,
+            budget=budget,
+            source=noise,
+            label="number of rows",
+        )
+
+    def _public_parameters(self) -> dict[str, Any]:
+        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
+        return {name: getattr(self, name) for name in sorted(names)}
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "guarantee_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def _report(self, stage: str, done: float) -> None:
+        if self.progress is not None:
+            self.progress(stage, done)
+
+
+def _open(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
+    if isinstance(data, Table):
+        return open_source(data, schema or data.schema), data.kind
+    if isinstance(data, MarginalSource):
+        return data, "pandas"
+    if schema is None:
+        raise SchemaError(
+            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+        )
+    return open_source(data, schema), frame_kind(data)

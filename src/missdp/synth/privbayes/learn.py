@@ -1,0 +1,163 @@
+"""Learn a network: choose families, then measure their tables. Every step is charged first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget
+from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
+from missdp.sources import Clique
+from missdp.synth.privbayes.plan import Plan, TableRule, usefulness_rule
+from missdp.synth.privbayes.structure import (
+    SCORE_SENSITIVITY,
+    Family,
+    candidates,
+    dependence_score,
+    family_counts,
+    reachable_cliques,
+)
+from missdp.synth.projection import make_consistent
+from missdp.synth.strategies import CountingView
+
+__all__ = ["Learner"]
+
+
+class Learner:
+    """Choose and measure families over one view of the private rows.
+
+    Parameters
+    ----------
+    view : CountingView
+    plan : Plan
+    budget : Budget
+        Charged before each mechanism.
+    noise : NoiseSource
+    report : callable
+        Progress; gets public facts only.
+    """
+
+    def __init__(
+        self,
+        view: CountingView,
+        plan: Plan,
+        budget: Budget,
+        noise: NoiseSource,
+        *,
+        report: Callable[[str, float], None],
+    ) -> None:
+        self._view = view
+        self._plan = plan
+        self._budget = budget
+        self._noise = noise
+        self._report = report
+        self._names = view.schema.names
+        self._rule: TableRule
+        self._degree = 0
+
+    def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
+        """Choose parents for every attribute, one private selection at a time.
+
+        The first attribute is the one with most codes: a public choice, so it is free.
+        """
+        sizes = self._view.sizes()
+        self._rule, self._degree = usefulness_rule(
+            sizes, degree=degree, theta=theta, n_rows=self._view.n_rows, plan=self._plan
+        )
+        first = max(self._names, key=lambda name: sizes[name])
+        chosen = [Family(first, ())]
+        waiting = [name for name in self._names if name != first]
+        while waiting:
+            self._report("choosing parents", 0.1 + 0.5 * len(chosen) / len(self._names))
+            placed = tuple(family.child for family in chosen)
+            family = self._select(
+                candidates(placed, waiting, self._rule, self._degree), len(chosen)
+            )
+            chosen.append(family)
+            waiting.remove(family.child)
+        return tuple(chosen)
+
+    def measure(self, families: tuple[Family, ...]) -> dict[Clique, NDArray[np.float64]]:
+        """Release every family's table as consistent proportions on the simplex."""
+        sizes = self._view.sizes()
+        cliques = self._to_measure(families)
+        cells = {clique: math.prod(sizes[n] for n in clique) for clique in cliques}
+        scales = self._plan.noise_scales(cells)
+        noisy = {}
+        for i, clique in enumerate(cliques):
+            self._report("measuring tables", 0.6 + 0.3 * i / len(cliques))
+            noisy[clique] = self._release(clique, scales[clique])
+        totals = {clique: self._total(table) for clique, table in noisy.items()}
+        consistent = make_consistent(
+            {clique: table / totals[clique] for clique, table in noisy.items()},
+            {clique: (scales[clique] / totals[clique]) ** 2 for clique in cliques},
+        )
+        return {f.clique: _table_of(f.clique, consistent) for f in families}
+
+    @cached_property
+    def _counts(self) -> Mapping[Clique, NDArray[np.int64]]:
+        """Exact counts of every family that can come up: private, counted once, in one pass."""
+        cliques = reachable_cliques(self._names, self._rule, self._degree)
+        return self._view.source.counts(cliques, rows=self._view.rows)
+
+    def _select(self, families: list[Family], step: int) -> Family:
+        if len(families) == 1:
+            return families[0]
+        winner = exponential_mechanism(
+            lambda: np.array([self._score(family) for family in families]),
+            epsilon=self._plan.selection_epsilon,
+            sensitivity=SCORE_SENSITIVITY,
+            budget=self._budget,
+            source=self._noise,
+            gate=self._view.gated_by,
+            label=f"parents, choice {step}",
+        )
+        return families[winner]
+
+    def _score(self, family: Family) -> float:
+        return dependence_score(family_counts(family, self._counts, self._names))
+
+    def _release(self, clique: Clique, scale: float) -> NDArray[np.float64]:
+        ordered = tuple(name for name in self._names if name in clique)
+        axes = [ordered.index(name) for name in clique]
+        noisy = release_counts(
+            lambda: self._counts[ordered].transpose(axes),
+            noise="laplace" if self._plan.pure else "gaussian",
+            scale=scale,
+            sensitivity=1,
+            budget=self._budget,
+            source=self._noise,
+            gate=self._view.gate(clique),
+            label="table " + " x ".join(clique),
+        )
+        return noisy.astype(np.float64)
+
+    def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
+        """Cliques to measure: a family inside another one needs no table of its own.
+
+        Partial marginals are all measured: a smaller clique is observed in more rows.
+        """
+        cliques = list(dict.fromkeys(family.clique for family in families))
+        if not self._view.every_row_counts:
+            return cliques
+        return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
+
+    def _total(self, noisy: NDArray[np.float64]) -> float:
+        """Rows behind a table: released before, or the table's own noisy sum."""
+        total = self._view.n_rows if self._view.every_row_counts else float(noisy.sum())
+        return max(1.0, total)
+
+
+def _table_of(clique: Clique, tables: Mapping[Clique, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Table over a clique, from its own measurement or summed out of a larger one."""
+    if clique in tables:
+        return tables[clique]
+    larger = next(other for other in tables if set(clique) <= set(other))
+    out = tuple(i for i, name in enumerate(larger) if name not in clique)
+    rest = [name for name in larger if name in clique]
+    summed = tables[larger].sum(axis=out)
+    return summed.transpose([rest.index(name) for name in clique])

@@ -1,0 +1,125 @@
+"""Public arithmetic of PrivBayes: how the budget is split and how large a table may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from missdp.accounting import zcdp_rho
+from missdp.errors import ParameterError
+from missdp.sources import Clique
+from missdp.synth.privbayes.structure import Family
+
+__all__ = ["MAX_CELLS", "Plan", "make_plan"]
+
+MAX_CELLS = 200_000
+_AUTO_DEGREE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What each part of a fit may cost; functions of public parameters only.
+
+    Parameters
+    ----------
+    pure : bool
+        Laplace noise and pure DP if True, Gaussian noise and zCDP if False.
+    selection_epsilon : float
+        Epsilon of each of the ``d - 1`` choices of parents.
+    table_cost : float
+        Epsilon (pure) or rho (zCDP) of all tables together.
+    """
+
+    pure: bool
+    selection_epsilon: float
+    table_cost: float
+
+    def mean_scale(self, tables: int) -> float:
+        """Noise scale (Laplace b, Gaussian sigma) if the tables shared the budget evenly."""
+        if self.pure:
+            return tables / self.table_cost
+        return math.sqrt(tables / (2 * self.table_cost))
+
+    def noise_scales(self, cells: Mapping[Clique, int]) -> dict[Clique, float]:
+        """Noise scale of each table, minimising the expected total absolute error.
+
+        Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
+        ``cells ** (1/2)`` (pure) or ``cells ** (2/3)`` (zCDP).
+        """
+        power = 0.5 if self.pure else 2.0 / 3.0
+        weight = {clique: size**power for clique, size in cells.items()}
+        whole = sum(weight.values())
+        costs = {clique: self.table_cost * w / whole for clique, w in weight.items()}
+        if self.pure:
+            return {clique: 1.0 / cost for clique, cost in costs.items()}
+        return {clique: math.sqrt(1.0 / (2 * cost)) for clique, cost in costs.items()}
+
+
+def make_plan(
+    *, epsilon: float, delta: float, spent: float, structure_share: float, attributes: int
+) -> Plan:
+    """Split what is left of (epsilon, delta) between structure and tables.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Whole budget.
+    spent : tuple of float
+        Pure epsilons of what was released before (row counts, imputation).
+    structure_share : float in (0, 1)
+    attributes : int
+    """
+    if not 0 < structure_share < 1:
+        raise ParameterError("structure_share must be strictly between 0 and 1")
+    choices = max(1, attributes - 1)
+    share = structure_share if attributes > 1 else 0.0
+    if delta == 0:
+        left = epsilon - spent
+        return Plan(
+            pure=True, selection_epsilon=share * left / choices, table_cost=(1 - share) * left
+        )
+    # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
+    left = zcdp_rho(epsilon, delta) - spent**2 / 2
+    return Plan(
+        pure=False,
+        selection_epsilon=math.sqrt(8 * share * left / choices),
+        table_cost=(1 - share) * left,
+    )
+
+
+@dataclass(frozen=True)
+class TableRule:
+    """Public rule on which families are small enough.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Number of codes per attribute.
+    cells : float
+        Most cells a family's table may have.
+    """
+
+    sizes: Mapping[str, int]
+    cells: float
+
+    def __call__(self, family: Family) -> bool:
+        """Tell whether the family's table is small enough."""
+        return math.prod(self.sizes[name] for name in family.clique) <= self.cells
+
+
+def usefulness_rule(
+    sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: Plan
+) -> tuple[TableRule, int]:
+    """Return the rule on table sizes and the largest number of parents.
+
+    With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta``
+    times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
+    degree given as a number replaces the rule by a plain memory limit.
+    """
+    if degree == "auto":
+        cells = max(0.0, n_rows) / (theta * plan.mean_scale(len(sizes)))
+        return TableRule(sizes, min(cells, MAX_CELLS)), _AUTO_DEGREE
+    if isinstance(degree, bool) or not isinstance(degree, int) or not 0 <= degree <= 6:
+        raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
+    return TableRule(sizes, MAX_CELLS), degree

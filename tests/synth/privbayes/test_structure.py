@@ -1,0 +1,74 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from missdp.synth.privbayes.structure import (
+    SCORE_SENSITIVITY,
+    Family,
+    candidates,
+    dependence_score,
+    reachable_cliques,
+)
+
+shapes = st.tuples(st.integers(1, 4), st.integers(1, 4))
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_the_score_moves_by_less_than_its_sensitivity(data):
+    shape = data.draw(shapes)
+    counts = data.draw(arrays(np.int64, shape, elements=st.integers(0, 40)))
+    cell = tuple(data.draw(st.integers(0, size - 1)) for size in shape)
+    more = counts.copy()
+    more[cell] += 1
+    assert abs(dependence_score(more) - dependence_score(counts)) < SCORE_SENSITIVITY
+
+
+def test_the_sensitivity_is_nearly_attained():
+    """A smaller constant would be wrong: adversarial neighbours come close to 2."""
+    worst = 0.0
+    for size, m in itertools.product((2, 10, 50), (10, 1000, 100_000)):
+        counts = np.zeros((size + 1, size + 1), dtype=np.int64)
+        counts[:-1, :-1] = m
+        more = counts.copy()
+        more[-1, -1] += 1
+        worst = max(worst, abs(dependence_score(more) - dependence_score(counts)))
+    assert 1.95 < worst < SCORE_SENSITIVITY
+
+
+def test_score_counts_dependent_rows():
+    assert dependence_score(np.diag([10, 10])) == 10
+    assert dependence_score(np.ones((3, 4), dtype=int) * 7) == 0
+    assert dependence_score(np.zeros((2, 2), dtype=int)) == 0
+
+
+def test_candidates_are_maximal_allowed_sets():
+    sizes = {"a": 2, "b": 3, "c": 10, "d": 2}
+
+    def allowed(family):
+        return np.prod([sizes[n] for n in family.clique]) <= 24
+
+    found = candidates(("a", "b", "c"), ["d"], allowed, degree=2)
+    assert set(found) == {Family("d", ("a", "b")), Family("d", ("c",))}
+    assert candidates((), ["a"], allowed, degree=2) == [Family("a", ())]
+    assert candidates(("a",), ["c"], lambda f: False, degree=2) == [Family("c", ())]
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_every_candidate_can_be_counted(degree):
+    names = ("a", "b", "c", "d")
+    sizes = dict(zip(names, (2, 3, 5, 7), strict=True))
+
+    def allowed(family):
+        return np.prod([sizes[n] for n in family.clique]) <= 40
+
+    counted = set(reachable_cliques(names, allowed, degree))
+    for size in range(4):
+        for placed in itertools.permutations(names, size):
+            waiting = [n for n in names if n not in placed]
+            for family in candidates(placed, waiting, allowed, degree):
+                assert tuple(n for n in names if n in family.clique) in counted
