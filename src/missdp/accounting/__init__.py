@@ -15,6 +15,13 @@ from missdp.accounting.accountants import (
     delta_of,
     epsilon_of,
 )
+from missdp.accounting.amplification import (
+    DataChosenGates,
+    ExPostLoss,
+    FixedGates,
+    ex_post_loss,
+    ground_truth_guarantee,
+)
 from missdp.accounting.budget import Budget, Schedule
 from missdp.accounting.calibrate import (
     calibrate,
@@ -66,12 +73,15 @@ __all__ = [
     "Budget",
     "ComposedEvent",
     "Condition",
+    "DataChosenGates",
     "DataDependentDomain",
     "DatasetCollection",
     "DeclaredRowCount",
     "EigenGap",
     "Event",
+    "ExPostLoss",
     "ExplicitSeed",
+    "FixedGates",
     "FixedSchedule",
     "GaussianEvent",
     "Guarantee",
@@ -94,9 +104,11 @@ __all__ = [
     "delta_of",
     "epsilon_of",
     "epsilon_under",
+    "ex_post_loss",
     "flatten",
     "gaussian_delta",
     "gaussian_sigma",
+    "ground_truth_guarantee",
     "laplace_scale",
     "replace_one_of",
     "to_dp_event",

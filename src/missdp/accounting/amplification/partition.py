@@ -1,0 +1,186 @@
+"""Best partition of mechanisms into groups behind disjoint gates (Problem 3 of the paper).
+
+A group of mechanisms may be gated by any set of attributes that all their gates contain; groups
+with disjoint sets have independent gates, so their costs add up. The search is an integer program
+over the sets that can occur, with the convex cost approached from below by tangents (Kelley's
+cutting planes), never an enumeration of all partitions of the attributes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from missdp.accounting.amplification.costs import GroupCost
+from missdp.accounting.amplification.gates import (
+    Gate,
+    as_gate,
+    check_epsilons,
+    check_observed,
+    gate_probability,
+)
+from missdp.accounting.amplification.program import PartitionProgram
+
+__all__ = ["Block", "Partition", "best_partition"]
+
+BLOCK_LIMIT = 4096
+"""Most gate subsets to consider; beyond it only whole gates, intersections and single names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A group of mechanisms and the gate that amplifies it.
+
+    Attributes
+    ----------
+    attributes : frozenset of str
+        Contained in the gate of every member; empty for the group that is not amplified.
+    probability : float
+        That all of them are observed.
+    members : tuple of int
+        Positions of the mechanisms.
+
+    Examples
+    --------
+    >>> Block(attributes=frozenset({"a"}), probability=0.5, members=(0, 2)).members
+    (0, 2)
+    """
+
+    attributes: frozenset[str]
+    probability: float
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """Groups with disjoint gates, and what they cost together.
+
+    Attributes
+    ----------
+    blocks : tuple of Block
+        Every mechanism is a member of exactly one.
+    cost : float
+        Sum of the groups' costs.
+    optimal : bool
+        Whether no valid partition costs less, up to the tolerance. The cost is attained either
+        way.
+
+    Examples
+    --------
+    >>> from missdp.accounting.amplification import PureCost
+    >>> best = best_partition([{"a"}, {"b"}], [1.0, 1.0], observed={"a": 0.5}, cost=PureCost())
+    >>> best.optimal, len(best.blocks)
+    (True, 2)
+    """
+
+    blocks: tuple[Block, ...]
+    cost: float
+    optimal: bool
+
+
+def best_partition(
+    gates: Sequence[Gate],
+    weights: Sequence[float],
+    *,
+    observed: Mapping[str, float],
+    cost: GroupCost,
+    allow_ungated: bool = True,
+    block_limit: int = BLOCK_LIMIT,
+    tolerance: float = 1e-9,
+    seconds: float = 20.0,
+) -> Partition:
+    """Find the partition into groups behind disjoint gates with the smallest total cost.
+
+    Parameters
+    ----------
+    gates : sequence of (collection of str, or None)
+        Gate of each mechanism.
+    weights : sequence of float
+        Weight of each mechanism, >= 0: its epsilon, or 1/σ² for :class:`RenyiCost`.
+    observed : mapping of str to float
+        π_a; attributes that are not named count as always observed.
+    cost : GroupCost
+        Cost of a group as a function of its gate's probability and its summed weight.
+    allow_ungated : bool
+        Whether a mechanism with a gate may be left without amplification. False is the pruning
+        of Lemma 5.10 of the paper, which can discard the best partition.
+    block_limit : int
+        Most subsets of gates to consider; beyond it only whole gates, their pairwise
+        intersections and single attributes.
+    tolerance : float
+        Relative distance from the optimum at which to stop.
+    seconds : float
+        Time after which the best partition so far is returned. Like ``block_limit`` it decides
+        how small the cost gets, never whether it is attained.
+
+    Returns
+    -------
+    Partition
+
+    Examples
+    --------
+    >>> from missdp.accounting.amplification import LinearCost
+    >>> rates = {"State": 0.75, "Gender": 0.75, "Income": 0.75}
+    >>> gates = [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}]
+    >>> best_partition(gates, [0.25] * 4, observed=rates, cost=LinearCost()).cost
+    0.8125
+    """
+    costs = check_epsilons(weights, count=len(gates), name="weights")
+    rates = check_observed(observed)
+    sets = [as_gate(gate) for gate in gates]
+    blocks, complete = _candidates(sets, rates, block_limit, keep_sure=not allow_ungated)
+    program = PartitionProgram(
+        sets, costs, blocks, [gate_probability(b, rates) for b in blocks], cost
+    )
+    chosen, total, optimal = program.solve(
+        allow_ungated=allow_ungated, tolerance=tolerance, seconds=seconds
+    )
+    groups = [
+        Block(
+            attributes=blocks[index],
+            probability=program.probabilities[index],
+            members=tuple(members),
+        )
+        for index, members in sorted(chosen.items())
+    ]
+    rest = sorted(set(range(len(sets))).difference(*(group.members for group in groups)))
+    if rest:
+        groups.append(Block(attributes=frozenset(), probability=1.0, members=tuple(rest)))
+    return Partition(blocks=tuple(groups), cost=total, optimal=optimal and complete)
+
+
+def _candidates(
+    sets: Sequence[frozenset[str]], rates: Mapping[str, float], limit: int, *, keep_sure: bool
+) -> tuple[list[frozenset[str]], bool]:
+    """List the sets that a group's gate may be, attributes with the same gates kept together.
+
+    Splitting such attributes never helps: 1{a}·x + 1{b}·y dominates (x + y)·1{a and b}.
+    """
+    if keep_sure:
+        live = sets
+    else:
+        live = [frozenset(n for n in gate if rates.get(n, 1.0) < 1.0) for gate in sets]
+    names = sorted(frozenset().union(*live))
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        alike.setdefault(tuple(j for j, gate in enumerate(live) if name in gate), []).append(name)
+    units = [frozenset(group) for group in alike.values()]
+    split = {gate: [unit for unit in units if unit <= gate] for gate in live}
+    count = sum(2 ** len(parts) for parts in split.values())
+    if count <= limit:
+        found = {frozenset().union(*c) for parts in split.values() for c in _subsets(parts)}
+    else:
+        found = set(split) | set(units)
+        for one, other in itertools.combinations(split, 2):
+            if len(found) > limit:
+                break
+            found.add(one & other)
+    found.discard(frozenset())
+    return sorted(found, key=lambda block: (len(block), sorted(block))), count <= limit
+
+
+def _subsets(parts: Sequence[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...]]:
+    return itertools.chain.from_iterable(
+        itertools.combinations(parts, size) for size in range(1, len(parts) + 1)
+    )
