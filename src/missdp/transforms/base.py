@@ -1,0 +1,203 @@
+"""The contract of a transformation: a scikit-learn transformer that states its stability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from missdp.accounting import Condition
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError
+from missdp.transforms.distance import TableDistance
+from missdp.transforms.domain import RowDomain, as_rows
+
+__all__ = ["PrivateState", "StableTransformer", "require"]
+
+FloatArray = NDArray[np.float64]
+
+
+class PrivateState:
+    """Un-noised statistics of a private table: usable by the step, shown to nobody.
+
+    Examples
+    --------
+    >>> PrivateState({"means": [1.0, 2.0]})
+    <private statistics, not shown>
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __repr__(self) -> str:
+        return "<private statistics, not shown>"
+
+    def __reduce__(self) -> NoReturn:
+        raise DataError("private statistics are not written to a file; fit the step again")
+
+
+class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
+
+    A step is fitted without noise, so what it has learned is as private as the table: it is kept
+    out of the object's public attributes, its repr and its pickle, and the *transformed table is
+    private too*. Only a private mechanism at the end of the pipeline makes an output, whose
+    guarantee `missdp.pipelines.price` computes from `stability`.
+
+    Subclasses implement `_learn` and `_apply`, and the three public facts `stability`,
+    `output_domain` and `conditions`. Conditions are never checked against the table (failing
+    would reveal something); propose-test-release checks them privately, with `failure_margin`.
+
+    Notes
+    -----
+    Source: spec privacy.md §4; paper B (Hu, Sanyal & Schölkopf 2024), §4.1.
+    """
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return a bound on the distance of the transformed tables.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Bound on the distance of two tables in ``domain`` that satisfy `conditions`.
+        domain : RowDomain
+            Public facts about both tables.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven for this input.
+        """
+        raise NotImplementedError
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return public facts about the transformed table.
+
+        Raises
+        ------
+        ParameterError
+            If the step cannot take tables of this domain.
+        """
+        raise NotImplementedError
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return what `stability` assumes of both tables; empty if nothing."""
+        raise NotImplementedError
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return a lower bound on the row replacements before `conditions` fail.
+
+        The bound is 1-Lipschitz: it changes by at most 1 between tables at distance ``incoming``,
+        and it is 0 where the conditions fail. It is private; propose-test-release releases it
+        only through a noisy test.
+
+        Raises
+        ------
+        UnprovenError
+            If the step has conditions and no such bound is known.
+        """
+        del values, incoming
+        if not self.conditions(domain):
+            return math.inf
+        raise UnprovenError(
+            f"{type(self).__name__} has no known distance to failure of its conditions, so "
+            "propose-test-release cannot make them unconditional"
+        )
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002
+        """Learn the row function from a private table.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            NaN is a missing cell.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        table = self._checked(X)
+        self.n_features_in_ = table.shape[1]
+        self._private = PrivateState(self._learn(table))
+        return self
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Apply the fitted row function. The result is private.
+
+        Parameters
+        ----------
+        X : array_like of shape (m, d)
+
+        Returns
+        -------
+        ndarray
+            With as many rows as ``X``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
+        table = self._checked(X)
+        if table.shape[1] != self.n_features_in_:
+            raise DataError(f"expected {self.n_features_in_} columns")
+        return self._apply(table, self._private)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the output columns, from public facts only."""
+        count = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
+        if input_features is not None and count == self.n_features_in_:
+            return np.asarray(input_features, dtype=object)
+        return np.asarray([f"x{i}" for i in range(count)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_private")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what was learned from the private table."""
+        state = dict(super().__getstate__())
+        state.pop("_private", None)
+        return state
+
+    def _checked(self, X: ArrayLike) -> FloatArray:
+        table = as_rows(X)
+        if self._needs_complete and np.isnan(table).any():
+            raise DataError(f"{type(self).__name__} takes complete rows; impute first")
+        return table
+
+    _needs_complete: bool = True
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        raise NotImplementedError
+
+    def _require_complete(self, domain: RowDomain) -> None:
+        if not domain.complete:
+            raise ParameterError(
+                f"{type(self).__name__} takes complete rows; put an imputation before it"
+            )
+
+
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
