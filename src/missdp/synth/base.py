@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import numbers
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -26,6 +27,7 @@ from missdp.mechanisms import NoiseSource, noise_source, noisy_total
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, open_source
 from missdp.synth.storage import read_model, write_model
+from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
@@ -210,6 +212,8 @@ class Synthesizer(BaseEstimator, abc.ABC):
 
     def _check_source(self, source: MarginalSource) -> None:
         """Refuse, before charging, what the strategy cannot do with this source."""
+        if self.missing in ROW_STRATEGIES:
+            rows_in_memory(source, self.missing)
 
     def _reserved(self) -> Sequence[Event]:
         """Return what a shared budget is charged with, before the fit starts."""
@@ -225,6 +229,10 @@ class Synthesizer(BaseEstimator, abc.ABC):
             raise ParameterError(
                 f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
             )
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         declared = self.n_rows
         if declared != "noisy" and (
             isinstance(declared, (bool, str)) or not isinstance(declared, int) or declared < 1

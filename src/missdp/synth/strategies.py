@@ -11,7 +11,10 @@ from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.synth.imputers import Imputer, impute_table
 
-__all__ = ["CountingView", "prepare"]
+__all__ = ["ROW_STRATEGIES", "CountingView", "prepare", "rows_in_memory"]
+
+#: Strategies that work on rows, which must therefore be in memory.
+ROW_STRATEGIES = ("complete-rows", "impute-first")
 
 _COMPLETE_COUNT_SHARE = 0.02
 

@@ -42,9 +42,9 @@ class PrivBayes(Synthesizer):
         ``"impute-first"`` fills holes privately before learning.
     degree : "auto" or int, default "auto"
         Number of parents; ``"auto"`` lets tables grow while they are useful (``theta``).
-    theta : float, default 4
+    theta : float, default 8
         Least ratio of a table's mean count to its noise scale, for ``degree="auto"``.
-    structure_share : float in (0, 1), default 0.3
+    structure_share : float in (0, 1), default 0.1
         Share of the budget for choosing parents.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
@@ -99,8 +99,8 @@ class PrivBayes(Synthesizer):
         delta: float = 0.0,
         missing: str = "joint",
         degree: int | Literal["auto"] = "auto",
-        theta: float = 4.0,
-        structure_share: float = 0.3,
+        theta: float = 8.0,
+        structure_share: float = 0.1,
         imputer: Imputer = "marginal",
         imputer_share: float = 0.1,
         n_rows: int | Literal["noisy"] = "noisy",

@@ -1,0 +1,66 @@
+"""What every synthesizer is checked against. A new family adds itself to FAMILIES."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.synth.base import Synthesizer
+
+
+@dataclass(frozen=True)
+class Family:
+    name: str
+    build: Callable[..., Synthesizer]
+    strategies: tuple[str, ...]
+    streams: tuple[str, ...]
+    """Strategies that work on a source that never holds all rows."""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+FAMILIES = [
+    Family("privbayes", PrivBayes, PrivBayes.strategies, ("joint", "adaptive")),
+    Family(
+        "privbayes-gaussian",
+        PrivBayes,
+        PrivBayes.strategies,
+        ("joint", "adaptive"),
+        {"delta": 1e-6},
+    ),
+]
+
+CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]
+IDS = [f"{family.name}-{strategy}" for family, strategy in CASES]
+
+SCHEMA = Schema(
+    (
+        Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
+        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        Categorical(name="ok", levels=(False, True), nullable=True),
+        Numeric(name="score", lower=0, upper=1, bins=4),
+    )
+)
+
+
+def make_frame(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    alter = rng.integers(0, 100, n).astype(float)
+    size = np.where(alter > 50, "L", rng.choice(["S", "M"], n)).astype(object)
+    frame = pd.DataFrame(
+        {
+            "größe": size,
+            "alter": alter,
+            "ok": pd.array(alter > 30, dtype="boolean"),
+            "score": rng.random(n),
+        }
+    )
+    for name in ("größe", "alter", "ok"):
+        frame.loc[rng.random(n) < 0.2, name] = None
+    return frame
+
+
+def make_table(n=400, seed=0):
+    return Table.read(make_frame(n, seed), SCHEMA)
