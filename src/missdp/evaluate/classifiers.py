@@ -1,0 +1,293 @@
+"""Paper A's second metric: classifiers trained on synthetic rows, tested on true ones."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import f1_score
+
+from missdp.errors import DataError, ParameterError
+from missdp.evaluate.features import balanced_split, features
+from missdp.evaluate.inputs import align
+from missdp.evaluate.learners import LEARNERS, check_learners
+from missdp.evaluate.progress import Progress
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = ["ClassifierF1", "classifier_f1", "holdout"]
+
+
+@dataclass(frozen=True)
+class ClassifierF1:
+    """F1 of classifiers trained on a synthetic table. Private: tested on the truth without noise.
+
+    Parameters
+    ----------
+    scores : dict of str to dict of str to float
+        Per target attribute and learner, F1 in [0, 1] of the rarer class.
+    skipped : tuple of str
+        Attributes that take one value in the truth, so that there is nothing to learn.
+    held_out : bool
+        Whether the caller vouches that the generator never saw the test rows.
+
+    Examples
+    --------
+    >>> found = ClassifierF1({"a": {"MLP": 0.5, "Bagging": 0.7}}, (), held_out=True)
+    >>> found.mean, found.by_learner
+    (0.6, {'MLP': 0.5, 'Bagging': 0.7})
+    """
+
+    scores: dict[str, dict[str, float]]
+    skipped: tuple[str, ...]
+    held_out: bool
+
+    @property
+    def mean(self) -> float:
+        """Mean over all targets and learners (NaN if every attribute was skipped)."""
+        cells = [score for row in self.scores.values() for score in row.values()]
+        return float(np.mean(cells)) if cells else float("nan")
+
+    @property
+    def by_learner(self) -> dict[str, float]:
+        """Mean over the targets, per learner."""
+        rows = list(self.scores.values())
+        return (
+            {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} if rows else {}
+        )
+
+    @property
+    def by_attribute(self) -> dict[str, float]:
+        """Mean over the learners, per target."""
+        return {name: float(np.mean(list(row.values()))) for name, row in self.scores.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON (an undefined mean is None)."""
+        return {
+            "mean": self.mean if self.scores else None,
+            "by_learner": self.by_learner,
+            "by_attribute": self.by_attribute,
+            "scores": {name: dict(row) for name, row in self.scores.items()},
+            "skipped": list(self.skipped),
+            "held_out": self.held_out,
+        }
+
+    def __str__(self) -> str:
+        rows = {**self.by_learner, "mean": self.mean}
+        width = max(map(len, rows))
+        held = "held out" if self.held_out else "not held out from the generator"
+        lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
+        lines += [f"  {name:<{width}}  {score:.4f}" for name, score in rows.items()]
+        if self.skipped:
+            lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
+        return "\n".join(lines)
+
+
+def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Table, Table]:
+    """Split a table at random into rows to fit a synthesizer on, and rows to test on.
+
+    Parameters
+    ----------
+    table : Table
+        The truth.
+    random_state : int
+        Seed.
+    share : float, default 0.3
+        Share of test rows, in (0, 1).
+
+    Returns
+    -------
+    (Table, Table)
+        Rows to fit on; rows to pass as ``test`` to :func:`classifier_f1`.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import holdout
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
+    >>> fit, test = holdout(Table.from_codes(schema, {"a": [0, 1] * 5}), random_state=0)
+    >>> len(fit), len(test)
+    (7, 3)
+    """
+    if not 0 < share < 1:
+        raise ParameterError(f"share must be between 0 and 1, not {share!r}")
+    order = np.random.default_rng(random_state).permutation(len(table))
+    size = round(share * len(table))
+    return table.take(order[size:]), table.take(order[:size])
+
+
+def classifier_f1(
+    truth: Any,
+    synthetic: Any,
+    *,
+    random_state: int,
+    test: Any = None,
+    schema: Schema | None = None,
+    attributes: Iterable[str] | None = None,
+    learners: Iterable[str] | None = None,
+    max_rows: int = 5_000,
+    progress: Progress | None = None,
+) -> ClassifierF1:
+    """Predict each attribute from the others: train on synthetic rows, test on true ones.
+
+    Each attribute in turn is the target, split into two classes as balanced as possible in the
+    truth. Curator only: the result is exact, not private. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    truth, synthetic : Table, or any table or file that Table.read takes
+        Frames need ``schema``, or a Table on the other side. Rows where the target is missing are
+        left out; missing features have an indicator.
+    random_state : int
+        Seed of the row draws and of every learner. A score does not depend on which other
+        attributes and learners are asked for.
+    test : table, optional
+        True rows that the synthesizer was not fitted on (see :func:`holdout`). By default 30 % of
+        the truth, which the synthesizer has probably seen: then scores flatter it.
+    schema : Schema, optional
+        The declared domain.
+    attributes : iterable of str, optional
+        Targets (default: all attributes).
+    learners : iterable of str, optional
+        Names out of :data:`LEARNERS` (default: all nine; XGBoost needs the extra ``learners``).
+    max_rows : int, default 5000
+        Most rows to train on, and most rows to test on.
+    progress : callable, optional
+        Called with the number of fits done and in total; see :func:`progress_bar`.
+
+    Returns
+    -------
+    ClassifierF1
+        One score per target and learner.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    DataError
+        If there are no rows to train or to test on, or only one attribute.
+    MissingDependencyError
+        If a learner's library is not installed.
+
+    References
+    ----------
+    Paper A §6.1, metric (ii).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import classifier_f1
+    >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
+    >>> codes = np.arange(200) % 2
+    >>> table = Table.from_codes(schema, {"a": codes, "b": codes})
+    >>> classifier_f1(table, table, random_state=0, learners=("BernoulliNB",)).mean
+    1.0
+    """
+    chosen = check_learners(learners)
+    if max_rows < 1:
+        raise ParameterError(f"max_rows must be at least 1, not {max_rows}")
+    real, made = align(truth, synthetic, schema)
+    targets = _targets(real.schema, attributes)
+    held = holdout(real, random_state=random_state)[1]
+    if test is not None:
+        held = align(real, test, None)[1]
+    if not len(made) or not len(held):
+        raise DataError("classifiers need rows to train on and rows to test on")
+    train = _cap(made, max_rows, (random_state, 1))
+    held = _cap(held, max_rows, (random_state, 2))
+    report = _counted(progress, len(targets) * len(chosen))
+    scores: dict[str, dict[str, float]] = {}
+    for name in targets:
+        task = _task(real, train, held, name)
+        if task is not None:
+            scores[name] = {}
+        for learner in chosen:
+            if task is not None:
+                scores[name][learner] = _score(learner, task, _seed(random_state, learner, task))
+            report()
+    skipped = tuple(name for name in targets if name not in scores)
+    return ClassifierF1(scores, skipped, held_out=test is not None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Task:
+    """One target: features and classes to train on and to test on."""
+
+    place: int
+    train_x: NDArray[np.float64]
+    train_y: NDArray[np.int64]
+    test_x: NDArray[np.float64]
+    test_y: NDArray[np.int64]
+
+
+def _task(truth: Table, train: Table, test: Table, name: str) -> _Task | None:
+    attribute = truth.schema[name]
+    counts = np.bincount(truth.codes(name), minlength=attribute.extended_size)[: attribute.size]
+    positive = balanced_split(attribute, counts)
+    test = test.take(~test.mask(name))
+    if positive is None or not len(test):
+        return None
+    train = train.take(~train.mask(name))
+    others = [other for other in truth.schema.names if other != name]
+    return _Task(
+        place=truth.schema.names.index(name),
+        train_x=features(train, others),
+        train_y=positive[train.codes(name)].astype(np.int64),
+        test_x=features(test, others),
+        test_y=positive[test.codes(name)].astype(np.int64),
+    )
+
+
+def _score(learner: str, task: _Task, seed: int) -> float:
+    classes = np.unique(task.train_y)
+    if len(classes) < 2:  # nothing to learn from: a constant guess
+        guess = np.full(len(task.test_y), classes[0] if len(classes) else 0)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LEARNERS[learner](seed)
+            model.fit(task.train_x, task.train_y)
+            guess = model.predict(task.test_x)
+    return float(f1_score(task.test_y, guess, zero_division=0.0))
+
+
+def _seed(random_state: int, learner: str, task: _Task) -> int:
+    """One seed per target and learner, whichever others are asked for."""
+    key = (random_state, 3, task.place, list(LEARNERS).index(learner))
+    return int(np.random.SeedSequence(key).generate_state(1)[0])
+
+
+def _cap(table: Table, max_rows: int, key: tuple[int, int]) -> Table:
+    if len(table) <= max_rows:
+        return table
+    rng = np.random.default_rng(key)
+    return table.take(rng.choice(len(table), max_rows, replace=False))
+
+
+def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...]:
+    if len(schema) < 2:
+        raise DataError("classifiers need at least two attributes: one to predict from another")
+    targets = schema.names if attributes is None else tuple(attributes)
+    for name in targets:
+        schema[name]
+    if not targets or len(set(targets)) != len(targets):
+        raise ParameterError("name at least one target attribute, each once")
+    return targets
+
+
+def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
+    """Count calls, and pass the count on."""
+    done = itertools.count(1)
+
+    def report() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    return report
