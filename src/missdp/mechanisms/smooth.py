@@ -41,6 +41,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from missdp.errors import ParameterError, UnprovenError
+from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.mechanisms.smooth_exact import (
     Bits,
     SecureBits,
@@ -314,7 +315,7 @@ def release_smooth(
     noise: SmoothNoise,
     *,
     grid: Fraction,
-    rng: np.random.Generator | None = None,
+    source: NoiseSource,
 ) -> tuple[Fraction, ...]:
     """Release exact query answers with noise of scale ``bound / noise.alpha`` on a public grid.
 
@@ -331,8 +332,8 @@ def release_smooth(
         Public parameters.
     grid : Fraction
         Public spacing of the output.
-    rng : Generator, optional
-        For tests; a release uses the operating system's CSPRNG.
+    source : NoiseSource
+        `SecureNoise` for a release; `SeededNoise` for tests.
 
     Returns
     -------
@@ -341,7 +342,10 @@ def release_smooth(
 
     Examples
     --------
-    >>> noisy, = release_smooth([Fraction(100)], 5.0, plan_smooth(1.0), grid=Fraction(1, 4))
+    >>> from missdp.mechanisms import SecureNoise
+    >>> noisy, = release_smooth(
+    ...     [Fraction(100)], 5.0, plan_smooth(1.0), grid=Fraction(1, 4), source=SecureNoise()
+    ... )
     >>> noisy.denominator in (1, 2, 4)
     True
     """
@@ -349,7 +353,7 @@ def release_smooth(
         raise ParameterError(f"this noise is for {noise.dimension} coordinate(s)")
     if not 0 < bound < math.inf:
         raise ParameterError("the smooth bound must be finite and above 0")
-    bits = bits_of(rng)
+    bits = bits_of(source)
     scale = Fraction(bound) / Fraction(noise.alpha) / grid
     steps = [Fraction(value) / grid for value in values]
     if noise.law == "lomax":
@@ -359,6 +363,6 @@ def release_smooth(
     return tuple(point * grid for point in points)
 
 
-def bits_of(rng: np.random.Generator | None) -> Bits:
-    """Return the operating system's CSPRNG, or a test's generator."""
-    return SecureBits() if rng is None else SeededBits(rng)
+def bits_of(source: NoiseSource) -> Bits:
+    """Return random bits: the operating system's, or a test's if the source is seeded."""
+    return SecureBits() if isinstance(source, SecureNoise) else SeededBits(source.generator())

@@ -1,0 +1,160 @@
+"""The donation profile M_j: how many donees one donor could ever serve, after j other changes.
+
+    M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
+
+where t ranges over every possible complete row: every cell of the public domain (or every block of a
+public partition, at the smallest distance from x to the block) and every label. A hypothetical t
+whose label equals another row's wins the tie, so the maximum over labels also covers the removal of
+every donor that is there.
+
+*Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
+``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For fixed (site, label), one
+donor more or less moves the rank of every x by at most 1; a donee more or less changes the count by
+at most 1. Take maxima. Blocks keep the property (ranks at a smallest distance are still ranks) and
+only enlarge the counts. ∎
+
+How it is computed: for each site, first an upper bound per j (``t`` wins every tie at a positive
+distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that matter,
+the sites whose bound exceeds what is already found are swept exactly over the circle of labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.knn.layout import Layout
+from missdp.knn.neighbours import NearCells, near_cells
+from missdp.knn.sweep import Ring, site_count
+
+__all__ = ["Profile"]
+
+IntArray = NDArray[np.int64]
+_CELLS = 1 << 27
+_PAIRS = 1 << 22
+_FIRST_TERMS = 32
+
+
+class Profile:
+    """Exact donation profile of a private table, computed as far as asked.
+
+    Parameters
+    ----------
+    layout : Layout
+        Private rows.
+    k : int
+        Number of donors per donee.
+    """
+
+    def __init__(self, layout: Layout, k: int) -> None:
+        self._layout, self._k = layout, k
+        self._exact: dict[int, int] = {}
+        # Public: depends on the domain alone.
+        self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
+        self._near: NearCells
+        self._upper = np.zeros((0, 0), dtype=np.int32)
+        self._bounds = np.zeros(0, dtype=np.int64)
+        self._prepare(min(_FIRST_TERMS, self.max_terms))
+
+    def __repr__(self) -> str:
+        return "Profile(private)"
+
+    @property
+    def donees(self) -> int:
+        """Number of incomplete rows. Private."""
+        return len(self._layout.donees.rows)
+
+    def upper(self, terms: int) -> IntArray:
+        """Upper bounds of M_0 .. M_{terms - 1}, exact where already computed."""
+        if terms > len(self._bounds):
+            self._prepare(min(self.max_terms, max(terms, 4 * len(self._bounds))))
+        bounds = self._bounds[:terms].copy()
+        for j, value in self._exact.items():
+            if j < terms:
+                bounds[j] = value
+        return bounds
+
+    def is_exact(self, j: int) -> bool:
+        """Whether M_j has been computed exactly."""
+        return j in self._exact
+
+    def exact(self, j: int) -> int:
+        """Return M_j exactly, ``j < max_terms``."""
+        if j not in self._exact:
+            if j >= len(self._bounds):
+                self.upper(j + 1)
+            self._exact[j] = self._sweep(j)
+        return self._exact[j]
+
+    def _prepare(self, terms: int) -> None:
+        self._near = near_cells(self._layout, self._k + terms)
+        self._upper = _site_bounds(self._layout, self._near, self._k, terms)
+        self._bounds = self._upper.max(axis=0, initial=0).astype(np.int64)
+
+    def _sweep(self, j: int) -> int:
+        """Visit sites by descending bound until no bound exceeds the best exact value."""
+        bounds = self._upper[:, j]
+        # M is non-decreasing in j, so an earlier exact term is a floor.
+        best = max((value for i, value in self._exact.items() if i < j), default=0)
+        candidates = np.flatnonzero(bounds > best)
+        for site in candidates[np.argsort(-bounds[candidates], kind="stable")]:
+            if bounds[site] <= best:
+                break
+            best = max(best, site_count(self._layout, self._near, int(site), self._k + j))
+        return best
+
+
+def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:
+    """Upper bound of the count at each site for each j, shape (sites, terms)."""
+    sites = layout.metric.sites
+    bounds = np.zeros((sites, terms), dtype=np.int32)
+    flat = bounds.reshape(-1)
+    weights = layout.donees.counts[near.cells].astype(np.int32)
+    at_home: list[tuple[IntArray, IntArray]] = []
+    for rows in _chunks(near, sites):
+        index, site, distance = _within_reach(layout, near, rows)
+        home = distance == 0
+        at_home.append((index[home], site[home]))
+        index, site, distance = index[~home], site[~home], distance[~home]
+        first = np.maximum(0, near.nearer(index, distance)[0] - k + 1)
+        inside = first < terms
+        np.add.at(flat, site[inside] * terms + first[inside], weights[index[inside]])
+    np.cumsum(bounds, axis=1, out=bounds)
+    index, site = (np.concatenate(part) for part in zip(*at_home, strict=True)) if at_home else (
+        np.zeros(0, np.int64), np.zeros(0, np.int64))
+    ring = Ring(layout, near)
+    for j in range(terms):
+        depth = ring.depths(k + j)[index]
+        bounds[:, j] += np.bincount(site, weights=depth, minlength=sites).astype(np.int32)
+    return bounds
+
+
+def _chunks(near: NearCells, sites: int) -> list[IntArray]:
+    """Donee cells in portions whose reach fits in memory."""
+    wide = np.flatnonzero(near.radius > 0)
+    narrow = np.flatnonzero(near.radius == 0)
+    step = max(1, _PAIRS // sites)
+    return [
+        rows[begin : begin + size]
+        for rows, size in ((narrow, _PAIRS), (wide, step))
+        for begin in range(0, len(rows), size)
+    ]
+
+
+def _within_reach(
+    layout: Layout, near: NearCells, rows: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Triples (donee cell, site, distance) with distance up to the cell's radius.
+
+    Built one attribute at a time, dropping what is already too far.
+    """
+    metric = layout.metric
+    codes = layout.codes[near.cells]
+    index, site = rows, np.zeros(len(rows), dtype=np.int64)
+    distance = np.zeros(len(rows), dtype=np.int64)
+    for column, table in enumerate(metric.site_tables):
+        total = distance[:, None] + table[codes[index, column]]
+        owner, block = np.nonzero(total <= near.radius[index][:, None])
+        site = site[owner] * table.shape[1] + block
+        index, distance = index[owner], total[owner, block]
+    return index, site, distance
