@@ -50,6 +50,8 @@ RDP_ORDERS: FloatArray = np.unique(
 )
 # More distinct kinds of events than this cost the PLD accountant seconds for little gain.
 _MAX_DISTINCT = 400
+# Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
+_MAX_TOTAL = 100.0
 
 
 class Accountant(Protocol):
@@ -240,7 +242,11 @@ def epsilon_of(
     able = _able(parts, accountants)
     if delta == 0 and all(PureAccountant().supports(event) for event in parts):
         return PureAccountant().epsilon(parts, 0.0)
-    return min(accountant.epsilon(parts, delta) for accountant in able)
+    best = math.inf
+    for accountant in able:
+        hopeless = isinstance(accountant, PLDAccountant) and _MAX_TOTAL < best < math.inf
+        best = best if hopeless else min(best, accountant.epsilon(parts, delta))
+    return best
 
 
 def delta_of(

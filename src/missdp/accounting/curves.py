@@ -37,9 +37,11 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-# The Poisson-sampled Gaussian is evaluated up to this order only: above, its cost grows and its
-# use ends (the best order for DP-SGD is far below).
-_MAX_SAMPLED_ORDER = 512.0
+# Whole orders at which the Poisson-sampled Gaussian is evaluated; the best order for DP-SGD is
+# far below the last one, and each order costs time proportional to itself.
+_SAMPLED_ORDERS: FloatArray = np.unique(
+    np.concatenate([np.arange(2.0, 65.0), np.geomspace(64.0, 512.0, 25).round()])
+)
 
 
 def _refuse(event: Event, accountant: str) -> UnprovenError:
@@ -197,21 +199,23 @@ def _(event: ZCDPEvent, orders: FloatArray) -> FloatArray:
 
 @rdp_curve.register
 def _(event: RDPEvent, orders: FloatArray) -> FloatArray:
-    # (a - 1) D_a is convex in a and 0 at a = 1, so chords of the table bound it from above.
-    table = np.array((1.0, *event.orders))
-    heights = (table - 1) * np.array((0.0, *event.epsilons))
-    chords = np.interp(orders, table, heights, right=np.inf) / (orders - 1)
-    first = orders <= event.orders[0]
-    return np.where(first, event.epsilons[0], chords)
+    return _chords(np.array(event.orders), np.array(event.epsilons), orders)
 
 
 @rdp_curve.register
 def _(event: SampledGaussianEvent, orders: FloatArray) -> FloatArray:
-    out = np.full(orders.shape, np.inf)
-    low = orders <= _MAX_SAMPLED_ORDER
-    step = _sampled_gaussian(event.rate, event.noise_multiplier, tuple(orders[low].tolist()))
-    out[low] = event.steps * np.array(step)
-    return out
+    step = _sampled_gaussian(event.rate, event.noise_multiplier)
+    return event.steps * _chords(_SAMPLED_ORDERS, step, orders)
+
+
+def _chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArray:
+    """Read a table of upper bounds at other orders; infinity beyond its end.
+
+    (a - 1) D_a is convex in a and 0 at a = 1, so its chords bound it from above.
+    """
+    heights = np.concatenate([[0.0], (table - 1) * curve])
+    chords = np.interp(orders, np.concatenate([[1.0], table]), heights, right=np.inf)
+    return np.asarray(np.where(orders <= table[0], curve[0], chords / (orders - 1)))
 
 
 def _randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -255,10 +259,11 @@ def _clip(curve: FloatArray, epsilon: float) -> FloatArray:
 
 
 @lru_cache(maxsize=256)
-def _sampled_gaussian(rate: float, multiplier: float, orders: tuple[float, ...]) -> FloatArray:
+def _sampled_gaussian(rate: float, multiplier: float) -> FloatArray:
+    """One step at whole orders, where the binomial sum is exact and always converges."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant(list(orders))
+    accountant = RdpAccountant(_SAMPLED_ORDERS.tolist())
     accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
     return np.asarray(accountant.rdp, dtype=np.float64)

@@ -52,7 +52,7 @@ def to_dp_event(event: Event) -> Any:
 
 @to_dp_event.register
 def _(event: PureEvent) -> Any:
-    from dp_accounting import DiscreteLaplaceDpEvent, NoOpDpEvent
+    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, NoOpDpEvent
 
     return DiscreteLaplaceDpEvent(event.epsilon, 1) if event.epsilon else NoOpDpEvent()
 
@@ -60,14 +60,14 @@ def _(event: PureEvent) -> Any:
 @to_dp_event.register(SelectionEvent)
 @to_dp_event.register(ZCDPEvent)
 def _(event: SelectionEvent | ZCDPEvent) -> Any:
-    from dp_accounting import ZCDpEvent
+    from dp_accounting.dp_event import ZCDpEvent
 
     return ZCDpEvent(zcdp_rho_of(event))
 
 
 @to_dp_event.register
 def _(event: LaplaceEvent) -> Any:
-    from dp_accounting import DiscreteLaplaceDpEvent, LaplaceDpEvent
+    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, LaplaceDpEvent
 
     if event.discrete:
         return DiscreteLaplaceDpEvent(1 / event.scale, integer_shift(event.sensitivity))
@@ -76,7 +76,7 @@ def _(event: LaplaceEvent) -> Any:
 
 @to_dp_event.register
 def _(event: GaussianEvent) -> Any:
-    from dp_accounting import GaussianDpEvent, ZCDpEvent
+    from dp_accounting.dp_event import GaussianDpEvent, ZCDpEvent
 
     if event.discrete:
         return ZCDpEvent(zcdp_rho_of(event))
@@ -85,7 +85,7 @@ def _(event: GaussianEvent) -> Any:
 
 @to_dp_event.register
 def _(event: SampledGaussianEvent) -> Any:
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+    from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
     step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(event.noise_multiplier))
     return SelfComposedDpEvent(step, event.steps)
@@ -93,6 +93,6 @@ def _(event: SampledGaussianEvent) -> Any:
 
 @to_dp_event.register
 def _(event: ComposedEvent) -> Any:
-    from dp_accounting import ComposedDpEvent
+    from dp_accounting.dp_event import ComposedDpEvent
 
     return ComposedDpEvent([to_dp_event(part) for part in event.flatten()])

@@ -87,19 +87,23 @@ def epsilon_under(
 def _by_group_privacy(
     parts: tuple[Event, ...], delta: float, accountants: Sequence[Accountant]
 ) -> float:
-    """Smallest 2 e with epsilon_of(delta / (1 + exp(e))) <= e, bisected from the safe side."""
+    """Smallest 2 e with f(e) = epsilon_of(delta / (1 + exp(e))) <= e, from the safe side.
 
-    def holds(epsilon: float) -> bool:
+    f grows with e, so once f(e) <= e, also f(f(e)) <= f(e): every iterate is a valid bound.
+    """
+
+    def needed(epsilon: float) -> float:
         share = delta / (1 + math.exp(min(epsilon, 700.0)))
-        return epsilon_of(parts, share, accountants=accountants) <= epsilon
+        return epsilon_of(parts, share, accountants=accountants)
 
     high = 1.0
-    while not holds(high):
+    while (found := needed(high)) > high:
         high *= 2
         if high > 512:
             return math.inf
-    low = 0.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+    for _ in range(30):
+        high, before = found, high
+        if before - high <= 1e-6 * before:
+            break
+        found = needed(high)
     return 2 * high

@@ -27,7 +27,7 @@ from missdp.errors import UnprovenError
 __all__ = ["compose", "supports"]
 
 _INTERVAL = 1e-4
-# The discrete laws are tabulated over +- 12 sigma; beyond this, time and memory are not worth it.
+# Discrete laws are tabulated over +- 12 sigma, or over the sensitivity: not worth it beyond this.
 _MAX_TABLE = 20_000.0
 # A loss of one event above this makes tables of millions of cells.
 _MAX_LOSS = 40.0
@@ -43,8 +43,8 @@ def _reason(event: Event) -> str | None:
     if type(event) is GaussianEvent:
         return _gaussian_reason(event)
     if type(event) is LaplaceEvent:
-        if event.discrete and event.scale * 20 > _MAX_TABLE:
-            return "discrete Laplace noise of this scale is too wide to tabulate"
+        if event.discrete and event.sensitivity > _MAX_TABLE:
+            return "its sensitivity is too large to tabulate"
         loss = event.sensitivity / event.scale
         return None if loss <= _MAX_LOSS else "its privacy loss is too large to tabulate"
     if isinstance(event, PureEvent | ApproximateEvent):
@@ -74,14 +74,20 @@ def compose(events: Sequence[Event]) -> Any:
     UnprovenError
         Naming the first event that has none.
     """
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
     for event in events:
         reason = _reason(event)
         if reason is not None:
             raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
+    return _composed(frozenset(Counter(_bare(event) for event in events).items()))
+
+
+@lru_cache(maxsize=16)
+def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
+    """Compose once for all the deltas that are asked of the same events."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     total = pld.identity(value_discretization_interval=_INTERVAL)
-    for event, count in Counter(_bare(event) for event in events).items():
+    for event, count in counts:
         single = _single(event)
         repeats = count * (event.steps if isinstance(event, SampledGaussianEvent) else 1)
         total = total.compose(single.self_compose(repeats) if repeats > 1 else single)

@@ -175,7 +175,10 @@ def _count_event(
 
 def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
     """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise DataError("counts must form one array of whole numbers") from None
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or (array != np.rint(array)).any():
             raise DataError("counts must be finite whole numbers")

@@ -97,7 +97,7 @@ def exponential_mechanism(
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
     event = kind(epsilon=epsilon, **facts)
     budget.charge(event, conditions=(*conditions, *source.conditions))
-    values = np.asarray(scores() if callable(scores) else scores, dtype=np.float64)
+    values = _as_scores(scores() if callable(scores) else scores)
     # The division may round down: the next number up keeps the promise.
     scale = math.nextafter(2 * sensitivity / epsilon, math.inf)
     noise: Literal["gumbel", "exponential"]
@@ -165,7 +165,7 @@ def generalised_exponential_mechanism(
     penalty = 2 * math.log(widths.size / failure) / epsilon
 
     def normalised() -> NDArray[np.float64]:
-        values = np.asarray(scores() if callable(scores) else scores, dtype=np.float64)
+        values = _as_scores(scores() if callable(scores) else scores)
         return normalised_scores(values, widths, penalty=penalty)
 
     return exponential_mechanism(
@@ -222,3 +222,11 @@ def normalised_scores(
         gaps = shifted[block, None] - shifted[None, :]
         out[block] = (gaps / (sensitivities[block, None] + sensitivities[None, :])).min(axis=1)
     return out
+
+
+def _as_scores(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the scores as floats; the refusal of anything else must not quote it."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("scores must be numbers") from None

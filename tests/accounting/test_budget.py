@@ -1,0 +1,243 @@
+"""Budgets: refuse before anything happens, never forget, shared by everything that copies them."""
+
+import copy
+import pickle
+import threading
+
+import pytest
+from accounting_strategies import elementary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, clone
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
+    ExplicitSeed,
+    FixedSchedule,
+    GaussianEvent,
+    LaplaceEvent,
+    PublicDomain,
+    PureEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+    epsilon_of,
+    epsilon_under,
+    gaussian_sigma,
+    zcdp_rho,
+)
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+
+TENTH = PureEvent(epsilon=0.1)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one", None])
+def test_bad_epsilons_are_refused(epsilon):
+    with pytest.raises(ParameterError):
+        Budget(epsilon)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, float("nan")])
+def test_bad_deltas_are_refused(delta):
+    with pytest.raises(ParameterError):
+        Budget(1, delta)
+
+
+def test_bad_words_are_refused():
+    with pytest.raises(ParameterError):
+        Budget(1, adjacency="swap")
+    with pytest.raises(ParameterError):
+        Budget(1, schedule="whenever")
+    with pytest.raises(ParameterError):
+        Budget(1).charge(TENTH, conditions=["seeded"])
+
+
+def test_ten_tenths_fit_and_nothing_more():
+    budget = Budget(1.0)
+    for _ in range(10):
+        budget.charge(TENTH)
+    assert budget.remaining_epsilon == pytest.approx(0, abs=1e-9)
+    assert not budget.can_afford(PureEvent(epsilon=1e-6))
+    with pytest.raises(BudgetExceededError):
+        budget.charge(PureEvent(epsilon=1e-6))
+    assert budget.spent.epsilon == pytest.approx(1.0)
+    assert budget.spent.epsilon <= 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(elementary, min_size=1, max_size=2), max_size=5),
+    st.sampled_from([0.0, 1e-6]),
+    st.sampled_from(["add-remove", "replace-one"]),
+    st.sampled_from(["fixed", "adaptive"]),
+)
+def test_a_refusal_changes_nothing_and_the_total_never_exceeds(charges, delta, adjacency, schedule):
+    budget = Budget(2.0, delta, adjacency=adjacency, schedule=schedule)
+    for events in charges:
+        before = (budget.events, budget.spent, budget.remaining_epsilon)
+        try:
+            affordable = budget.can_afford(*events)
+        except UnprovenError:
+            affordable = False
+        try:
+            budget.charge(*events, conditions=[PublicDomain()])
+        except (BudgetExceededError, UnprovenError):
+            assert not affordable
+            assert (budget.events, budget.spent, budget.remaining_epsilon) == before
+        else:
+            assert affordable
+            assert budget.events == (*before[0], *events)
+            assert PublicDomain() in budget.spent.conditions
+    assert budget.spent.epsilon <= 2.0
+    assert budget.spent.delta <= delta
+    if budget.events and not isinstance(budget.events[0], SampledGaussianEvent):
+        assert epsilon_under(budget.events, delta, adjacency) <= 2.0 * (1 + 1e-6) + 1e-3
+
+
+def test_several_events_are_charged_together_or_not_at_all():
+    budget = Budget(1.0)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(TENTH, PureEvent(epsilon=0.95))
+    assert budget.events == ()
+    assert budget.spent.epsilon == 0
+
+
+def test_a_target_calibrated_by_the_tightest_accountant_is_affordable():
+    sigma = gaussian_sigma(1.0, 1e-6, count=20)
+    budget = Budget(1.0, 1e-6)
+    for _ in range(20):
+        budget.charge(GaussianEvent(sensitivity=1, sigma=sigma))
+    assert not budget.can_afford(GaussianEvent(sensitivity=1, sigma=sigma))
+    assert 0.99 < budget.spent.epsilon <= 1.0
+
+
+def test_pure_charges_keep_delta_zero_while_their_sum_fits():
+    budget = Budget(1.0, 1e-6)
+    budget.charge(TENTH, TENTH)
+    assert (budget.spent.epsilon, budget.spent.delta) == (pytest.approx(0.2), 0.0)
+    assert budget.pure_epsilon_spent == pytest.approx(0.2)
+    small = Budget(1.0, 1e-6)
+    for _ in range(120):
+        small.charge(PureEvent(epsilon=0.01))
+    assert small.pure_epsilon_spent > 1
+    assert small.spent.delta == 1e-6
+    assert small.spent.epsilon < 1
+    small.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
+    assert small.pure_epsilon_spent == float("inf")
+
+
+def test_nothing_but_pure_dp_fits_delta_zero():
+    budget = Budget(5.0)
+    for event in (GaussianEvent(sensitivity=1, sigma=1e3), ZCDPEvent(rho=1e-9)):
+        with pytest.raises(BudgetExceededError):
+            budget.charge(event)
+        assert not budget.can_afford(event)
+
+
+def test_a_whole_budget_as_one_approximate_event_fits_exactly():
+    budget = Budget(1.0, 1e-6)
+    budget.charge(ApproximateEvent(epsilon=1.0, delta=1e-6))
+    assert not budget.can_afford(PureEvent(epsilon=1e-3))
+    assert budget.spent.delta == 1e-6
+
+
+def test_conditions_and_seeds_stay_with_the_budget():
+    budget = Budget(1.0)
+    budget.charge(TENTH, conditions=[ExplicitSeed()])
+    budget.charge(TENTH, conditions=[PublicDomain("codebook")])
+    assert set(budget.spent.conditions) == {ExplicitSeed(), PublicDomain("codebook")}
+
+
+def test_several_charges_at_a_delta_rest_on_a_fixed_schedule():
+    gaussian = GaussianEvent(sensitivity=1, sigma=30)
+    budget = Budget(1.0, 1e-6)
+    budget.charge(gaussian, gaussian)
+    assert budget.spent.conditions == ()
+    budget.charge(gaussian)
+    assert budget.spent.conditions == (FixedSchedule(),)
+
+
+def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
+    budget = Budget(1.0, 1e-6, schedule="adaptive")
+    rho = zcdp_rho(1.0, 1e-6)
+    budget.charge(ZCDPEvent(rho=rho / 2))
+    budget.charge(SelectionEvent(epsilon=(8 * rho / 4) ** 0.5))
+    assert budget.can_afford(ZCDPEvent(rho=rho * 0.2499))
+    assert not budget.can_afford(ZCDPEvent(rho=rho * 0.2502))
+    assert (budget.spent.epsilon, budget.spent.delta) == (1.0, 1e-6)
+    assert FixedSchedule() not in budget.spent.conditions
+    with pytest.raises(UnprovenError, match="schedule='fixed'"):
+        budget.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
+    budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
+
+
+def test_an_adaptive_budget_does_not_use_accountants_that_are_no_filters():
+    sigma = gaussian_sigma(1.0, 1e-6)
+    event = GaussianEvent(sensitivity=1, sigma=sigma)
+    assert Budget(1.0, 1e-6).can_afford(event)
+    assert not Budget(1.0, 1e-6, schedule="adaptive").can_afford(event)
+
+
+def test_a_replace_one_budget_doubles_add_remove_events():
+    budget = Budget(1.0, adjacency="replace-one")
+    budget.charge(LaplaceEvent(sensitivity=1, scale=4))
+    assert budget.spent.epsilon == 0.5
+    assert budget.spent.adjacency == "replace-one"
+    budget.charge(LaplaceEvent(sensitivity=2, scale=4, adjacency="replace-one"))
+    assert budget.spent.epsilon == 1.0
+    with pytest.raises(UnprovenError, match="replace-one"):
+        Budget(1.0).charge(LaplaceEvent(sensitivity=1, scale=9, adjacency="replace-one"))
+
+
+def test_copies_and_clones_are_the_budget_itself():
+    class Estimator(BaseEstimator):
+        def __init__(self, budget=None):
+            self.budget = budget
+
+    budget = Budget(1.0)
+    cloned = clone(Estimator(budget)).budget
+    for same in (copy.copy(budget), copy.deepcopy(budget), copy.deepcopy([budget])[0], cloned):
+        assert same is budget
+    cloned.charge(PureEvent(epsilon=1.0))
+    assert not budget.can_afford(TENTH)
+    with pytest.raises(ParameterError, match="cannot be pickled"):
+        pickle.dumps(budget)
+
+
+def test_threads_cannot_overspend_together():
+    budget, barrier, won = Budget(1.0), threading.Barrier(8), []
+
+    def spend():
+        barrier.wait()
+        for _ in range(25):
+            try:
+                budget.charge(PureEvent(epsilon=1 / 64))
+            except BudgetExceededError:
+                continue
+            won.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == len(budget.events) == 64
+    assert budget.spent.epsilon == 1.0
+
+
+def test_messages_and_reprs_name_public_facts_only():
+    budget = Budget(1.0, 1e-6)
+    budget.charge(PureEvent(epsilon=0.123456, label="secret label"))
+    with pytest.raises(BudgetExceededError) as refused:
+        budget.charge(PureEvent(epsilon=7))
+    assert "nothing was computed" in str(refused.value)
+    assert "0.123456" not in repr(budget) + str(refused.value)
+
+
+def test_hundreds_of_charges_are_quick():
+    budget = Budget(3.0, 1e-6, schedule="adaptive")
+    for step in range(400):
+        budget.charge(GaussianEvent(sensitivity=1, sigma=100 + step))
+    assert epsilon_of([ZCDPEvent(rho=1e-9)], 1e-6) >= 0
+    assert len(budget.events) == 400

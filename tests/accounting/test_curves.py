@@ -1,0 +1,166 @@
+"""Rényi curves and zCDP constants against direct summation and integration."""
+
+import math
+
+import numpy as np
+import pytest
+from accounting_oracles import gaussian_pmf, integer_shifts, joint, laplace_pmf, renyi
+from accounting_strategies import elementary
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy.special import comb, logsumexp
+
+from missdp.accounting import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RDPEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+)
+from missdp.accounting.accountants import RDP_ORDERS, RDPAccountant
+from missdp.accounting.curves import pure_epsilon, rdp_curve, zcdp_rho_of
+from missdp.errors import UnprovenError
+
+ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(1, 2.0), (2, 2.0), (3, 0.8), (5, 4.0)])
+def test_discrete_laplace_curve_is_exact(shift, scale):
+    curve = rdp_curve(LaplaceEvent(sensitivity=shift, scale=scale), ORDERS)
+    p, q = laplace_pmf(scale, 0, 200), laplace_pmf(scale, shift, 200)
+    assert curve == pytest.approx([renyi(p, q, a) for a in ORDERS], rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+def test_one_coordinate_is_the_worst_l1_shift(scale):
+    curve = rdp_curve(LaplaceEvent(sensitivity=3, scale=scale), ORDERS)
+    base = joint([laplace_pmf(scale, 0, 45)] * 2)
+    found = []
+    for shifts in integer_shifts(3, 1, dimension=2):
+        moved = joint([laplace_pmf(scale, s, 45) for s in shifts])
+        found.append([renyi(base, moved, a) for a in ORDERS])
+    assert (np.array(found) <= curve + 1e-9).all()
+    assert np.max(found, axis=0) == pytest.approx(curve, rel=1e-6)
+
+
+def test_discrete_laplace_is_worse_than_continuous():
+    """The trap: the continuous curve is not a bound for integer noise."""
+    low = ORDERS[:3]
+    discrete = rdp_curve(LaplaceEvent(sensitivity=1, scale=1), low)
+    continuous = rdp_curve(LaplaceEvent(sensitivity=1, scale=1, discrete=False), low)
+    assert (discrete > continuous * 1.05).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_continuous_laplace_curve_matches_integration(epsilon):
+    event = LaplaceEvent(sensitivity=epsilon, scale=1.0, discrete=False)
+    for order, bound in zip(ORDERS, rdp_curve(event, ORDERS), strict=True):
+        value, _ = integrate.quad(
+            lambda x, a=order: math.exp(-a * abs(x) + (a - 1) * abs(x - epsilon)) / 2,
+            -60,
+            60,
+            points=[0, epsilon],
+            limit=300,
+        )
+        assert bound == pytest.approx(math.log(value) / (order - 1), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 4.0])
+def test_pure_curve_is_randomised_response(epsilon):
+    p = np.array([math.exp(epsilon), 1]) / (1 + math.exp(epsilon))
+    expected = [renyi(p, p[::-1], a) for a in ORDERS]
+    assert rdp_curve(PureEvent(epsilon=epsilon), ORDERS) == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    st.lists(st.floats(-20, 20), min_size=2, max_size=6),
+    st.lists(st.floats(-1, 1), min_size=6, max_size=6),
+    st.floats(0.05, 4.0),
+)
+def test_selection_bounds_hold_for_the_exponential_mechanism(scores, moves, epsilon):
+    """Brute force: exact selection probabilities on neighbours with scores moved by at most 1."""
+    q = np.array(scores)
+    moved = q + np.array(moves[: q.size])
+    p, r = (np.exp(epsilon * s / 2 - logsumexp(epsilon * s / 2)) for s in (q, moved))
+    keep = (p > 1e-300) & (r > 1e-300)
+    ratios = np.log(p[keep] / r[keep])
+    assert np.abs(ratios).max() <= epsilon + 1e-9
+    assert np.ptp(ratios) <= epsilon + 1e-9
+    curve = rdp_curve(SelectionEvent(epsilon=epsilon), ORDERS)
+    for order, bound in zip(ORDERS, curve, strict=True):
+        logs = order * np.log(p[keep]) + (1 - order) * np.log(r[keep])
+        assert logsumexp(logs) / (order - 1) <= bound + 1e-9
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.5, 4.0])
+@pytest.mark.parametrize("squared", [1, 2, 4])
+def test_discrete_gaussian_curve_bounds_every_integer_shift(sigma, squared):
+    event = GaussianEvent(sensitivity=math.sqrt(squared), sigma=sigma)
+    orders = np.array([1.5, 2.0, 4.0])
+    curve = rdp_curve(event, orders)
+    base = joint([gaussian_pmf(sigma, 0, 30)] * 2)
+    for shifts in integer_shifts(squared, 2, dimension=2):
+        moved = joint([gaussian_pmf(sigma, s, 30) for s in shifts])
+        keep = (base > 1e-290) & (moved > 1e-290)
+        for order, bound in zip(orders, curve, strict=True):
+            assert renyi(base[keep], moved[keep], order) <= bound + 1e-9
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.2, 2.0)])
+def test_sampled_gaussian_matches_the_binomial_formula(rate, sigma):
+    orders = np.array([2.0, 5.0, 16.0])
+    event = SampledGaussianEvent(rate=rate, noise_multiplier=sigma, steps=7)
+    for order, bound in zip(orders, rdp_curve(event, orders), strict=True):
+        j = np.arange(order + 1)
+        weights = comb(order, j) * (1 - rate) ** (order - j) * rate**j
+        total = 7 * logsumexp(j * (j - 1) / (2 * sigma**2), b=weights) / (order - 1)
+        assert bound == pytest.approx(total, rel=1e-9)
+
+
+def test_sampled_gaussian_is_unbounded_at_orders_it_is_not_computed_for():
+    event = SampledGaussianEvent(rate=0.1, noise_multiplier=1, steps=1)
+    assert rdp_curve(event, np.array([1e5]))[0] == math.inf
+
+
+def test_table_is_interpolated_from_above():
+    true = rdp_curve(LaplaceEvent(sensitivity=2, scale=1.5), RDP_ORDERS)
+    knots = slice(10, 170, 20)
+    table = RDPEvent(orders=RDP_ORDERS[knots].tolist(), epsilons=true[knots].tolist())
+    read = rdp_curve(table, RDP_ORDERS)
+    inside = table.orders[-1] >= RDP_ORDERS
+    assert (read[inside] >= true[inside] - 1e-12).all()
+    assert read[knots] == pytest.approx(true[knots])
+    assert np.isinf(read[~inside]).all()
+    assert (~inside).any()
+
+
+@given(elementary)
+def test_curves_do_not_fall_with_the_order(event):
+    curve = rdp_curve(event, RDP_ORDERS)
+    finite = curve[np.isfinite(curve)]
+    assert (np.diff(finite) >= -1e-9 * (1 + finite[:-1])).all()
+
+
+@given(st.floats(0.01, 5))
+def test_zcdp_constants_bound_the_curves(epsilon):
+    for event in (PureEvent(epsilon=epsilon), SelectionEvent(epsilon=epsilon)):
+        assert (rdp_curve(event, RDP_ORDERS) <= zcdp_rho_of(event) * RDP_ORDERS + 1e-12).all()
+
+
+def test_unknown_events_are_refused_by_name():
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True, kw_only=True)
+    class StrangeEvent(Event):
+        pass
+
+    for bound in (pure_epsilon, zcdp_rho_of, lambda e: rdp_curve(e, ORDERS)):
+        with pytest.raises(UnprovenError, match="StrangeEvent"):
+            bound(StrangeEvent())
+    with pytest.raises(UnprovenError, match="pure DP bound is proven for ZCDPEvent"):
+        pure_epsilon(ZCDPEvent(rho=1))
+    assert not RDPAccountant().supports(StrangeEvent())

@@ -1,0 +1,209 @@
+"""Guarantees: claims are checked, conditions never lost, words complete."""
+
+import math
+from dataclasses import FrozenInstanceError
+
+import pytest
+from accounting_strategies import conditions, pure_events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp.accounting import (
+    ApproximateEvent,
+    DeclaredRowCount,
+    ExplicitSeed,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    MissingCompletelyAtRandom,
+    PublicDomain,
+    PureEvent,
+    RowIndependentMissingness,
+    SampledGaussianEvent,
+    epsilon_of,
+)
+from missdp.errors import ParameterError, UnprovenError
+
+GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
+LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Guarantee(-1),
+        lambda: Guarantee(float("nan")),
+        lambda: Guarantee(math.inf),
+        lambda: Guarantee(1, 1.0),
+        lambda: Guarantee(1, -1e-9),
+        lambda: Guarantee(1, adjacency="swap"),
+        lambda: Guarantee(1, protects="nothing"),
+        lambda: Guarantee(1, conditions=["seeded"]),
+        lambda: Guarantee(1, events=["laplace"]),
+        lambda: Guarantee(1, 0.0, events=[GAUSSIAN]),
+        lambda: Guarantee(1, 0.0, events=[ApproximateEvent(epsilon=1, delta=1e-9)]),
+    ],
+)
+def test_false_or_malformed_claims_are_refused(build):
+    with pytest.raises(ParameterError):
+        build()
+
+
+def test_ground_truth_needs_a_condition_on_missingness():
+    for conditions_ in ((), (ExplicitSeed(),)):
+        with pytest.raises(UnprovenError, match="RowIndependentMissingness"):
+            Guarantee(1, protects="ground-truth", conditions=conditions_)
+    Guarantee(1, protects="ground-truth", conditions=[MissingCompletelyAtRandom({"a": 0.5})])
+
+
+def test_replace_one_events_prove_nothing_under_add_remove():
+    event = PureEvent(epsilon=1, adjacency="replace-one")
+    with pytest.raises(UnprovenError):
+        Guarantee(1, events=[event])
+    assert Guarantee.from_events([event], adjacency="replace-one").epsilon == 1
+
+
+def test_a_guarantee_cannot_be_edited():
+    with pytest.raises(FrozenInstanceError):
+        Guarantee(1).epsilon = 0.1
+
+
+def test_from_events_accounts():
+    assert Guarantee.from_events([LAPLACE] * 3).epsilon == 1.5
+    mixed = Guarantee.from_events([LAPLACE, GAUSSIAN], delta=1e-6)
+    assert mixed.epsilon == epsilon_of([LAPLACE, GAUSSIAN], 1e-6)
+    with pytest.raises(UnprovenError, match="state a larger delta"):
+        Guarantee.from_events(GAUSSIAN)
+
+
+def test_epsilon_at_recomputes_and_keeps_the_statement():
+    guarantee = Guarantee.from_events([GAUSSIAN] * 2, delta=1e-6)
+    assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
+    assert guarantee.epsilon_at(1e-6) == guarantee.epsilon
+    stated = Guarantee(0.5, 1e-6)
+    assert stated.epsilon_at(1e-5) == 0.5
+    assert math.isinf(stated.epsilon_at(1e-7))
+    tighter = Guarantee(0.01, 1e-6, events=[GAUSSIAN])
+    assert tighter.epsilon_at(1e-5) == 0.01
+    assert tighter.epsilon_at(1e-7) == epsilon_of(GAUSSIAN, 1e-7)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(pure_events, max_size=2), st.lists(conditions, max_size=2)),
+             min_size=1, max_size=3)
+)  # fmt: skip
+def test_composing_adds_events_and_unites_conditions(parts):
+    guarantees = [Guarantee.from_events(events, conditions=held) for events, held in parts]
+    whole = guarantees[0].compose(*guarantees[1:])
+    assert set(whole.conditions) == {c for _, held in parts for c in held}
+    assert whole.events == tuple(e for events, _ in parts for e in events)
+    assert whole.epsilon == pytest.approx(sum(g.epsilon for g in guarantees))
+    assert whole.delta == 0
+    for condition in whole.conditions:
+        flat = " ".join(whole.in_words().split())
+        assert " ".join(condition.statement().split()) in flat
+
+
+def test_composing_gaussians_beats_adding_their_epsilons():
+    one = Guarantee.from_events(GAUSSIAN, delta=1e-6)
+    whole = one.compose(one, one)
+    assert whole.delta == pytest.approx(3e-6)
+    assert whole.epsilon == epsilon_of([GAUSSIAN] * 3, 3e-6)
+    assert whole.epsilon < 3 * one.epsilon
+
+
+def test_a_typed_guarantee_enters_later_compositions_with_its_whole_cost():
+    typed = Guarantee(1.0, 1e-7)
+    whole = Guarantee(0.5).compose(typed).compose(Guarantee.from_events(LAPLACE))
+    assert whole.epsilon == pytest.approx(2.0, abs=1e-3)
+    assert whole.epsilon_at(1e-7) == pytest.approx(2.0, abs=1e-3)
+    assert whole.epsilon_at(1e-8) == math.inf
+
+
+def test_mixed_guarantees_do_not_compose():
+    truth = Guarantee(
+        1, protects="ground-truth", conditions=[RowIndependentMissingness()], events=[LAPLACE]
+    )
+    with pytest.raises(UnprovenError, match="ground truth"):
+        truth.compose(Guarantee(1))
+    with pytest.raises(UnprovenError, match="to_replace_one"):
+        Guarantee(1).compose(Guarantee(1).to_replace_one())
+
+
+def test_amplified_epsilons_are_never_added():
+    """Two releases read a row under the *same* mask: log E[e^2m] exceeds twice log E[e^m]."""
+    p, epsilon = 0.5, 1.0
+    amplified = math.log1p(p * math.expm1(epsilon))
+    together = math.log1p(p * math.expm1(2 * epsilon))
+    assert together > 2 * amplified
+    truth = Guarantee(
+        amplified,
+        protects="ground-truth",
+        conditions=[MissingCompletelyAtRandom({"a": p})],
+        events=[PureEvent(epsilon=epsilon, gate={"a"})],
+    )
+    assert truth.compose(truth).epsilon >= together
+    bare = Guarantee(amplified, protects="ground-truth", conditions=truth.conditions)
+    with pytest.raises(UnprovenError, match="without events"):
+        bare.compose(truth)
+
+
+def test_replace_one_is_group_privacy():
+    converted = Guarantee(1.0, 1e-6, conditions=[ExplicitSeed()]).to_replace_one()
+    assert converted.epsilon == 2
+    assert converted.delta == pytest.approx((1 + math.e) * 1e-6)
+    assert converted.conditions == (ExplicitSeed(),)
+    assert converted.to_replace_one() is converted
+    with pytest.raises(UnprovenError, match="reaches 1"):
+        Guarantee(10, 1e-4).to_replace_one()
+    sampled = SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=50)
+    guarantee = Guarantee.from_events(sampled, delta=1e-7).to_replace_one()
+    assert guarantee.epsilon_at(guarantee.delta) <= guarantee.epsilon
+    assert guarantee.epsilon_at(1e-7) > guarantee.epsilon
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(pure_events, max_size=3), st.lists(conditions, max_size=3))
+def test_guarantees_survive_json(events, held):
+    guarantee = Guarantee.from_events(events, delta=1e-7, conditions=held)
+    assert Guarantee.from_json(guarantee.to_json()) == guarantee
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"epsilon": 1}'])
+def test_strange_json_is_refused(text):
+    with pytest.raises(ParameterError):
+        Guarantee.from_json(text)
+
+
+def test_json_of_another_format_is_refused():
+    data = Guarantee(1).to_dict()
+    for change in ({"format": 2}, {"extra": 1}):
+        with pytest.raises(ParameterError):
+            Guarantee.from_dict({**data, **change})
+
+
+def test_with_conditions_keeps_them_sorted_and_unique():
+    guarantee = Guarantee(1).with_conditions(PublicDomain(), ExplicitSeed(), PublicDomain())
+    assert guarantee.conditions == (ExplicitSeed(), PublicDomain())
+    assert guarantee.with_conditions(DeclaredRowCount(5)).conditions[0] == DeclaredRowCount(5)
+
+
+def test_words_round_up_and_state_every_part():
+    words = " ".join(Guarantee(0.123412, 1.00001e-6).in_words().split())
+    assert "(0.1235, 1.001e-06)-differentially private" in words
+    assert "no condition" in words
+    assert "factor of at most 1.132" in words
+    replaced = str(Guarantee(1.0).to_replace_one())
+    assert "Replacing one person's row" in replaced
+    truth = Guarantee(1, protects="ground-truth", conditions=[RowIndependentMissingness()])
+    assert "before values went missing" in str(truth)
+
+
+def test_the_guessing_bound_in_words_is_attained_by_randomised_response():
+    """The best guess is right with probability (e^eps + delta) / (e^eps + 1)."""
+    epsilon, delta = 1.0, 0.1
+    right = delta + (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    stated = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
+    assert right == pytest.approx(stated)
+    assert f"{math.ceil(stated * 1e4) / 1e2:.4g} %" in Guarantee(epsilon, delta).in_words()
