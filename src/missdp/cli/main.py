@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 from rich.console import Console
 
@@ -25,6 +24,8 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.MissingDependencyError: 7,
 }
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="missdp",
     help="Differential privacy for the tables people really have: the ones with holes.",
@@ -33,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     epilog=(
-        "Exit codes: 0 done, 2 bad parameter, 3 bad data or schema, 4 budget exceeded, 5 output not "
-        "writable, 6 no proven bound, 7 optional package absent, 1 anything unexpected, "
+        "Exit codes: 0 done, 2 bad parameter, 3 bad data or schema, 4 budget exceeded, 5 output "
+        "not writable, 6 no proven bound, 7 optional package absent, 1 anything unexpected, "
         "130 interrupted."
     ),
 )
@@ -60,29 +61,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         result = app(args=arguments, standalone_mode=False)
-    except click.exceptions.Abort:
-        return _fail("interrupted; what was charged to a budget stays charged", 130)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
     except errors.MissDPError as error:
         return _fail(str(error), _exit_code(error))
-    except KeyboardInterrupt:
-        return _fail("interrupted; what was charged to a budget stays charged", 130)
-    except Exception as error:
-        if os.environ.get("MISSDP_DEBUG") == "1":
-            raise
-        return _fail(
-            f"unexpected {type(error).__name__}; details are withheld because they may quote "
-            "private data (set MISSDP_DEBUG=1 to see them)",
-            1,
-        )
+    except (KeyboardInterrupt, typer.Abort):
+        result = _INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence against leaks
+        return _fail_unexpected(error)
+    if result == _INTERRUPTED:
+        return _fail("interrupted; what was charged to a budget stays charged", _INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 
 def run() -> None:
     """Console script."""
     sys.exit(main())
+
+
+def _fail_unexpected(error: Exception) -> int:
+    # Usage errors know how to show themselves; typer carries its own copy of click's classes.
+    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if callable(show) and isinstance(code, int):
+        show()
+        return code
+    if os.environ.get("MISSDP_DEBUG") == "1":
+        raise error
+    return _fail(
+        f"unexpected {type(error).__name__}; details are withheld because they may quote "
+        "private data (set MISSDP_DEBUG=1 to see them)",
+        1,
+    )
 
 
 def _exit_code(error: errors.MissDPError) -> int:

@@ -42,9 +42,7 @@ def synthesize(
     ] = False,
     undeclared: Annotated[
         Literal["refuse", "accept"],
-        typer.Option(
-            help="Facts of the schema that were read from the data: refuse, or accept as a condition."
-        ),
+        typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
     ] = "refuse",
     model: Annotated[
         Path | None, typer.Option(help="Save the released model here (JSON), to sample again.")

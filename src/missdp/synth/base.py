@@ -39,7 +39,7 @@ Progress: TypeAlias = Callable[[str, float], None]
 _ROW_COUNT_SHARE = 0.02
 
 
-class Synthesizer(BaseEstimator, abc.ABC):
+class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass stores its parameters in ``__init__`` under their own names (at least those below),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -81,10 +82,14 @@ def _released_margins(
 ) -> dict[str, NDArray[np.float64]]:
     source = MemorySource(table)
     names = table.schema.nullable
+
+    def observed(name: str) -> NDArray[np.int64]:
+        return source.counts([(name,)], rows="observed")[(name,)]
+
     laws = {}
     for name in names:
         released = release_counts(
-            lambda name=name: source.counts([(name,)], rows="observed")[(name,)],
+            partial(observed, name),
             noise="laplace",
             scale=len(names) / epsilon,
             sensitivity=1,

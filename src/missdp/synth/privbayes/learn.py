@@ -160,4 +160,4 @@ def _table_of(clique: Clique, tables: Mapping[Clique, NDArray[np.float64]]) -> N
     out = tuple(i for i, name in enumerate(larger) if name not in clique)
     rest = [name for name in larger if name in clique]
     summed = tables[larger].sum(axis=out)
-    return summed.transpose([rest.index(name) for name in clique])
+    return np.transpose(summed, [rest.index(name) for name in clique])

@@ -1,0 +1,248 @@
+"""The command line, run the way a person runs it."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
+from missdp.cli.main import main
+
+SCHEMA = Schema(
+    (
+        Categorical(name="größe", levels=("S", "L"), nullable=True),
+        Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
+    )
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("schema.toml")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"größe": rng.choice(["S", "L"], 300), "age": rng.integers(0, 100, 300)})
+    frame.to_csv("complete.csv", index=False)
+    frame = frame.astype({"age": "Int64"})
+    frame.loc[rng.random(300) < 0.2, "größe"] = None
+    frame.loc[rng.random(300) < 0.2, "age"] = None
+    frame.to_csv("data.csv", index=False)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
+
+
+def test_synthesize_writes_a_table_and_says_what_it_promises(folder, capsys):
+    code, out, err = run(capsys, *SYNTHESIZE)
+    assert (code, err) == (0, "")
+    synthetic = Table.read(folder / "out.csv", SCHEMA)
+    assert not synthetic.incomplete_rows().any()
+    assert "differentially private" in out
+    assert str(len(synthetic)) in out
+
+
+def test_json_and_side_files(folder, capsys):
+    code, out, _ = run(
+        capsys, *SYNTHESIZE, "--json", "--rows", 7, "--model", "m.json", "--guarantee", "g.json"
+    )
+    assert code == 0
+    document = json.loads(out)
+    assert document["rows"] == 7
+    stored = Guarantee.from_json((folder / "g.json").read_text())
+    assert Guarantee.from_dict(document["guarantee"]) == stored
+    assert PrivBayes.load(folder / "m.json").guarantee_ == stored
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_every_strategy(folder, capsys, missing, delta):
+    assert run(capsys, *SYNTHESIZE, "--missing", missing, "--delta", delta)[0] == 0
+
+
+def test_holes_can_be_kept(folder, capsys):
+    assert run(capsys, *SYNTHESIZE, "--keep-holes", "--rows", 500)[0] == 0
+    assert Table.read(folder / "out.csv", SCHEMA).incomplete_rows().any()
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "says"),
+    [
+        (("--epsilon", 0), 2, "epsilon"),
+        (("--epsilon", "nan"), 2, "epsilon"),
+        (("--epsilon", "-1"), 2, "epsilon"),
+        (("--delta", 1), 2, "delta"),
+        (("--missing", "guess"), 2, "joint"),
+        (("--method", "guess"), 2, "privbayes"),
+        (("--rows", "-1"), 2, "rows"),
+        (("--public-rows", "0"), 2, "n_rows"),
+        (("--missing", "adaptive", "--keep-holes"), 2, "joint"),
+        (("--schema", "none.toml"), 3, "none.toml"),
+        (("-o", "nowhere/out.csv"), 5, "folder"),
+        (("-o", "out.xlsx"), 5, ".csv"),
+        (("--model", "nowhere/m.json"), 5, "folder"),
+        (("--colour", 1), 2, "colour"),
+    ],
+)
+def test_bad_input_is_one_line_a_code_and_no_file(folder, capsys, extra, code, says):
+    before = sorted(os.listdir(folder))
+    found, out, err = run(capsys, *SYNTHESIZE, *extra)
+    assert found == code
+    assert out == ""
+    assert says in err
+    assert "Traceback" not in err
+    assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("größe,age\nsecret,5\n", "größe"),
+        ("größe,age\nS,123456\n", "age"),
+        ("größe,age\nS,secret\n", "age"),
+        ("größe\nS\n", "age"),
+        ("größe,age,extra\nS,5,secret\n", "extra"),
+        ("größe,age,age\nS,5,secret\n", "age"),
+        ("", "data.csv"),
+    ],
+)
+def test_bad_data_quotes_nothing_private_and_leaves_no_file(folder, capsys, content, says):
+    (folder / "data.csv").write_text(content, encoding="utf-8")
+    code, out, err = run(capsys, *SYNTHESIZE)
+    assert code == 3
+    assert out == ""
+    assert says in err
+    assert "secret" not in err
+    assert "123456" not in err
+    assert not (folder / "out.csv").exists()
+
+
+def test_empty_and_tiny_tables_are_released_like_any_other(folder, capsys):
+    for content in ("größe,age\n", "größe,age\nS,5\n", "größe,age\n,\n"):
+        (folder / "data.csv").write_text(content, encoding="utf-8")
+        assert run(capsys, *SYNTHESIZE, "--rows", 20)[0] == 0
+        assert len(Table.read(folder / "out.csv", SCHEMA)) == 20
+
+
+def test_an_unexpected_error_hides_its_text(folder, capsys, monkeypatch):
+    def explode(*_, **__):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(PrivBayes, "fit", explode)
+    code, _, err = run(capsys, *SYNTHESIZE)
+    assert code == 1
+    assert "RuntimeError" in err
+    assert "secret" not in err
+    monkeypatch.setenv("MISSDP_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="secret"):
+        main([str(a) for a in SYNTHESIZE])
+
+
+def test_interruption_leaves_no_file(folder, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivBayes, "sample_table", interrupt)
+    code, _, err = run(capsys, *SYNTHESIZE)
+    assert code == 130
+    assert "charged" in err
+    assert not (folder / "out.csv").exists()
+
+
+def test_draft_refuse_complete_release(folder, capsys):
+    code, out, _ = run(capsys, "schema", "draft", "data.csv", "-o", "draft.toml")
+    assert code == 0
+    assert "größe" in out
+    assert run(capsys, "schema", "draft", "data.csv", "-o", "draft.toml")[0] == 5
+    code, out, _ = run(capsys, "schema", "check", "draft.toml", "data.csv", "--json")
+    assert json.loads(out)["undeclared"]["größe"] == ["levels", "nullable"]
+    drafted = ("synthesize", "data.csv", "--schema", "draft.toml", "--epsilon", 1, "-o", "out.csv")
+    code, _, err = run(capsys, *drafted)
+    assert code == 3
+    assert "undeclared" in err
+    assert not (folder / "out.csv").exists()
+    code, out, _ = run(capsys, *drafted, "--undeclared", "accept")
+    assert code == 0
+    assert "read from the" in out
+
+
+def test_schema_check(folder, capsys):
+    code, out, _ = run(capsys, "schema", "check", "schema.toml", "data.csv")
+    assert code == 0
+    assert "fits" in out
+    (folder / "data.csv").write_text("größe,age\nsecret,5\n", encoding="utf-8")
+    code, _, err = run(capsys, "schema", "check", "schema.toml", "data.csv")
+    assert code == 3
+    assert "secret" not in err
+
+
+@pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
+def test_simulate(folder, capsys, mechanism):
+    arguments = ("simulate", "complete.csv", "--schema", "schema.toml", "--mechanism", mechanism)
+    arguments += ("--rate", 0.3, "--seed", 1, "--output-schema", "holes.toml")
+    assert run(capsys, *arguments, "-o", "a.parquet")[0] == 0
+    assert run(capsys, *arguments, "-o", "b.parquet")[0] == 0
+    holes = [Table.read(f, Schema.from_toml("holes.toml")) for f in ("a.parquet", "b.parquet")]
+    assert holes[0].to_arrow().equals(holes[1].to_arrow())
+    assert holes[0].incomplete_rows().any()
+
+
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        (("--rate", 1.0), 2),
+        (("--rate", -0.1), 2),
+        (("--rate", "nan"), 2),
+        (("--mechanism", "guess"), 2),
+        (("--seed", "-1"), 2),
+        (("-o", "nowhere/x.csv"), 5),
+    ],
+)
+def test_simulate_bad_input(folder, capsys, extra, code):
+    arguments = ("simulate", "complete.csv", "--schema", "schema.toml", "--rate", 0.3)
+    found, _, err = run(capsys, *arguments, "--seed", 1, "-o", "x.csv", *extra)
+    assert found == code
+    assert err
+    assert not (folder / "x.csv").exists()
+
+
+def test_evaluate(folder, capsys):
+    run(capsys, *SYNTHESIZE)
+    arguments = ("evaluate", "data.csv", "out.csv", "--schema", "schema.toml")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "CURATOR ONLY" in out
+    code, out, _ = run(capsys, *arguments, "--json", "--f1")
+    document = json.loads(out)
+    assert document["curator_only"] is True
+    assert set(document) >= {"marginals", "missing", "f1"}
+    assert run(capsys, *arguments, "--ways", "0")[0] == 2
+    assert run(capsys, *arguments, "--ways", "x")[0] == 2
+
+
+def test_demo(folder, capsys):
+    code, out, _ = run(capsys, "demo", "--json")
+    assert code == 0
+    document = json.loads(out)
+    share = {row["group"]: row for row in document["comparison"]}["Hispanic respondents"]
+    assert share["answered"] == pytest.approx(0.2564, abs=1e-3)
+    assert share["complete_rows"] == pytest.approx(0.128, abs=1e-3)
+    assert abs(share["missdp"] - share["answered"]) < 0.05
+    assert abs(share["dropped_dp"] - share["answered"]) > 0.07
+    assert document["seconds"] < 60
+    assert len(pd.read_csv(folder / "yrbss_synthetic.csv")) == document["rows"]
+    code, out, _ = run(capsys, "demo", "-o", "again.parquet")
+    assert "dropping incomplete rows" in out
+
+
+def test_help_and_no_arguments(capsys):
+    assert run(capsys, "--help")[0] == 0
+    assert run(capsys)[0] in (0, 2)
