@@ -42,7 +42,7 @@ class ObservedRateBound:
     ...     2000.0, 10_000.0, attribute="income", scale=10.0, total_scale=10.0
     ... )
     >>> print(bound.conditions[0])
-    The observed probability of income is at most 0.822 with confidence 0.95 (one-sided; from noisy counts, rows losing the value independently at one rate).
+    The observed probability of income is at most 0.813 with confidence 0.95 (one-sided; from noisy counts, rows losing the value independently at one rate).
     """  # noqa: E501
 
     attribute: str

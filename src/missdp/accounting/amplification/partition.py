@@ -9,6 +9,7 @@ cutting planes), never an enumeration of all partitions of the attributes.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -153,26 +154,26 @@ def best_partition(
 def _candidates(
     sets: Sequence[frozenset[str]], rates: Mapping[str, float], limit: int, *, keep_sure: bool
 ) -> tuple[list[frozenset[str]], bool]:
-    """List the sets that a group's gate may be, attributes with the same gates kept together.
+    """List the sets that a group's gate may be, and whether none is left out.
 
-    Splitting such attributes never helps: 1{a}·x + 1{b}·y dominates (x + y)·1{a and b}.
+    A gate that shares no attribute with another needs no subsets: merging all of its groups is
+    never worse, since 1{A}·x + 1{B}·y dominates 1{A and B}·(x + y).
     """
     if keep_sure:
-        live = sets
+        live = set(sets)
     else:
-        live = [frozenset(n for n in gate if rates.get(n, 1.0) < 1.0) for gate in sets]
-    names = sorted(frozenset().union(*live))
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name in names:
-        alike.setdefault(tuple(j for j, gate in enumerate(live) if name in gate), []).append(name)
-    units = [frozenset(group) for group in alike.values()]
-    split = {gate: [unit for unit in units if unit <= gate] for gate in live}
-    count = sum(2 ** len(parts) for parts in split.values())
+        live = {frozenset(n for n in gate if rates.get(n, 1.0) < 1.0) for gate in sets}
+    uses = Counter(name for gate in live for name in gate)
+    alone = {gate for gate in live if all(uses[name] == 1 for name in gate)}
+    tangled = sorted(live - alone, key=sorted)
+    count = len(alone) + sum(2 ** len(gate) for gate in tangled)
+    found = set(alone)
     if count <= limit:
-        found = {frozenset().union(*c) for parts in split.values() for c in _subsets(parts)}
+        found.update(subset for gate in tangled for subset in _subsets(gate))
     else:
-        found = set(split) | set(units)
-        for one, other in itertools.combinations(split, 2):
+        found.update(tangled)
+        found.update(frozenset({name}) for gate in tangled for name in gate)
+        for one, other in itertools.combinations(tangled, 2):
             if len(found) > limit:
                 break
             found.add(one & other)
@@ -180,7 +181,7 @@ def _candidates(
     return sorted(found, key=lambda block: (len(block), sorted(block))), count <= limit
 
 
-def _subsets(parts: Sequence[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...]]:
-    return itertools.chain.from_iterable(
-        itertools.combinations(parts, size) for size in range(1, len(parts) + 1)
-    )
+def _subsets(gate: frozenset[str]) -> Iterator[frozenset[str]]:
+    names = sorted(gate)
+    for size in range(1, len(names) + 1):
+        yield from map(frozenset, itertools.combinations(names, size))

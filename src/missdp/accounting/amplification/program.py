@@ -115,8 +115,8 @@ class PartitionProgram:
                 break
             for block, members in chosen.items():
                 self._tangent(block, math.fsum(self.weights[j] for j in members))
-        if math.isinf(best_cost):  # out of time under pruning: single attributes are always valid
-            best = self._singles()
+        if math.isinf(best_cost):  # out of time under pruning
+            best = self._first_fit()
             best_cost = self._price(best)
         return best, best_cost, False
 
@@ -138,14 +138,17 @@ class PartitionProgram:
             options={"mip_rel_gap": 0.1 * tolerance, "time_limit": max(0.01, seconds)},
         )
 
-    def _singles(self) -> dict[int, list[int]]:
+    def _first_fit(self) -> dict[int, list[int]]:
+        """Return a valid choice without search: small blocks first, as long as disjoint."""
         chosen: dict[int, list[int]] = {}
         taken: set[int] = set()
-        smallest = min(len(block) for block in self.blocks)
-        for j, i in self.pairs:
-            if j not in taken and len(self.blocks[i]) == smallest:
-                taken.add(j)
-                chosen.setdefault(i, []).append(j)
+        used: set[str] = set()
+        for i, block in enumerate(self.blocks):
+            members = [j for j, gate in enumerate(self.sets) if j not in taken and block <= gate]
+            if members and not block & used:
+                chosen[i] = members
+                taken.update(members)
+                used |= block
         return chosen
 
     def _read(self, answer: npt.NDArray[np.float64]) -> dict[int, list[int]]:
