@@ -90,7 +90,7 @@ class Budget:
         if schedule not in get_args(Schedule):
             raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
         self._schedule: Schedule = schedule
-        orders = RDP_ORDERS
+        orders = RDP_ORDERS if self._delta > 0 else np.empty(0)  # without delta only pure DP counts
         if schedule == "adaptive" and self._delta > 0:
             orders = np.array([best_order(self._epsilon, self._delta)])
         self._totals = Totals(orders, curve=np.zeros_like(orders))

@@ -18,6 +18,7 @@ __all__ = [
     "SeededNoise",
     "SelectionNoise",
     "Size",
+    "check_scale",
     "noise_source",
 ]
 
@@ -94,7 +95,7 @@ class SecureNoise:
         -------
         ndarray of int64
         """
-        return _draw(_laplace_measurement(_check_scale("scale", scale)), size)
+        return _draw(_laplace_measurement(check_scale("scale", scale)), size)
 
     def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
         """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)).
@@ -110,7 +111,7 @@ class SecureNoise:
         -------
         ndarray of int64
         """
-        return _draw(_gaussian_measurement(_check_scale("sigma", sigma)), size)
+        return _draw(_gaussian_measurement(check_scale("sigma", sigma)), size)
 
     def noisy_max(
         self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
@@ -133,7 +134,7 @@ class SecureNoise:
         int
         """
         values = _check_scores(scores)
-        measurement = _max_measurement(_check_scale("scale", scale), _check_noise(noise))
+        measurement = _max_measurement(check_scale("scale", scale), _check_noise(noise))
         return int(measurement(values.tolist()))
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
@@ -174,7 +175,10 @@ class SeededNoise:
 
     def discrete_laplace(self, scale: float, size: Size) -> IntArray:
         """Draw as `SecureNoise.discrete_laplace`: the difference of two geometric variables."""
-        success = -math.expm1(-1 / _check_scale("scale", scale))
+        return self._difference_of_geometrics(check_scale("scale", scale), size)
+
+    def _difference_of_geometrics(self, scale: float, size: Size) -> IntArray:
+        success = -math.expm1(-1 / scale)
         first = self._generator.geometric(success, size)
         return np.asarray(first - self._generator.geometric(success, size), dtype=np.int64)
 
@@ -183,12 +187,12 @@ class SeededNoise:
 
         Canonne, Kamath & Steinke 2020, Algorithm 3, in floating point and all at once.
         """
-        sigma = _check_scale("sigma", sigma)
+        sigma = check_scale("sigma", sigma)
         scale = math.floor(sigma) + 1
         out = np.empty(int(np.prod(size)), dtype=np.int64)
         filled = 0
         while filled < out.size:
-            draws = self.discrete_laplace(scale, 2 * (out.size - filled) + 8)
+            draws = self._difference_of_geometrics(scale, 2 * (out.size - filled) + 8)
             exponent = (np.abs(draws) - sigma**2 / scale) ** 2 / (2 * sigma**2)
             kept = draws[self._generator.random(draws.size) < np.exp(-exponent)]
             kept = kept[: out.size - filled]
@@ -200,7 +204,7 @@ class SeededNoise:
         self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
     ) -> int:
         """Return the index of the largest noisy score, as `SecureNoise.noisy_max`."""
-        values, scale = _check_scores(scores), _check_scale("scale", scale)
+        values, scale = _check_scores(scores), check_scale("scale", scale)
         if _check_noise(noise) == "gumbel":
             draws = self._generator.gumbel(0.0, scale, values.size)
         else:
@@ -262,8 +266,10 @@ def noise_source(
     )
 
 
-def _check_scale(name: str, value: float) -> float:
-    if isinstance(value, bool) or not 0 < value <= _MAX_SCALE:
+def check_scale(name: str, value: float) -> float:
+    """Return a noise scale as a float; refuse what is not above 0 and at most 2**40."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value <= _MAX_SCALE:
         raise ParameterError(f"{name} must be above 0 and at most 2**40, got {value}")
     return float(value)
 

@@ -18,7 +18,7 @@ from missdp.accounting import (
     LaplaceEvent,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.noise import NoiseSource, check_scale
 
 __all__ = ["CountNoise", "noisy_total", "release_counts"]
 
@@ -92,6 +92,7 @@ def release_counts(
     >>> released.shape, budget.remaining_epsilon
     ((2, 2), 0.5)
     """
+    check_scale("scale", scale)
     event = _count_event(noise, scale, sensitivity, gate=gate, label=label, adjacency=adjacency)
     budget.charge(event, conditions=(*conditions, *source.conditions))
     exact = _as_counts(counts() if callable(counts) else counts)
@@ -184,6 +185,7 @@ def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
             raise DataError("counts must be finite whole numbers")
     elif array.dtype.kind not in "iub":
         raise DataError(f"counts must be whole numbers, got dtype {array.dtype}")
-    array = np.minimum(array, _MAX_COUNT) if array.dtype.kind == "u" else array
+    if array.dtype.kind == "u":
+        return np.minimum(array.astype(np.uint64), _MAX_COUNT).astype(np.int64)
     wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)

@@ -17,7 +17,7 @@ from missdp.accounting import (
     SelectionEvent,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.noise import NoiseSource, check_scale
 
 __all__ = [
     "SelectionMethod",
@@ -93,13 +93,15 @@ def exponential_mechanism(
     for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
         if isinstance(value, bool) or not 0 < value < math.inf:
             raise ParameterError(f"{name} must be finite and above 0, got {value}")
+    # The division may round down: the next number up keeps the promise.
+    scale = check_scale(
+        "2 * sensitivity / epsilon", math.nextafter(2 * sensitivity / epsilon, math.inf)
+    )
     kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
     event = kind(epsilon=epsilon, **facts)
     budget.charge(event, conditions=(*conditions, *source.conditions))
     values = _as_scores(scores() if callable(scores) else scores)
-    # The division may round down: the next number up keeps the promise.
-    scale = math.nextafter(2 * sensitivity / epsilon, math.inf)
     noise: Literal["gumbel", "exponential"]
     noise = "gumbel" if method == "exponential" else "exponential"
     return source.noisy_max(values, scale, noise=noise)
