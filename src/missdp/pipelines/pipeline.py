@@ -1,0 +1,245 @@
+"""Pipelines with a price: preprocessing that was not noised, then a private estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee
+from missdp.errors import ParameterError, UnprovenError
+from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.pipelines.bounds import Bound, bounds
+from missdp.pipelines.estimators import PrivateEstimator
+from missdp.transforms import NEIGHBOURS, RowDomain, StableTransformer, Stage, TableDistance, trace
+
+__all__ = ["PricedPipeline", "calibrated"]
+
+FloatArray = NDArray[np.float64]
+
+
+class PricedPipeline(BaseEstimator):  # type: ignore[misc]
+    """Preprocessing fitted on the private table, then a private estimator, accounted as one.
+
+    Parameters
+    ----------
+    steps : sequence of (str, StableTransformer)
+        Preprocessing, in order; may be empty. Fitted on the private table, without noise.
+    estimator : PrivateEstimator
+        What is released. Its own radius, delta, budget and random_state are not used.
+    rows, columns : int
+        Shape of the table; public.
+    radius : float, default 1.0
+        Rows are scaled down to this norm first.
+    complete : bool, default True
+        Whether no cell is missing; if True, a missing cell counts as 0.
+    delta : float, default 1e-6
+        At which the guarantee is stated.
+    budget : Budget or None
+        Charged before anything is computed.
+    random_state : None, int, Generator or NoiseSource
+        None: secure noise. A seed is for tests and becomes a condition.
+
+    Attributes
+    ----------
+    estimator_ : PrivateEstimator
+        After `fit`: the released estimator. It works on rows as they leave the steps.
+    guarantee_ : Guarantee
+        After `fit`: under replace-one adjacency, with every step's conditions.
+
+    Notes
+    -----
+    The fitted steps are thrown away: what they learned is private. Source: paper B, Theorem 2;
+    spec privacy.md §4.
+
+    Examples
+    --------
+    >>> from missdp.pipelines import PricedPipeline, PrivateMean
+    >>> from missdp.transforms import MeanImputer
+    >>> pipeline = PricedPipeline(
+    ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
+    ...     PrivateMean(noise_multiplier=5.0), rows=1000, columns=2, complete=False)
+    >>> round(pipeline.guarantee().epsilon, 3)
+    0.914
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[str, StableTransformer]],
+        estimator: PrivateEstimator,
+        *,
+        rows: int,
+        columns: int,
+        radius: float = 1.0,
+        complete: bool = True,
+        delta: float = 1e-6,
+        budget: Budget | None = None,
+        random_state: int | np.random.Generator | NoiseSource | None = None,
+    ) -> None:
+        self.steps = steps
+        self.estimator = estimator
+        self.rows = rows
+        self.columns = columns
+        self.radius = radius
+        self.complete = complete
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    @property
+    def domain(self) -> RowDomain:
+        """Public facts about the raw table."""
+        return RowDomain(
+            rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
+        )
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the trace of one replaced row through the steps; public."""
+        return trace(self.steps, self.domain)
+
+    def bounds(self) -> tuple[Bound, ...]:
+        """Return every bound on the whole pipeline at ``delta``, the best first; public."""
+        domain, distance = self._end()
+        label = type(self.estimator).__name__
+        return bounds(self.estimator.privacy_map(domain), distance, self.delta, label=label)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return everything the guarantee rests on, noise source aside; public."""
+        found = [condition for stage in self.stages() for condition in stage.conditions]
+        fixed = (DeclaredRowCount(self.rows), *self.estimator.model_conditions())
+        return (*fixed, *dict.fromkeys(found))
+
+    def guarantee(self) -> Guarantee:
+        """Return the guarantee a `fit` with secure noise will have; reads no data."""
+        return self._guarantee(self.bounds()[0], ())
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Charge the budget, preprocess, release.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, columns)
+            NaN is a missing cell.
+        y : array_like of shape (rows,), optional
+            Target; not preprocessed.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the release; nothing was computed.
+        UnprovenError
+            If no bound is known for this chain.
+        """
+        noise = noise_source(self.random_state)
+        best = self.bounds()[0]
+        guarantee = self._guarantee(best, noise.conditions)
+        if self.budget is not None:
+            self.budget.charge(best.event, conditions=guarantee.conditions)
+        *_, table = self.preprocessed(X)
+        self.estimator_ = self.released(table, y, noise)
+        self.estimator_.guarantee_ = guarantee
+        self.guarantee_ = guarantee
+        return self
+
+    def preprocessed(self, X: ArrayLike) -> Iterator[FloatArray]:
+        """Yield the table before the first step, and after each step. All of it is private."""
+        table = self.domain.enforce(X)
+        yield table
+        for _, step in self.steps:
+            table = clone(step).fit_transform(table)
+            yield table
+
+    def released(
+        self, table: FloatArray, y: ArrayLike | None, noise: NoiseSource
+    ) -> PrivateEstimator:
+        """Release from a preprocessed table; only `fit` and propose-test-release account."""
+        domain, _ = self._end()
+        estimator: PrivateEstimator = clone(self.estimator)
+        estimator.n_features_in_ = domain.columns
+        # The bound on row norms is proven; projecting again guards against rounding only.
+        return estimator.release(domain.enforce(table), y, domain, noise)
+
+    def _end(self) -> tuple[RowDomain, TableDistance]:
+        """Domain and distance where the estimator reads."""
+        stages = self.stages()
+        domain = stages[-1].domain_after if stages else self.domain
+        if not domain.complete:
+            raise ParameterError("the estimator takes complete rows; put an imputation before it")
+        if not isinstance(self.estimator, PrivateEstimator):
+            raise UnprovenError(
+                f"{type(self.estimator).__name__} is not a private estimator of this library"
+            )
+        return domain, stages[-1].distance_after if stages else NEIGHBOURS
+
+    def _guarantee(self, best: Bound, more: tuple[Condition, ...]) -> Guarantee:
+        return Guarantee.from_events(
+            [best.event],
+            delta=self.delta,
+            adjacency="replace-one",
+            conditions=(*self.conditions(), *more),
+        )
+
+
+def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
+    """Return the pipeline with the least noise whose whole guarantee is within ``epsilon``.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its estimator's ``noise_multiplier`` is replaced; its delta is kept.
+    epsilon : float
+        Target for the whole pipeline at its delta, finite and above 0.
+
+    Returns
+    -------
+    PricedPipeline
+        A clone; the noise exceeds the least by a relative 1e-4 at most.
+
+    Raises
+    ------
+    UnprovenError
+        If no amount of noise up to 1e9 sensitivities is enough.
+
+    Examples
+    --------
+    >>> from missdp.pipelines import PricedPipeline, PrivateMean, calibrated
+    >>> from missdp.transforms import MeanImputer
+    >>> pipeline = PricedPipeline(
+    ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
+    ...     PrivateMean(noise_multiplier=1.0), rows=1000, columns=2, complete=False)
+    >>> round(calibrated(pipeline, 1.0).estimator.noise_multiplier, 2)
+    4.6
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ParameterError("epsilon must be finite and above 0")
+
+    def with_noise(multiplier: float) -> PricedPipeline:
+        fresh: PricedPipeline = clone(pipeline)
+        fresh.estimator.noise_multiplier = multiplier
+        return fresh
+
+    def fits(multiplier: float) -> bool:
+        try:
+            return with_noise(multiplier).bounds()[0].epsilon <= epsilon
+        except UnprovenError:
+            if multiplier < 1e9:
+                return False
+            raise
+
+    low, high = 1e-6, 1.0
+    while not fits(high):
+        low, high = high, high * 4
+        if high > 1e9:
+            raise UnprovenError("no amount of noise is proven to be enough for this pipeline")
+    while high / low > 1 + 1e-4:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return with_noise(high)
