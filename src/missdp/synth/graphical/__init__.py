@@ -1,0 +1,1 @@
+"""Graphical models on discrete domains: exact inference, and learning from noisy marginals."""

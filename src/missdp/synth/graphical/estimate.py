@@ -1,0 +1,256 @@
+"""What is known from released values only: measurements, the fitted model, predictions.
+
+Nothing here sees private counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.synth.graphical.entropy import Parameters, Target, fit_entropy
+from missdp.synth.graphical.junction import Clique
+from missdp.synth.graphical.levels import Levels
+from missdp.synth.graphical.masks import MaskModel, Strip
+
+__all__ = ["Estimate", "Measured"]
+
+Floats = NDArray[np.float64]
+
+_RARE = 5.0  # levels below this many standard deviations are merged for modelling
+_HOLES = 3.0  # fewer holes than this many standard deviations are taken for none
+_PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
+_LEAST_OBSERVED = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A released marginal on merged levels.
+
+    Parameters
+    ----------
+    counts : ndarray
+        Noisy counts; the last level of an extended axis is "missing".
+    std : float or ndarray
+        Noise of each cell.
+    """
+
+    counts: Floats
+    std: float | Floats
+
+    def combine(self, other: Measured) -> Measured:
+        """Average two measurements of one marginal by their precisions."""
+        w, v = 1 / np.square(self.std), 1 / np.square(other.std)
+        return Measured((w * self.counts + v * other.counts) / (w + v), (w + v) ** -0.5)
+
+
+class Estimate:
+    """Complete-data model and mask model, refitted to everything measured so far.
+
+    Parameters
+    ----------
+    ones : list of ndarray
+        Noisy one-way counts, with a last "missing" level where ``extended``.
+    std : float
+        Their noise.
+    extended : list of bool
+        Whether an attribute's counts have the "missing" level.
+    n_rows : float
+        Released number of rows.
+    partial : bool
+        True if a marginal counts only the rows observed on it and says nothing about the others.
+    rng : numpy Generator
+        Post-processing randomness.
+    shrink, ridge : float
+        Regularisation of the two models.
+    model_rows : int
+        Rows drawn from the model to evaluate expectations over the mask model.
+    """
+
+    def __init__(
+        self,
+        ones: list[NDArray[np.int64]],
+        *,
+        std: float,
+        extended: list[bool],
+        n_rows: float,
+        partial: bool,
+        rng: np.random.Generator,
+        shrink: float,
+        ridge: float,
+        model_rows: int,
+    ) -> None:
+        self._rng, self._shrink, self._ridge, self._draws = rng, shrink, ridge, model_rows
+        self._partial, self._extended = partial, extended
+        values = [
+            np.asarray(y[:-1] if e else y, dtype=float) for y, e in zip(ones, extended, strict=True)
+        ]
+        totals = np.array([float(y.sum()) for y in ones])
+        self.n_rows = max(1.0, n_rows if partial else _pooled(totals, ones))
+        self.levels = [Levels.from_counts(y, threshold=_RARE * std) for y in values]
+        self.sizes = [level.n_groups for level in self.levels]
+        holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
+        if partial:
+            holes = [self.n_rows - total for total in totals]
+        floors = [_HOLES * std * (np.sqrt(len(y)) if partial else 1.0) for y in ones]
+        rates = [
+            h / self.n_rows if h > floor else 0.0 for h, floor in zip(holes, floors, strict=True)
+        ]
+        self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED))
+        self._ones: dict[Clique, Measured] = {}
+        for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
+            merged = np.asarray(level.merge(y, 0), dtype=float)
+            self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
+        self.measured: dict[Clique, Measured] = {}
+        self.parameters: Parameters = {}
+        self.refit(iterations=100)
+
+    @property
+    def cliques(self) -> list[Clique]:
+        """Everything the model is fitted to."""
+        return [*self._ones, *self.measured]
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Shape of a measured marginal on merged levels."""
+        return tuple(self.sizes[v] + self._extended[v] for v in clique)
+
+    def add(self, clique: Clique, counts: Floats, std: float) -> None:
+        """Take in one more released marginal."""
+        new = Measured(np.asarray(counts, dtype=float), std)
+        old = self.measured.get(clique)
+        self.measured[clique] = new if old is None else old.combine(new)
+
+    def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
+        """Fit the mask model to rows of the complete-data model, then the latter again."""
+        if sweeps:
+            self.redraw(draws)
+            self.masks.learn(
+                self._rows.T, self.n_rows, self._strips(), ridge=self._ridge, sweeps=sweeps
+            )
+            self._weigh()
+        targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
+        self.model, self.parameters = fit_entropy(
+            self.sizes, targets, shrink=self._shrink, iterations=iterations, start=self.parameters
+        )
+        if not sweeps:
+            self.redraw(draws)
+
+    def redraw(self, draws: int | None = None) -> None:
+        """Draw rows from the model and the chance of each of their cells to be observed."""
+        rows = self.model.sample(draws or self._draws, self._rng)
+        self._rows = np.ascontiguousarray(rows.T)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Work out how likely each drawn cell is observed, and that by attribute and level."""
+        self._observed = np.ascontiguousarray(1.0 - self.masks.missing(self._rows.T).T)
+        self._rates: dict[int, Floats] = {}
+        for v in np.flatnonzero(self.masks.present):
+            n = np.bincount(self._rows[v], minlength=self.sizes[v]) + 1.0
+            rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
+            self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
+
+    def predict(self, clique: Clique) -> tuple[Floats, NDArray[np.bool_]]:
+        """Expected counts of a marginal and which of its cells are predicted.
+
+        Cells with at most one attribute missing are; coinciding holes say nothing about the
+        complete data, so no budget should be drawn to them.
+        """
+        expected = np.zeros(self.shape(clique))
+        known = np.zeros(expected.shape, dtype=bool)
+        block = tuple(slice(0, self.sizes[v]) for v in clique)
+        expected[block] = self.n_rows * self.model.marginal(clique) * self.observed(clique)
+        known[block] = True
+        for axis, v in enumerate(clique):
+            if self._extended[v] and self.masks.present[v]:
+                at = (*block[:axis], self.sizes[v], *block[axis + 1 :])
+                known[at] = True
+                expected[at] = self._one_missing(clique, v)
+        return expected, known
+
+    def observed(self, clique: Clique) -> Floats | float:
+        """Chance that a row is observed on ``clique``, by its values there."""
+        holes = [v for v in clique if self.masks.present[v]]
+        if not holes:
+            return 1.0
+        if self._partial:
+            return self._partial_rate(clique)
+        shape = tuple(self.sizes[v] for v in clique)
+        cell, cells = self._cell(clique)
+        seen = self._observed[holes].prod(axis=0)
+        counts = np.bincount(cell, minlength=cells)
+        prior = np.ones(shape)
+        for axis, v in enumerate(clique):
+            if v in holes:
+                along = [-1 if i == axis else 1 for i in range(len(clique))]
+                prior = prior * self._rates[v].reshape(along)
+        total = np.bincount(cell, weights=seen, minlength=cells) + _PRIOR_ROWS * prior.ravel()
+        chance = np.asarray(total / (counts + _PRIOR_ROWS)).reshape(shape)
+        return np.maximum(chance, _LEAST_OBSERVED)
+
+    def _partial_rate(self, clique: Clique) -> float:
+        if clique in self.measured:
+            rate = float(self.measured[clique].counts.sum()) / self.n_rows
+        else:
+            rate = prod(1 - float(self.masks.rates[v]) for v in clique)
+        return min(1.0, max(_LEAST_OBSERVED, rate))
+
+    def _one_missing(self, clique: Clique, hole: int) -> Floats:
+        rest = tuple(v for v in clique if v != hole)
+        cell, cells = self._cell(rest)
+        chance = (1 - self._observed[hole]) * self._observed[list(rest)].prod(axis=0)
+        counts = np.bincount(cell, weights=chance, minlength=cells)
+        shape = tuple(self.sizes[v] for v in rest)
+        return np.asarray(counts * (self.n_rows / self._rows.shape[1])).reshape(shape)
+
+    def _cell(self, clique: Clique) -> tuple[NDArray[np.int64], int]:
+        index = np.zeros(self._rows.shape[1], dtype=np.int64)
+        for v in clique:
+            index = index * self.sizes[v] + self._rows[v]
+        return index, prod(self.sizes[v] for v in clique)
+
+    def _target(self, clique: Clique, measured: Measured) -> Target:
+        """Complete-data proportions: divide by the chance of being observed, then normalise.
+
+        Each marginal is divided by its own noisy total, so that neither unequal numbers of
+        observed rows nor coinciding holes are mistaken for signal; its noise grows accordingly.
+        """
+        block = tuple(slice(0, self.sizes[v]) for v in clique)
+        chance = 1.0 if self._partial or not self.parameters else self.observed(clique)
+        values = measured.counts[block] / chance
+        std = measured.std / chance
+        noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
+        total = max(float(values.sum()), noise, 1.0)
+        return Target(clique, values / total, std / total)
+
+    def _strips(self) -> dict[tuple[int, int], Strip]:
+        strips: dict[tuple[int, int], list[Measured]] = {}
+        for clique, measured in self.measured.items():
+            for a in clique:
+                if not self.masks.present[a] or not self._extended[a]:
+                    continue
+                axis = clique.index(a)
+                rows = measured.counts.take(self.sizes[a], axis=axis)
+                rest = [v for v in clique if v != a]
+                for i, b in enumerate(rest):
+                    others = tuple(j for j in range(len(rest)) if j != i)
+                    strip = rows.sum(axis=others).take(range(self.sizes[b]), axis=0)
+                    std = float(measured.std) * float(np.sqrt(rows.size / rows.shape[i]))
+                    strips.setdefault((a, b), []).append(Measured(strip, std))
+        return {pair: _strip(parts) for pair, parts in strips.items()}
+
+
+def _strip(parts: list[Measured]) -> Strip:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.combine(part)
+    return Strip(whole.counts, float(whole.std))
+
+
+def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
+    """Average the totals of the one-way tables, less noisy the fewer cells they have."""
+    weight = np.array([1.0 / len(y) for y in ones])
+    return float((weight * totals).sum() / weight.sum())

@@ -1,0 +1,152 @@
+"""What AIM and MST share: strategies, fitting, sampling, saving."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, zcdp_rho
+from missdp.errors import ParameterError
+from missdp.mechanisms import NoiseSource
+from missdp.sources import MarginalSource
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.graphical.learn import Learner, Plan
+from missdp.synth.graphical.model import GraphicalModel
+from missdp.synth.graphical.workload import Workload, candidates
+from missdp.synth.imputers import Imputer
+from missdp.synth.strategies import prepare, rows_in_memory
+
+__all__ = ["GraphicalSynthesizer"]
+
+_BYTES = 8
+_IN_MEMORY = ("complete-rows", "impute-first")
+
+
+class GraphicalSynthesizer(Synthesizer):
+    """Base of AIM and MST; see there."""
+
+    strategies: ClassVar[tuple[str, ...]] = ("auto", "joint", "adaptive", *_IN_MEMORY)
+
+    workload: Workload
+    max_model_size: float
+    shrink: float
+    ridge: float
+    model_rows: int
+    imputer: Imputer
+    imputer_share: float
+
+    @abc.abstractmethod
+    def _plan(self, attributes: int) -> Plan:
+        """Return the public parameters of the fit."""
+
+    def _check_parameters(self) -> Budget:
+        budget = super()._check_parameters()
+        if self.delta == 0:
+            raise ParameterError(
+                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+            )
+        for name in ("max_model_size", "shrink", "ridge"):
+            value = getattr(self, name)
+            if isinstance(value, (bool, str)) or not 0 < value < float("inf"):
+                raise ParameterError(f"{name} must be finite and above 0")
+        rows = self.model_rows
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 100:
+            raise ParameterError("model_rows must be a whole number, at least 100")
+        if self.imputer not in ("marginal", "random", "mean"):
+            raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
+        self._check_share("imputer_share")
+        return budget
+
+    def _check_share(self, name: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise ParameterError(f"{name} must be strictly between 0 and 1")
+
+    def _check_source(self, source: MarginalSource) -> None:
+        candidates(self.workload, source.schema)
+        if self.missing in _IN_MEMORY:
+            rows_in_memory(source, self.missing)
+
+    @property
+    def _strategy(self) -> str:
+        return "joint" if self.missing == "auto" else self.missing
+
+    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> None:
+        self._report("preparing", 0.0)
+        view = prepare(
+            source,
+            self._strategy,
+            n_rows=self.n_rows_,
+            imputer=self.imputer,
+            imputer_epsilon=self.imputer_share * self.epsilon,
+            epsilon=self.epsilon,
+            budget=budget,
+            noise=noise,
+        )
+        learner = Learner(
+            view,
+            candidates(self.workload, source.schema),
+            self._plan(len(source.schema)),
+            budget,
+            noise,
+            report=self._report,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+        )
+        estimate = learner.run()
+        self.model_ = GraphicalModel(tuple(estimate.levels), estimate.parameters, estimate.masks)
+        names = view.schema.names
+        self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
+        self._report("done", 1.0)
+
+    @property
+    def _rho(self) -> float:
+        return zcdp_rho(self.epsilon, self.delta)
+
+    @property
+    def _max_cells(self) -> float:
+        return self.max_model_size * 2**20 / _BYTES
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        if missing_values == "keep" and self._strategy != "joint":
+            raise ParameterError(
+                f"missing={self.missing!r} does not model holes; fit with missing='joint' to keep "
+                "them in synthetic rows"
+            )
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep")
+        return dict(zip(self.schema_.names, codes, strict=True))
+
+    def _public_parameters(self) -> dict[str, Any]:
+        shown = super()._public_parameters()
+        if "workload" in shown:
+            shown["workload"] = _workload_to_json(self.workload)
+        return shown
+
+    def _released(self) -> dict[str, Any]:
+        return {"model": self.model_.to_json(), "measured": [list(c) for c in self.measured_]}
+
+    def _restore(self, released: dict[str, Any]) -> None:
+        self.model_ = GraphicalModel.from_json(released["model"])
+        self.measured_ = tuple(tuple(names) for names in released["measured"])
+        self.workload = _workload_from_json(self.workload)
+
+
+def _workload_to_json(workload: Workload) -> Any:
+    if isinstance(workload, int):
+        return workload
+    if isinstance(workload, Mapping):
+        return [[list(names), weight] for names, weight in workload.items()]
+    return [[list(names), 1.0] for names in workload]
+
+
+def _workload_from_json(stored: Any) -> Workload:
+    if isinstance(stored, int):
+        return stored
+    return {tuple(names): float(weight) for names, weight in stored}

@@ -1,0 +1,272 @@
+"""Learn a graphical model adaptively: select a marginal, measure it, refit.  The AIM loop.
+
+McKenna, Mullins, Sheldon and Miklau (2022), "AIM", PVLDB 15(11), with changes: a share of the
+budget for the one-way marginals, rare levels merged, a regularised warm-started fit, and
+marginals with holes scored and fitted through a model of what is missing.  Every mechanism is
+charged before it computes; everything else is post-processing of what they released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, flatten
+from missdp.accounting.curves import zcdp_rho_of
+from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
+from missdp.synth.graphical.estimate import Estimate
+from missdp.synth.graphical.junction import Clique, tree_cells
+from missdp.synth.strategies import CountingView
+
+__all__ = ["Learner", "Plan"]
+
+_SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Public parameters of a fit.
+
+    Parameters
+    ----------
+    rho : float
+        zCDP budget of the whole fit, earlier releases included.
+    rounds : int
+        Selections planned for; annealing makes fewer and better ones.
+    first_share : float
+        Share of the budget for the one-way marginals.
+    selection_share : float
+        Share of each round's budget for the selection.
+    max_cells : int
+        Most cells of the junction tree at the end; grows with the budget spent until then.
+    forest : bool
+        Select a spanning tree of pairs (MST) rather than any marginals.
+    anneal : bool
+        Whether to halve the noise once a measurement taught the model nothing.
+    """
+
+    rho: float
+    rounds: int
+    first_share: float
+    selection_share: float
+    max_cells: float
+    forest: bool
+    anneal: bool
+
+
+class Learner:
+    """Spend a budget on an estimate of the complete-data law.
+
+    Parameters
+    ----------
+    view : CountingView
+        What is counted, and over which rows.
+    weights : mapping of Clique to float
+        Marginals that may be measured, by weight (at most one).
+    plan : Plan
+    budget : Budget
+        Charged before each mechanism.
+    noise : NoiseSource
+    report : callable
+        Progress; gets public facts only.
+    shrink, ridge, model_rows
+        See :class:`~missdp.synth.graphical.estimate.Estimate`.
+    """
+
+    def __init__(
+        self,
+        view: CountingView,
+        weights: Mapping[Clique, float],
+        plan: Plan,
+        budget: Budget,
+        noise: NoiseSource,
+        *,
+        report: Callable[[str, float], None],
+        shrink: float,
+        ridge: float,
+        model_rows: int,
+    ) -> None:
+        self._view, self._weights, self._plan = view, dict(weights), plan
+        self._budget, self._noise, self._report = budget, noise, report
+        self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
+        self._names = view.schema.names
+        self._extended = [view.rows == "extended" and a.nullable for a in view.schema]
+
+    def run(self) -> Estimate:
+        """Measure, select, measure, ... until the budget is spent."""
+        self._report("measuring single attributes", self._done)
+        alone = not self._weights
+        sigma = self._first_sigma(whole=alone)
+        ones = [self._release((a,), sigma) for a in range(len(self._names))]
+        estimate = Estimate(
+            ones,
+            std=sigma,
+            extended=self._extended,
+            n_rows=self._view.n_rows,
+            partial=not self._view.every_row_counts,
+            rng=self._noise.generator(),
+            shrink=self._shrink,
+            ridge=self._ridge,
+            model_rows=self._model_rows,
+        )
+        if not alone:
+            self._select_all(estimate)
+        self._report("final fit", 1.0)
+        self._finish(estimate)
+        return estimate
+
+    def _select_all(self, estimate: Estimate) -> None:
+        plan = self._plan
+        rounds = min(plan.rounds, len(self._names) - 1) if plan.forest else plan.rounds
+        share = self._left / max(1, rounds)
+        last = False
+        count = 0
+        while not last:
+            self._report("selecting and measuring", self._done)
+            count += 1
+            last = self._left < 2 * share or (plan.forest and count == rounds)
+            share = self._left if last else share
+            open_ = self._open(estimate)
+            if not open_:  # nothing more fits into the model: what is left stays unspent
+                return
+            sigma = math.sqrt(1 / (2 * (1 - plan.selection_share) * share))
+            chosen = self._select(
+                open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
+            )
+            before, _ = estimate.predict(chosen)
+            estimate.add(chosen, self._release_merged(chosen, sigma, estimate), sigma)
+            estimate.refit(iterations=40, sweeps=2)
+            moved = float(np.abs(estimate.predict(chosen)[0] - before).sum())
+            if plan.anneal and moved <= math.sqrt(2 / math.pi) * sigma * before.size:
+                share *= 4
+
+    def _finish(self, estimate: Estimate) -> None:
+        if estimate.masks.present.any() and self._view.rows == "extended":
+            for _ in range(6):
+                estimate.refit(iterations=60, sweeps=8, draws=3 * self._model_rows)
+        estimate.refit(iterations=300)
+
+    # What may be selected
+
+    def _open(self, estimate: Estimate) -> list[Clique]:
+        """Candidates that keep the model small enough for how far the fit is; public."""
+        if self._plan.forest:
+            return [c for c in self._weights if len(c) == 2 and _joins(c, estimate.measured)]
+        limit = self._plan.max_cells * min(1.0, self._done)
+        held = estimate.cliques
+        return [
+            c
+            for c in self._weights
+            if estimate.model.tree.home(c) is not None
+            or tree_cells(estimate.sizes, [*held, c]) <= limit
+        ]
+
+    # Mechanisms: the only places that touch private counts
+
+    @cached_property
+    def _counts(self) -> Mapping[tuple[str, ...], NDArray[np.int64]]:
+        """Exact counts of everything that can come up: private, in one pass over the rows."""
+        cliques = [(name,) for name in self._names]
+        cliques += [self._named(c) for c in self._weights]
+        return self._view.source.counts(cliques, rows=self._view.rows)
+
+    def _named(self, clique: Clique) -> tuple[str, ...]:
+        return tuple(self._names[v] for v in clique)
+
+    def _release(self, clique: Clique, sigma: float) -> NDArray[np.int64]:
+        names = self._named(clique)
+        return release_counts(
+            lambda: self._counts[names],
+            noise="gaussian",
+            scale=sigma,
+            sensitivity=1,
+            budget=self._budget,
+            source=self._noise,
+            gate=self._view.gate(names),
+            label="marginal " + " x ".join(names),
+        )
+
+    def _release_merged(
+        self, clique: Clique, sigma: float, estimate: Estimate
+    ) -> NDArray[np.float64]:
+        names = self._named(clique)
+        released = release_counts(
+            lambda: self._merged(clique, estimate),
+            noise="gaussian",
+            scale=sigma,
+            sensitivity=1,
+            budget=self._budget,
+            source=self._noise,
+            gate=self._view.gate(names),
+            label="marginal " + " x ".join(names),
+        )
+        return released.astype(np.float64)
+
+    def _select(
+        self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
+    ) -> Clique:
+        # One row moves one cell of each marginal by one, and weights are at most one.
+        winner = exponential_mechanism(
+            lambda: np.array([self._score(c, sigma, estimate) for c in open_]),
+            epsilon=epsilon,
+            sensitivity=1.0,
+            budget=self._budget,
+            source=self._noise,
+            gate=self._view.gated_by,
+            label="selection of a marginal",
+        )
+        return open_[winner]
+
+    def _score(self, clique: Clique, sigma: float, estimate: Estimate) -> float:
+        """How far the model is from the counts, less what noise would add if measured."""
+        expected, known = estimate.predict(clique)
+        gap = np.abs(self._merged(clique, estimate) - expected)[known].sum()
+        bias = math.sqrt(2 / math.pi) * sigma * np.count_nonzero(known)
+        return float(self._weights[clique] * (gap - bias))
+
+    def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:
+        if clique not in self._merged_counts:
+            table = self._counts[self._named(clique)]
+            for axis, v in enumerate(clique):
+                table = np.asarray(estimate.levels[v].merge(table, axis), dtype=np.int64)
+            self._merged_counts[clique] = table
+        return self._merged_counts[clique]
+
+    @cached_property
+    def _merged_counts(self) -> dict[Clique, NDArray[np.int64]]:
+        return {}
+
+    # Budget, all public
+
+    @property
+    def _spent(self) -> float:
+        return math.fsum(zcdp_rho_of(event) for event in flatten(self._budget.events))
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._plan.rho * _SLACK - self._spent)
+
+    @property
+    def _done(self) -> float:
+        return min(1.0, self._spent / self._plan.rho)
+
+    def _first_sigma(self, *, whole: bool) -> float:
+        share = 1.0 if whole else self._plan.first_share
+        return math.sqrt(len(self._names) / (2 * share * self._left))
+
+
+def _joins(clique: Clique, measured: Mapping[Clique, object]) -> bool:
+    """Whether an edge joins two components of the measured forest."""
+    reached, grown = {clique[0]}, True
+    while grown:
+        grown = False
+        for edge in measured:
+            if bool(reached & set(edge)) and not set(edge) <= reached:
+                reached |= set(edge)
+                grown = True
+    return clique[1] not in reached

@@ -1,0 +1,90 @@
+"""Which marginals should come out right, and which may be measured to that end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import TypeAlias
+
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.synth.graphical.junction import Clique
+
+__all__ = ["MAX_CELLS", "Workload", "candidates"]
+
+Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
+
+MAX_CELLS = 1_000_000
+_MAX_ORDER = 4
+
+
+def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
+    """Return measurable marginals of two or more attributes with their weights.
+
+    Parameters
+    ----------
+    workload : int, iterable of tuple of str, or mapping of tuple of str to float
+        All k-way marginals, or the named ones, or the named ones with weights above 0.
+    schema : Schema
+
+    Returns
+    -------
+    dict of Clique to float
+        Every subset (of two or more attributes) of a workload marginal, weighted as in AIM by how
+        much of the workload it touches, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
+        Marginals of more than a million cells are left out.
+
+    Raises
+    ------
+    ParameterError
+        If the workload is empty or not understood.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical
+    >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
+    >>> candidates(2, schema)
+    {(0, 1): 1.0, (0, 2): 1.0, (1, 2): 1.0}
+    >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)
+    {(0, 1): 1.0, (1, 2): 0.7142857142857143}
+    """
+    wanted = _weights(workload, schema)
+    subsets = {
+        part
+        for clique in wanted
+        for k in range(2, len(clique) + 1)
+        for part in combinations(clique, k)
+    }
+    sizes = [a.extended_size for a in schema]
+    small = sorted(r for r in subsets if math.prod(sizes[v] for v in r) <= MAX_CELLS)
+    weight = {r: sum(c * len(set(r) & set(s)) for s, c in wanted.items()) for r in small}
+    top = max(weight.values(), default=1.0)
+    return {r: w / top for r, w in weight.items()}
+
+
+def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
+    d = len(schema)
+    if isinstance(workload, bool) or isinstance(workload, (str, float)):
+        raise ParameterError(
+            "workload must be a number k (all k-way marginals), names, or weights by names"
+        )
+    if isinstance(workload, int):
+        if not 1 <= workload <= _MAX_ORDER:
+            raise ParameterError(f"workload must be from 1 to {_MAX_ORDER}, got {workload}")
+        return {c: 1.0 for c in combinations(range(d), min(workload, d))}
+    named = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
+    out: dict[Clique, float] = {}
+    for names, weight in named.items():
+        if isinstance(names, str) or not set(names) <= set(schema.names):
+            raise ParameterError("every workload marginal must be a tuple of attribute names")
+        if len(set(names)) != len(names) or not 1 <= len(names) <= _MAX_ORDER:
+            raise ParameterError(
+                f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"
+            )
+        if isinstance(weight, bool) or not 0 < weight < math.inf:
+            raise ParameterError("workload weights must be finite and above 0")
+        out[tuple(sorted(schema.names.index(name) for name in names))] = float(weight)
+    if not out:
+        raise ParameterError("the workload is empty")
+    return out
