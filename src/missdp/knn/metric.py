@@ -63,9 +63,7 @@ class Metric:
         """Number of sites where a hypothetical donor can be."""
         return int(np.prod(self.site_shape, dtype=np.int64))
 
-    def distances(
-        self, left: NDArray[np.int64], right: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+    def distances(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int32]:
         """Distances between cells, shapes (a, m) and (b, m) to (a, b)."""
         total = np.zeros((len(left), len(right)), dtype=np.int32)
         for column, table in enumerate(self.tables):

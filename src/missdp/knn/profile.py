@@ -120,8 +120,11 @@ def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray
         inside = first < terms
         np.add.at(flat, site[inside] * terms + first[inside], weights[index[inside]])
     np.cumsum(bounds, axis=1, out=bounds)
-    index, site = (np.concatenate(part) for part in zip(*at_home, strict=True)) if at_home else (
-        np.zeros(0, np.int64), np.zeros(0, np.int64))
+    index, site = (
+        (np.concatenate(part) for part in zip(*at_home, strict=True))
+        if at_home
+        else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    )
     ring = Ring(layout, near)
     for j in range(terms):
         depth = ring.depths(k + j)[index]

@@ -248,10 +248,7 @@ def round_cauchy(value: Fraction, scale: Fraction, *, gamma: Fraction, bits: Bit
     sign = 1 - 2 * bits.bits(1)
     while True:
         bounds = _body(base) if body else _tail(base, q, p - q)
-        if (
-            bounds is not None
-            and (point := _settled(value, scale, bounds, sign)) is not None
-        ):
+        if bounds is not None and (point := _settled(value, scale, bounds, sign)) is not None:
             return point
         base.refine()
 

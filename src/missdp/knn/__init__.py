@@ -1,0 +1,25 @@
+"""Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
+
+from missdp.knn.estimates import Estimate, Histogram
+from missdp.knn.imputation import KNNImputation
+from missdp.knn.imputers import CappedKNN, CompleteRows, ReleasedModel
+from missdp.knn.paper import paper_mechanism
+from missdp.knn.query import QueryRequest, run_query
+from missdp.knn.scale import ScaleRelease
+from missdp.knn.statistics import ImputedStatistics
+from missdp.knn.where import parse_where
+
+__all__ = [
+    "CappedKNN",
+    "CompleteRows",
+    "Estimate",
+    "Histogram",
+    "ImputedStatistics",
+    "KNNImputation",
+    "QueryRequest",
+    "ReleasedModel",
+    "ScaleRelease",
+    "paper_mechanism",
+    "parse_where",
+    "run_query",
+]

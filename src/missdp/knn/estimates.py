@@ -1,0 +1,99 @@
+"""What a query returns: released numbers, their error bars and their guarantee. Public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from missdp.accounting import Guarantee
+from missdp.schema import Level
+
+__all__ = ["Estimate", "Histogram", "Noisy", "corners"]
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A released statistic.
+
+    Parameters
+    ----------
+    name : str
+        The question.
+    value : float
+        The answer, within its public bounds.
+    interval : (float, float) or None
+        Where the noiseless answer on the imputed table lies with probability at least
+        ``confidence`` over the noise. None if no error bar was paid for (the noise scale is private).
+        It covers the noise only: not sampling, and not the uncertainty of the imputed values.
+    confidence : float
+        Of the interval.
+    guarantee : Guarantee
+        What this answer alone promises; the budget holds the total.
+    """
+
+    name: str
+    value: float
+    interval: Interval | None
+    confidence: float
+    guarantee: Guarantee
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``."""
+
+    name: str
+    levels: tuple[Level | str, ...]
+    values: tuple[float, ...]
+    intervals: tuple[Interval, ...] | None
+    confidence: float
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A released number and a function from a level to the half-width that holds its error."""
+
+    value: float
+    radius: Callable[[float], float] | None
+
+    def within(self, level: float) -> Interval | None:
+        """Interval of the noiseless number."""
+        if self.radius is None:
+            return None
+        width = self.radius(level)
+        return self.value - width, self.value + width
+
+
+def corners(
+    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
+) -> Interval | None:
+    """Smallest and largest value of a function monotone in each argument over a box, clipped."""
+    known: list[Interval] = []
+    for interval in intervals:
+        if interval is None:
+            return None
+        known.append(interval)
+    values = [function(*point) for point in _points(known)]
+    low, high = min(values), max(values)
+    return clip(low, bounds), clip(high, bounds)
+
+
+def clip(value: float, bounds: Interval) -> float:
+    """Move a released number into its public bounds."""
+    if math.isnan(value):
+        return bounds[0]
+    return min(max(value, bounds[0]), bounds[1])
+
+
+def _points(intervals: list[Interval]) -> list[tuple[float, ...]]:
+    points: list[tuple[float, ...]] = [()]
+    for low, high in intervals:
+        points = [(*point, end) for point in points for end in (low, high)]
+    return points

@@ -1,0 +1,254 @@
+"""k-nearest-neighbour imputation: what it is (public), and a table seen through it (private)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Condition, Event
+from missdp.errors import ParameterError, SchemaError
+from missdp.knn.donors import choose_donors
+from missdp.knn.filled import FilledTable, fill
+from missdp.knn.layout import Layout, draw_labels, lay_out
+from missdp.knn.metric import Metric, MetricName, build_metric
+from missdp.knn.profile import Profile
+from missdp.mechanisms import NoiseSource
+from missdp.schema import Level, Numeric, Schema
+from missdp.table import Table
+
+__all__ = ["Aggregate", "Donation", "KNNImputation"]
+
+Aggregate = Literal["nearest", "mean", "majority"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KNNImputation:
+    """k-nearest-neighbour imputation of one or several attributes; public parameters only.
+
+    A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
+    keeps what it has and takes what it lacks from its k nearest donors.
+
+    Parameters
+    ----------
+    impute : str or sequence of str
+        Attributes to fill; they share donors.
+    match_on : sequence of str, or mapping of str to float
+        Attributes that donors are matched on, with weights (default 1). Numeric attributes are
+        matched by the bins of the schema. A missing cell is one more level, at the largest distance
+        from every other.
+    k : int, default 1
+        Donors per incomplete row.
+    metric : {"gower", "euclidean"}, default "gower"
+        Sum of range-normalised differences (mismatch for categorical attributes), or of their
+        squares.
+    group : sequence of str, default ()
+        Attributes on which a donor must agree exactly.
+    aggregate : {"nearest", "mean", "majority"} or mapping, optional
+        How k values become one, for all attributes or each. Default: the nearest donor's value if
+        k is 1, else the mean of a numeric attribute and the majority of others (ties go to the
+        nearest).
+    partition : mapping of str to int, default {}
+        Blocks of consecutive codes that coarsen the sensitivity bound (not the imputation) where the
+        public domain is too large for the exact one.
+    default : mapping of str to a level or number, default {}
+        Public value that stands in for donors that do not exist (default: the middle of the
+        bounds, or the first level).
+
+    Raises
+    ------
+    ParameterError
+        If the parameters contradict each other.
+
+    Notes
+    -----
+    *Fewer than k donors.* Behind all real donors, at infinite distance, every incomplete row has k
+    virtual donors that hold the public default. So a donor set always has exactly k members, one
+    donor more or less exchanges exactly one of them, and the sensitivity theorem holds unchanged:
+    the mean divides by k, never by the number of donors found.
+
+    Examples
+    --------
+    >>> from missdp.knn import KNNImputation
+    >>> KNNImputation(impute="income", match_on=("age", "education")).k
+    1
+    """
+
+    impute: tuple[str, ...] = field()
+    match_on: Mapping[str, float] = field()
+    k: int = 1
+    metric: MetricName = "gower"
+    group: tuple[str, ...] = ()
+    aggregate: Aggregate | Mapping[str, Aggregate] | None = None
+    partition: Mapping[str, int] = field(default_factory=dict)
+    default: Mapping[str, Level | float] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        *,
+        impute: str | Sequence[str],
+        match_on: str | Sequence[str] | Mapping[str, float],
+        k: int = 1,
+        metric: MetricName = "gower",
+        group: str | Sequence[str] = (),
+        aggregate: Aggregate | Mapping[str, Aggregate] | None = None,
+        partition: Mapping[str, int] | None = None,
+        default: Mapping[str, Level | float] | None = None,
+    ) -> None:
+        names = _names(match_on)
+        weights = dict(match_on) if isinstance(match_on, Mapping) else dict.fromkeys(names, 1.0)
+        facts = {
+            "impute": _names(impute), "match_on": weights, "k": k, "metric": metric,
+            "group": _names(group), "aggregate": aggregate, "partition": dict(partition or {}),
+            "default": dict(default or {}),
+        }  # fmt: skip
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.impute or not (self.match_on or self.group):
+            raise ParameterError("name at least one attribute to impute and one to match on")
+        everything = (*self.impute, *self.match_on, *self.group)
+        if len(set(everything)) < len(everything):
+            raise ParameterError("an attribute is either imputed, matched on or a group, and once")
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= 1000:
+            raise ParameterError("k must be a whole number from 1 to 1000")
+        if unknown := (set(self.default) | set(self._aggregates())) - set(self.impute):
+            raise ParameterError(
+                f"aggregate or default for attributes not imputed: {sorted(unknown)}"
+            )
+        for how in self._aggregates().values():
+            if how not in get_args(Aggregate):
+                raise ParameterError(f"aggregate must be one of {get_args(Aggregate)}, not {how!r}")
+            if how == "nearest" and self.k > 1:
+                raise ParameterError("aggregate 'nearest' copies one donor: use k = 1")
+
+    def _aggregates(self) -> Mapping[str, Aggregate]:
+        if isinstance(self.aggregate, Mapping):
+            return self.aggregate
+        return {} if self.aggregate is None else dict.fromkeys(self.impute, self.aggregate)
+
+    def aggregate_of(self, name: str, schema: Schema) -> Aggregate:
+        """How the values of k donors become one."""
+        numeric = isinstance(schema[name], Numeric)
+        usual: Aggregate = "mean" if numeric else "majority"
+        how = self._aggregates().get(name, "nearest" if self.k == 1 else usual)
+        if how == "mean" and not numeric:
+            raise SchemaError(f"{name!r} is not numeric: impute it by 'majority'")
+        if how == "majority" and numeric:
+            raise SchemaError(f"{name!r} is numeric: impute it by 'mean', or declare it ordinal")
+        return how
+
+    def check(self, schema: Schema) -> Metric:
+        """Check the parameters against a schema and return the public metric.
+
+        Raises
+        ------
+        SchemaError
+            If an attribute does not exist or cannot be imputed this way.
+        UnprovenError
+            If the public domain is too large for the sensitivity bound.
+        """
+        for name in self.impute:
+            self.aggregate_of(name, schema)
+            self.default_of(name, schema)
+        return build_metric(
+            schema, match_on=self.match_on, group=self.group, metric=self.metric,
+            partition=self.partition,
+        )  # fmt: skip
+
+    def default_of(self, name: str, schema: Schema) -> float:
+        """Return the public stand-in for absent donors: a value (numeric) or a code."""
+        attribute = schema[name]
+        if isinstance(attribute, Numeric):
+            value = self.default.get(name, (attribute.lower + attribute.upper) / 2)
+            if isinstance(value, (str, bool)) or not attribute.lower <= value <= attribute.upper:
+                raise ParameterError(f"default of {name!r} must be a number within its bounds")
+            return float(value)
+        level = self.default.get(name, attribute.levels[0])
+        if level not in attribute.levels:
+            raise ParameterError(f"default of {name!r} must be one of its levels")
+        return float(attribute.levels.index(level))  # type: ignore[arg-type]
+
+    def shared(self) -> frozenset[str]:
+        """Attributes whose filled values depend on other rows."""
+        return frozenset(self.impute)
+
+    def step(self, name: str, schema: Schema) -> float:
+        """Largest move of a filled value per exchanged donor, as a share of the range."""
+        return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
+
+    def cap(self) -> int | None:
+        """None: the profile is computed."""
+        return None
+
+    def events(self) -> tuple[Event, ...]:
+        """Nothing is released by imputing."""
+        return ()
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Nothing is assumed."""
+        return ()
+
+    def prepare(self, table: Table, source: NoiseSource) -> Donation:
+        """Impute; see `apply`."""
+        return self.apply(table, source=source)
+
+    def apply(
+        self, table: Table, *, source: NoiseSource, labels: ArrayLike | None = None
+    ) -> Donation:
+        """Impute a private table. The result is private, too: it is for mechanisms only.
+
+        Parameters
+        ----------
+        table : Table
+            Private rows.
+        source : NoiseSource
+            Draws the tie-breaking labels.
+        labels : array of unsigned int, shape (n,), optional
+            For tests: labels to use instead.
+        """
+        metric = self.check(table.schema)
+        missing = np.zeros(len(table), dtype=bool)
+        for name in self.impute:
+            missing |= table.mask(name)
+        drawn = draw_labels(len(table), source) if labels is None else np.asarray(labels)
+        layout = lay_out(table, metric, ~missing, drawn)
+        return Donation(self, table, layout)
+
+
+class Donation:
+    """A private table, its donors, and how much one row can matter. Never released."""
+
+    def __init__(self, imputation: KNNImputation, table: Table, layout: Layout) -> None:
+        self.profile: Profile | None = Profile(layout, imputation.k)
+        donors = choose_donors(layout, imputation.k)
+        self.filled: FilledTable = _filled_table(imputation, table, layout.donees.rows, donors)
+
+    def __repr__(self) -> str:
+        return "Donation(private)"
+
+
+def _filled_table(
+    imputation: KNNImputation, table: Table, rows: NDArray[np.int64], donors: NDArray[np.int64]
+) -> FilledTable:
+    """Fill the holes of the imputed attributes from the chosen donors."""
+    return FilledTable(
+        table,
+        {
+            name: fill(
+                table, name, rows, donors,
+                how=imputation.aggregate_of(name, table.schema),
+                default=imputation.default_of(name, table.schema),
+            )
+            for name in imputation.impute
+        },
+    )  # fmt: skip
+
+
+def _names(names: str | Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

@@ -1,0 +1,317 @@
+"""One charged release after the other: the only place where a private sum leaves.
+
+`Releaser` holds the private table, its profile, and the budget. A query first states all its
+releases (`Ask`), which are charged together; only then is anything computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from scipy.stats import norm
+
+from missdp.accounting import (
+    Budget,
+    Condition,
+    DataDependentDomain,
+    Event,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    PublicDomain,
+    PureEvent,
+    ZCDPEvent,
+)
+from missdp.errors import ParameterError, SchemaError, UnprovenError
+from missdp.knn.bound import smooth_bound
+from missdp.knn.estimates import Noisy
+from missdp.knn.filled import FilledTable
+from missdp.knn.imputers import Imputation, Prepared
+from missdp.knn.paper import paper_gamma, paper_mechanism
+from missdp.knn.rows import QUANTA, RowSum, Weights
+from missdp.knn.scale import ReleasedScale, ScaleRelease
+from missdp.mechanisms import NoiseSource
+from missdp.mechanisms.smooth import (
+    SmoothNoise,
+    plan_smooth,
+    public_grid,
+    reference_bound,
+    release_smooth,
+)
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = ["Ask", "Cost", "QueryNoise", "Releaser"]
+
+QueryNoise = Literal["lomax", "cauchy", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one query may spend: pure DP ``epsilon``, or zCDP ``rho``."""
+
+    epsilon: float | None = None
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None):
+            raise ParameterError("give epsilon, or rho, and not both")
+        amount = self.epsilon if self.rho is None else self.rho
+        if isinstance(amount, bool) or not (amount is not None and 0 < amount < math.inf):
+            raise ParameterError("epsilon or rho must be finite and above 0")
+
+    def share(self, part: float) -> Cost:
+        """Return a part of the cost."""
+        if self.epsilon is not None:
+            return Cost(epsilon=self.epsilon * part)
+        assert self.rho is not None
+        return Cost(rho=self.rho * part)
+
+    @property
+    def as_epsilon(self) -> float:
+        """Pure epsilon that fits in: rho-zCDP follows from sqrt(2 rho)-DP."""
+        return self.epsilon if self.epsilon is not None else math.sqrt(2 * (self.rho or 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A release to come, as far as it is public before anything is computed.
+
+    Parameters
+    ----------
+    label : str
+        For reports.
+    cost : Cost
+        What it may spend.
+    depends : bool
+        Whether it reads imputed values that depend on other rows.
+    whole : int
+        Weight ``own`` of the release (1 for counts, `QUANTA` for sums).
+    moves : int
+        Weight ``donee`` relative to own, roughly; used to choose the noise only.
+    dimension : int
+        Number of coordinates.
+    """
+
+    label: str
+    cost: Cost
+    depends: bool
+    whole: int = QUANTA
+    moves: int = 1
+    dimension: int = 1
+
+
+class Releaser:
+    """Charges, computes and adds noise for one private table. See `ImputedStatistics`."""
+
+    def __init__(
+        self,
+        table: Table,
+        imputation: Imputation,
+        *,
+        budget: Budget,
+        scale: ScaleRelease | None,
+        noise: QueryNoise,
+        confidence: float,
+        undeclared: str,
+        source: NoiseSource,
+    ) -> None:
+        if noise not in get_args(QueryNoise):
+            raise ParameterError(f"noise must be one of {get_args(QueryNoise)}, not {noise!r}")
+        if not 0.5 <= confidence < 1:
+            raise ParameterError("confidence must be at least 0.5 and below 1")
+        imputation.check(table.schema)
+        self.imputation, self.confidence = imputation, confidence
+        self.budget, self._noise, self._source = budget, noise, source
+        self._conditions = (
+            *_domain_conditions(table.schema, undeclared),
+            *imputation.conditions(),
+            *source.conditions,
+        )
+        self._setup: tuple[Event, ...] = imputation.events()
+        wants_scale = scale is not None and imputation.cap() is None
+        if scale is not None and wants_scale:
+            self._setup = (*self._setup, *scale.events(confidence))
+        self.budget.charge(*self._setup, conditions=self._conditions)
+        self._table = table
+        self._prepared: Prepared | None = None
+        self.scale: ReleasedScale | None = None
+        self._scale_failure = 0.0
+        if scale is not None and wants_scale:
+            self._scale_failure = scale.failure(confidence)
+            profile = self._ready().profile
+            assert profile is not None
+            self.scale = scale.release(profile, confidence=confidence, source=source)
+
+    def _ready(self) -> Prepared:
+        if self._prepared is None:
+            self._prepared = self.imputation.prepare(self._table, self._source)  # type: ignore[assignment]
+        assert self._prepared is not None
+        return self._prepared
+
+    def begin(self, asks: Sequence[Ask]) -> FilledTable:
+        """Charge all releases of a query; only then hand out the private rows."""
+        events = [self._event(ask) for ask in asks]
+        self.budget.charge(*events, conditions=self._conditions)
+        return self._ready().filled
+
+    def guarantee(self, asks: Sequence[Ask]) -> Guarantee:
+        """Guarantee of a query alone, the released scale it relies on included."""
+        events = (*self._setup, *(self._event(ask) for ask in asks))
+        pure = all(isinstance(event, (PureEvent, LaplaceEvent)) for event in events)
+        delta = 0.0 if pure else self.budget.delta
+        return Guarantee.from_events(
+            events, delta=delta, adjacency=self.budget.adjacency, conditions=self._conditions
+        )
+
+    def level(self, pieces: int) -> float:
+        """Confidence of each of several released numbers so that all hold together."""
+        left = (1 - self.confidence) - (self._scale_failure if self.scale is not None else 0.0)
+        return 1 - left / pieces
+
+    # -- events: public facts only ---------------------------------------------------------------
+
+    def _event(self, ask: Ask) -> Event:
+        mechanism = self._mechanism(ask)
+        if mechanism == "plain":
+            size = ask.whole * (1 + ask.moves * (self.imputation.cap() or 0) * ask.depends)
+            return _plain_event(ask, size)
+        if mechanism == "gaussian":
+            assert ask.cost.rho is not None
+            return ZCDPEvent(rho=ask.cost.rho, label=ask.label)
+        if mechanism == "paper":
+            paper_gamma(ask.cost.as_epsilon)
+            if ask.dimension > 1:
+                raise UnprovenError("the paper's mechanism is for single numbers")
+        return PureEvent(epsilon=ask.cost.as_epsilon, label=ask.label)
+
+    def _mechanism(self, ask: Ask) -> str:
+        """Choose the noise on public grounds."""
+        if not ask.depends or self.imputation.cap() is not None:
+            return "plain"
+        if self._noise != "lomax" or ask.cost.rho is None:
+            return self._noise
+        if self.scale is None or not self.scale.gaussian:
+            return "lomax"
+        lomax = self._plan(ask, 1.0, float(ask.moves))
+        heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
+        norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
+        light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.cost.rho)
+        return "gaussian" if light < heavy else "lomax"
+
+    def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
+        law: Literal["lomax", "cauchy"] = "cauchy" if self._noise == "cauchy" else "lomax"
+        epsilon, dimension = ask.cost.as_epsilon, ask.dimension
+        least = 0.0 if self.scale is None else self.scale.beta
+        try:
+            return plan_smooth(
+                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
+            )
+        except UnprovenError:
+            return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
+
+    # -- releases --------------------------------------------------------------------------------
+
+    def release(self, ask: Ask, answer: RowSum) -> list[Noisy]:
+        """Release a charged sum."""
+        mechanism = self._mechanism(ask)
+        if mechanism == "plain":
+            return self._plain(ask, answer)
+        if mechanism == "gaussian":
+            return self._gaussian(ask, answer)
+        if mechanism == "paper":
+            return self._paper(ask, answer)
+        return self._smooth(ask, answer)
+
+    def _plain(self, ask: Ask, answer: RowSum) -> list[Noisy]:
+        weights, event = answer.weights, self._event(ask)
+        cap = self.imputation.cap() or 0
+        if weights.own + weights.donee * cap > getattr(event, "sensitivity", 0):
+            raise UnprovenError("the release is more sensitive than what was charged for")
+        unit, size = float(weights.unit), len(answer.totals)
+        if isinstance(event, GaussianEvent):
+            draws = self._source.discrete_gaussian(event.sigma, size)
+            radius = _gaussian_radius(event.sigma, unit)
+        else:
+            assert isinstance(event, LaplaceEvent)
+            draws = self._source.discrete_laplace(event.scale, size)
+            radius = _laplace_radius(event.scale, unit)
+        exact = zip(answer.totals, draws.tolist(), strict=True)
+        return [Noisy((total + draw) * unit, radius) for total, draw in exact]
+
+    def _gaussian(self, ask: Ask, answer: RowSum) -> list[Noisy]:
+        assert self.scale is not None and ask.cost.rho is not None
+        weights = answer.weights
+        spread = weights.own + weights.donee_l2 * self.scale.donees
+        sigma = math.nextafter(spread / math.sqrt(2 * ask.cost.rho), math.inf)
+        draws = self._source.discrete_gaussian(sigma, len(answer.totals))
+        unit = float(weights.unit)
+        radius = _gaussian_radius(sigma, unit)
+        exact = zip(answer.totals, draws.tolist(), strict=True)
+        return [Noisy((total + draw) * unit, radius) for total, draw in exact]
+
+    def _smooth(self, ask: Ask, answer: RowSum) -> list[Noisy]:
+        weights = answer.weights
+        noise = self._plan(ask, float(weights.own), float(weights.donee))
+        grid = public_grid(weights.own, weights.donee, noise.epsilon)
+        bound = self._bound(weights, noise.beta)
+        values = [Fraction(total) for total in answer.totals]
+        noisy = release_smooth(values, bound, noise, grid=grid, source=self._source)
+        radius = None
+        if self.scale is not None and noise.beta >= self.scale.beta:
+            scale = (weights.own + weights.donee * self.scale.donees) * float(weights.unit)
+            radius = _scaled(noise.quantile, scale)
+        return [Noisy(float(value * weights.unit), radius) for value in noisy]
+
+    def _paper(self, ask: Ask, answer: RowSum) -> list[Noisy]:
+        weights, profile = answer.weights, self._ready().profile
+        assert profile is not None
+        epsilon = ask.cost.as_epsilon
+        released = paper_mechanism(
+            Fraction(answer.totals[0]), own=weights.own, donee=weights.donee,
+            donees=profile.exact(0), epsilon=epsilon,
+            grid=public_grid(weights.own, weights.donee, epsilon), source=self._source,
+        )  # fmt: skip
+        return [Noisy(float(released * weights.unit), None)]
+
+    def _bound(self, weights: Weights, beta: float) -> float:
+        profile = self._ready().profile
+        assert profile is not None
+        return smooth_bound(profile, own=weights.own, donee=weights.donee, beta=beta)
+
+
+def _plain_event(ask: Ask, sensitivity: int) -> Event:
+    if ask.cost.epsilon is not None:
+        scale = math.nextafter(sensitivity / ask.cost.epsilon, math.inf)
+        return LaplaceEvent(sensitivity=sensitivity, scale=scale, label=ask.label)
+    assert ask.cost.rho is not None
+    sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.cost.rho), math.inf)
+    return GaussianEvent(sensitivity=sensitivity, sigma=sigma, label=ask.label)
+
+
+def _laplace_radius(scale: float, unit: float) -> Callable[[float], float]:
+    return lambda level: (-scale * math.log1p(-level) + 1) * unit
+
+
+def _gaussian_radius(sigma: float, unit: float) -> Callable[[float], float]:
+    return lambda level: (sigma * float(norm.isf((1 - level) / 2)) + 1) * unit
+
+
+def _scaled(quantile: Callable[[float], float], scale: float) -> Callable[[float], float]:
+    return lambda level: quantile(level) * scale
+
+
+def _domain_conditions(schema: Schema, undeclared: str) -> tuple[Condition, ...]:
+    if not schema.undeclared:
+        return (PublicDomain(),)
+    if undeclared != "accept":
+        raise SchemaError(
+            "the schema marks facts read from the private data as not yet declared public, for "
+            f"attributes {sorted(schema.undeclared)}; check them and delete the 'undeclared' marks, "
+            "or pass undeclared='accept', which then becomes a condition of the guarantee"
+        )
+    return (DataDependentDomain(tuple(sorted(schema.undeclared))),)

@@ -1,0 +1,270 @@
+"""The questions a survey statistician asks of a table with holes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from missdp.accounting import Budget
+from missdp.knn.estimates import Estimate, Histogram, clip, corners
+from missdp.knn.imputers import Imputation
+from missdp.knn.moments import correlation, mean, variance
+from missdp.knn.parts import QueryParts
+from missdp.knn.releases import Ask, Cost, QueryNoise, Releaser
+from missdp.knn.rows import counted, histogram_of, quantised, weights_of
+from missdp.knn.scale import ScaleRelease
+from missdp.mechanisms import NoiseSource, noise_source
+from missdp.schema import Level, Numeric
+from missdp.table import Table
+
+__all__ = ["ImputedStatistics"]
+
+
+class ImputedStatistics:
+    """Differentially private statistics on an imputed table, sharing one profile and one budget.
+
+    Every query charges the budget before it computes, and answers with an `Estimate` (or a
+    `Histogram`): value, error bar, guarantee.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+    imputation : KNNImputation, ReleasedModel, CompleteRows or CappedKNN
+        How holes are filled; its attributes are those with ``impute``.
+    budget : Budget
+        What may be spent, shared with whatever else uses it.
+    scale : ScaleRelease, optional
+        Pays, once and now, for error bars: the noise scale depends on the table, so an error bar is
+        a release. With ``rho`` and ``delta`` it also allows Gaussian noise (queries with ``rho``).
+        Without it, numbers that depend on imputed values come without error bars.
+    noise : {"lomax", "cauchy", "paper"}, default "lomax"
+        The law of the noise for pure DP; "paper" refuses epsilon below 2 ln 2.
+    confidence : float, default 0.95
+        Of the error bars.
+    undeclared : {"refuse", "accept"}, default "refuse"
+        What to do with a schema some of whose facts nobody has declared public.
+    random_state : int, Generator, NoiseSource or None
+        None (the default) for releases. Anything else is for tests and becomes a condition.
+
+    Notes
+    -----
+    Guarantee: add-remove, for the incomplete table. The number of rows is private: proportions
+    and means divide by a released count. Weights (own, donee) of a sum of a row function f in
+    [-L, L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
+    range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
+    values centred at the middle of their bounds, which halves the own weight.
+
+    Source: spec privacy.md §5; Clifton et al. (2022).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Numeric, Ordinal, Schema, Table
+    >>> from missdp.accounting import Budget
+    >>> from missdp.knn import ImputedStatistics, KNNImputation
+    >>> schema = Schema((
+    ...     Ordinal(name="grade", levels=(1, 2, 3)),
+    ...     Numeric(name="income", lower=0, upper=100, nullable=True),
+    ... ))
+    >>> frame = pd.DataFrame({"grade": [1, 2, 3] * 200, "income": [10.0, 20.0, None] * 200})
+    >>> statistics = ImputedStatistics(
+    ...     Table.read(frame, schema), KNNImputation(impute="income", match_on="grade"),
+    ...     budget=Budget(2.0),
+    ... )
+    >>> answer = statistics.count(where="income > 15", epsilon=1.0)
+    >>> answer.guarantee.epsilon
+    1.0
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        imputation: Imputation,
+        *,
+        budget: Budget,
+        scale: ScaleRelease | None = None,
+        noise: QueryNoise = "lomax",
+        confidence: float = 0.95,
+        undeclared: str = "refuse",
+        random_state: int | np.random.Generator | NoiseSource | None = None,
+    ) -> None:
+        self._schema = table.schema
+        releaser = Releaser(
+            table, imputation, budget=budget, scale=scale, noise=noise, confidence=confidence,
+            undeclared=undeclared, source=noise_source(random_state),
+        )  # fmt: skip
+        self._parts = QueryParts(table.schema, imputation, releaser)
+
+    def __repr__(self) -> str:
+        return f"ImputedStatistics({', '.join(self._schema.names)})"
+
+    @property
+    def budget(self) -> Budget:
+        """The shared budget."""
+        return self._parts.releaser.budget
+
+    def count(
+        self, *, where: str | None = None, epsilon: float | None = None, rho: float | None = None
+    ) -> Estimate:
+        """Count the rows of a subpopulation.
+
+        Parameters
+        ----------
+        where : str, optional
+            The subpopulation, see `parse_where`; everyone by default.
+        epsilon : float, optional
+            What to spend (pure DP).
+        rho : float, optional
+            What to spend instead (zCDP).
+        """
+        chosen = self._parts.where(where)
+        ask = self._parts.count_ask("count", chosen, Cost(epsilon=epsilon, rho=rho))
+        rows = self._parts.releaser.begin([ask])
+        (noisy,) = self._parts.releaser.release(ask, self._parts.counted(rows, chosen))
+        bounds = (0.0, math.inf)
+        interval = corners(lambda n: n, [noisy.within(self._parts.releaser.level(1))], bounds)
+        return self._parts.estimate(
+            f"count({where or ''})", clip(noisy.value, bounds), interval, [ask]
+        )
+
+    def proportion(
+        self,
+        of: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Proportion of a subpopulation that satisfies ``of``: the quotient of two released counts."""
+        part, whole = self._parts.where(of), self._parts.where(where)
+        cost = Cost(epsilon=epsilon, rho=rho)
+        small = 0.5 if self._parts.depends(whole) else 0.15
+        asks = [
+            Ask(
+                label="part", cost=cost.share(1 - small), whole=1,
+                depends=self._parts.depends(part) or self._parts.depends(whole),
+            ),
+            self._parts.count_ask("whole", whole, cost.share(small)),
+        ]  # fmt: skip
+        rows = self._parts.releaser.begin(asks)
+        inside = whole.select(rows)
+        first = counted(inside & part.select(rows), depends=asks[0].depends)
+        noisy = [
+            *self._parts.releaser.release(asks[0], first),
+            *self._parts.releaser.release(asks[1], counted(inside, depends=asks[1].depends)),
+        ]
+        return self._parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q)
+
+    def mean(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        return mean(self._parts, name, chosen, cost)
+
+    def sum(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Sum of a numeric attribute over a subpopulation."""
+        chosen, attribute = self._parts.where(where), self._parts.numeric(name)
+        limit = max(abs(attribute.lower), abs(attribute.upper))
+        ask = self._parts.sum_ask("sum", name, chosen, Cost(epsilon=epsilon, rho=rho))
+        rows = self._parts.releaser.begin([ask])
+        values = np.where(self._parts.selected(rows, name, chosen), rows.values(name), 0.0)
+        change = self._parts.change(name, chosen, limit)
+        noisy = self._parts.releaser.release(
+            ask, quantised(values, limit, weights_of(limit, change))
+        )[0]
+        bounds = (
+            0.0 if attribute.lower >= 0 else -math.inf,
+            0.0 if attribute.upper <= 0 else math.inf,
+        )
+        interval = corners(lambda n: n, [noisy.within(self._parts.releaser.level(1))], bounds)
+        return self._parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, [ask])
+
+    def variance(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Sample variance of a numeric attribute, around a released mean."""
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        return variance(self._parts, name, chosen, cost, root=False)
+
+    def standard_deviation(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Square root of the released variance."""
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        return variance(self._parts, name, chosen, cost, root=True)
+
+    def correlation(
+        self,
+        first: str,
+        second: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Estimate:
+        """Pearson correlation of two numeric attributes, from released means and moments."""
+        cost = Cost(epsilon=epsilon, rho=rho)
+        return correlation(self._parts, first, second, self._parts.where(where), cost)
+
+    def histogram(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Histogram:
+        """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
+        chosen, attribute = self._parts.where(where), self._schema[name]
+        moves = name in self._parts.imputation.shared()
+        depends = moves or self._parts.depends(chosen)
+        ask = Ask(
+            label=f"histogram of {name}", cost=Cost(epsilon=epsilon, rho=rho), depends=depends,
+            whole=1, moves=2 if moves else 1, dimension=attribute.size,
+        )  # fmt: skip
+        rows = self._parts.releaser.begin([ask])
+        codes = rows.codes(name)[chosen.select(rows)]
+        answer = histogram_of(codes, attribute.size, moves=moves, depends=depends)
+        noisy = self._parts.releaser.release(ask, answer)
+        level = self._parts.releaser.level(attribute.size)
+        found = [n.within(level) for n in noisy]
+        intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
+        return Histogram(
+            name=f"histogram({name})", levels=_level_names(attribute),
+            values=tuple(max(n.value, 0.0) for n in noisy),
+            intervals=intervals if len(intervals) == attribute.size else None,
+            confidence=self._parts.releaser.confidence, guarantee=self._parts.releaser.guarantee([ask]),
+        )  # fmt: skip
+
+
+def _level_names(attribute: Any) -> tuple[Level | str, ...]:
+    if not isinstance(attribute, Numeric):
+        return tuple(attribute.levels)
+    edges = attribute.bin_edges.tolist()
+    return tuple(f"[{low:g}, {high:g})" for low, high in zip(edges[:-1], edges[1:], strict=True))
