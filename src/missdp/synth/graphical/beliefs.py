@@ -187,4 +187,5 @@ def _systematic(
     grid = (cumulative + np.arange(len(table))[:, None]).ravel()
     flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
     width = table.shape[1]
-    return np.clip(flat - given * width, 0, width - 1)
+    drawn: NDArray[np.int64] = np.clip(flat - given * width, 0, width - 1)
+    return drawn

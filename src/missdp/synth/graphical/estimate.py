@@ -106,6 +106,8 @@ class Estimate:
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
+        self._rows: NDArray[np.int64]
+        self._observed: Floats
         self.refit(iterations=100)
 
     @property
@@ -161,7 +163,7 @@ class Estimate:
         """
         expected = np.zeros(self.shape(clique))
         known = np.zeros(expected.shape, dtype=bool)
-        block = tuple(slice(0, self.sizes[v]) for v in clique)
+        block: tuple[slice | int, ...] = tuple(slice(0, self.sizes[v]) for v in clique)
         expected[block] = self.n_rows * self.model.marginal(clique) * self.observed(clique)
         known[block] = True
         for axis, v in enumerate(clique):
@@ -189,7 +191,8 @@ class Estimate:
                 prior = prior * self._rates[v].reshape(along)
         total = np.bincount(cell, weights=seen, minlength=cells) + _PRIOR_ROWS * prior.ravel()
         chance = np.asarray(total / (counts + _PRIOR_ROWS)).reshape(shape)
-        return np.maximum(chance, _LEAST_OBSERVED)
+        floored: Floats = np.maximum(chance, _LEAST_OBSERVED)
+        return floored
 
     def _partial_rate(self, clique: Clique) -> float:
         if clique in self.measured:

@@ -171,7 +171,7 @@ class Learner:
     @cached_property
     def _counts(self) -> Mapping[tuple[str, ...], NDArray[np.int64]]:
         """Exact counts of everything that can come up: private, in one pass over the rows."""
-        cliques = [(name,) for name in self._names]
+        cliques: list[tuple[str, ...]] = [(name,) for name in self._names]
         cliques += [self._named(c) for c in self._weights]
         return self._view.source.counts(cliques, rows=self._view.rows)
 

@@ -65,14 +65,14 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
     d = len(schema)
-    if isinstance(workload, bool) or isinstance(workload, (str, float)):
+    if isinstance(workload, (bool, str, float)):
         raise ParameterError(
             "workload must be a number k (all k-way marginals), names, or weights by names"
         )
     if isinstance(workload, int):
         if not 1 <= workload <= _MAX_ORDER:
             raise ParameterError(f"workload must be from 1 to {_MAX_ORDER}, got {workload}")
-        return {c: 1.0 for c in combinations(range(d), min(workload, d))}
+        return dict.fromkeys(combinations(range(d), min(workload, d)), 1.0)
     named = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
     out: dict[Clique, float] = {}
     for names, weight in named.items():
