@@ -88,7 +88,7 @@ def best_partition(
     cost: GroupCost,
     allow_ungated: bool = True,
     block_limit: int = BLOCK_LIMIT,
-    tolerance: float = 1e-9,
+    tolerance: float = 1e-6,
     seconds: float = 20.0,
 ) -> Partition:
     """Find the partition into groups behind disjoint gates with the smallest total cost.
@@ -110,7 +110,8 @@ def best_partition(
         Most subsets of gates to consider; beyond it only whole gates, their pairwise
         intersections and single attributes.
     tolerance : float
-        Relative distance from the optimum at which to stop.
+        Distance from the optimum at which to stop, relative where the cost is above 1. The
+        solver's own feasibility tolerance allows no less than the default.
     seconds : float
         Time after which the best partition so far is returned. Like ``block_limit`` it decides
         how small the cost gets, never whether it is attained.
