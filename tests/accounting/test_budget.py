@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+import time
 
 import pytest
 from accounting_strategies import elementary
@@ -27,6 +28,7 @@ from missdp.accounting import (
     gaussian_sigma,
     zcdp_rho,
 )
+from missdp.accounting._totals import Totals
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 TENTH = PureEvent(epsilon=0.1)
@@ -205,8 +207,17 @@ def test_copies_and_clones_are_the_budget_itself():
         pickle.dumps(budget)
 
 
-def test_threads_cannot_overspend_together():
+def test_threads_cannot_overspend_together(monkeypatch):
+    """A pause between check and record, which without a lock lets others in."""
     budget, barrier, won = Budget(1.0), threading.Barrier(8), []
+    add_up = Totals.plus
+
+    def slow(self, events):
+        totals = add_up(self, events)
+        time.sleep(1e-4)
+        return totals
+
+    monkeypatch.setattr(Totals, "plus", slow)
 
     def spend():
         barrier.wait()
