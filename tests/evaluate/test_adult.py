@@ -33,7 +33,7 @@ def adult_schema() -> Schema:
 
 
 def plain_codes(file: str, domain: dict[str, dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Codes without this package: ten uniform bins or the place in the level list, -1 for a hole."""
+    """Codes without this package: ten uniform bins or the level number, -1 if missing."""
     frame, codes = pd.read_parquet(ADULT / f"{file}.parquet"), {}
     for name, facts in domain.items():
         if facts["kind"] == "categorical":

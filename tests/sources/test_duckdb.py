@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import missdp.sources.open as opening
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
@@ -82,7 +83,7 @@ def test_open_source_chooses_by_kind_and_size(
     assert isinstance(open_source(table, SCHEMA), MemorySource)
     assert isinstance(open_source(str(path), SCHEMA), MemorySource)
     assert isinstance(open_source(duckdb.read_parquet(str(path)), SCHEMA), DuckDBSource)
-    monkeypatch.setattr("missdp.sources.open._STREAM_BYTES", 10)
+    monkeypatch.setattr(opening, "_STREAM_BYTES", 10)
     big = open_source(path, SCHEMA)
     assert isinstance(big, DuckDBSource)
     assert open_source(big, SCHEMA) is big

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import missdp.sources.kernel as kernel
+import missdp.sources.memory as memory
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import ParameterError
 from missdp.sources import MemorySource
@@ -58,7 +59,7 @@ def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> 
     schema = schema_of([3, 4])
     table = random_table(schema, 1001)
     whole = MemorySource(table).counts([("a1", "a0")], rows="extended")
-    monkeypatch.setattr("missdp.sources.memory.CHUNK_ROWS", 100)
+    monkeypatch.setattr(memory, "CHUNK_ROWS", 100)
     parts = MemorySource(table).counts([("a1", "a0")], rows="extended")
     np.testing.assert_array_equal(whole["a1", "a0"], parts["a1", "a0"])
     assert parts["a1", "a0"].sum() == 1001
