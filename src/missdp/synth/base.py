@@ -36,7 +36,7 @@ __all__ = ["MissingValues", "Progress", "Synthesizer"]
 MissingValues: TypeAlias = Literal["fill", "keep"]
 Progress: TypeAlias = Callable[[str, float], None]
 
-_ROW_COUNT_SHARE = 0.02
+_ROW_COUNT_SHARE = 0.01
 
 
 class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn is untyped
@@ -53,7 +53,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     missing : str
         Missing-data strategy; one of ``strategies``.
     n_rows : "noisy" or int
-        ``"noisy"`` releases the row count with 2 % of epsilon; a number declares it public.
+        ``"noisy"`` releases the row count with 1 % of epsilon; a number declares it public.
     random_state : int or None
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then says that it holds only against those who do not know the seed.

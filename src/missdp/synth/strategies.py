@@ -91,7 +91,7 @@ def prepare(
     if missing == "joint":
         return CountingView(source, "extended", n_rows, True, None)
     if missing == "adaptive":
-        return CountingView(source, "observed", n_rows, False, None)
+        return CountingView(source, "observed", n_rows, not source.schema.nullable, None)
     table = rows_in_memory(source, missing).table
     if missing == "impute-first":
         filled = impute_table(

@@ -62,13 +62,13 @@ class Learner:
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
         """Choose parents for every attribute, one private selection at a time.
 
-        The first attribute is the one with most codes: a public choice, so it is free.
+        The first attribute is the one with fewest codes: a public choice, so it is free.
         """
         sizes = self._view.sizes()
         self._rule, self._degree = usefulness_rule(
             sizes, degree=degree, theta=theta, n_rows=self._view.n_rows, plan=self._plan
         )
-        first = max(self._names, key=lambda name: sizes[name])
+        first = min(self._names, key=lambda name: sizes[name])
         chosen = [Family(first, ())]
         waiting = [name for name in self._names if name != first]
         while waiting:
@@ -139,11 +139,13 @@ class Learner:
     def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
         """Cliques to measure: a family inside another one needs no table of its own.
 
-        Partial marginals are all measured: a smaller clique is observed in more rows.
+        Of partial marginals nothing is left out, and every one-way margin is added: a smaller
+        clique is observed in more rows, so that it is sharper and less biased when cells do not go
+        missing completely at random.
         """
         cliques = list(dict.fromkeys(family.clique for family in families))
         if not self._view.every_row_counts:
-            return cliques
+            return list(dict.fromkeys([*cliques, *((name,) for name in self._names)]))
         return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
 
     def _total(self, noisy: NDArray[np.float64]) -> float:

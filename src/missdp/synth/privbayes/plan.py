@@ -14,7 +14,7 @@ from missdp.synth.privbayes.structure import Family
 __all__ = ["MAX_CELLS", "Plan", "make_plan"]
 
 MAX_CELLS = 200_000
-_AUTO_DEGREE = 3
+_AUTO_DEGREE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
