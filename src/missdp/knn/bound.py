@@ -4,11 +4,11 @@
     S_beta(D) = max_j exp(-beta j) U_j(D)
 
 *Theorem* (spec privacy.md §5). U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for
-neighbours, so S_beta is a beta-smooth upper bound. *Proof.* Adding or removing a complete row t moves
-the query by its own contribution and that of the donees whose donor set changes, each of which
-exchanges one donor: those with rank_D(x, t) <= k, at most M_0. An incomplete row has its own contribution
-only. For the second claim use the property of M (see `missdp.knn.profile`): one donor more or less
-is taken up by b -> b + 1, one donee more or less by a -> a + 1. ∎
+neighbours, so S_beta is a beta-smooth upper bound. *Proof.* Adding or removing a complete row t
+moves the query by its own contribution and that of the donees whose donor set changes, each of
+which exchanges one donor: those with rank_D(x, t) <= k, at most M_0. An incomplete row has its own
+contribution only. For the second claim use the property of M (see `missdp.knn.profile`): one donor
+more or less is taken up by b -> b + 1, one donee more or less by a -> a + 1. ∎
 
 Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of donees |I|, which
 changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
@@ -54,8 +54,8 @@ def smooth_bound(profile: Profile, *, own: float, donee: float, beta: float) -> 
     profile : Profile
         Private.
     own, donee : float
-        Public weights: how far a row's own contribution, and one donee that exchanges one donor, can
-        move the query.
+        Public weights: how far a row's own contribution, and one donee that exchanges one donor,
+        can move the query.
     beta : float
         Above 0.
     """

@@ -26,7 +26,7 @@ class Estimate:
         The answer, within its public bounds.
     interval : (float, float) or None
         Where the noiseless answer on the imputed table lies with probability at least
-        ``confidence`` over the noise. None if no error bar was paid for (the noise scale is private).
+        ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
         It covers the noise only: not sampling, and not the uncertainty of the imputed values.
     confidence : float
         Of the interval.

@@ -13,14 +13,15 @@ from missdp.accounting import Condition, Event
 from missdp.errors import ParameterError, SchemaError
 from missdp.knn.donors import choose_donors
 from missdp.knn.filled import FilledTable, fill
-from missdp.knn.layout import Layout, draw_labels, lay_out
+from missdp.knn.layout import draw_labels, lay_out
 from missdp.knn.metric import Metric, MetricName, build_metric
+from missdp.knn.prepared import Prepared
 from missdp.knn.profile import Profile
 from missdp.mechanisms import NoiseSource
 from missdp.schema import Level, Numeric, Schema
 from missdp.table import Table
 
-__all__ = ["Aggregate", "Donation", "KNNImputation"]
+__all__ = ["Aggregate", "KNNImputation"]
 
 Aggregate = Literal["nearest", "mean", "majority"]
 
@@ -52,8 +53,8 @@ class KNNImputation:
         k is 1, else the mean of a numeric attribute and the majority of others (ties go to the
         nearest).
     partition : mapping of str to int, default {}
-        Blocks of consecutive codes that coarsen the sensitivity bound (not the imputation) where the
-        public domain is too large for the exact one.
+        Blocks of consecutive codes that coarsen the sensitivity bound (not the imputation) where
+        the public domain is too large for the exact one.
     default : mapping of str to a level or number, default {}
         Public value that stands in for donors that do not exist (default: the middle of the
         bounds, or the first level).
@@ -172,7 +173,7 @@ class KNNImputation:
         level = self.default.get(name, attribute.levels[0])
         if level not in attribute.levels:
             raise ParameterError(f"default of {name!r} must be one of its levels")
-        return float(attribute.levels.index(level))  # type: ignore[arg-type]
+        return float(attribute.levels.index(level))
 
     def shared(self) -> frozenset[str]:
         """Attributes whose filled values depend on other rows."""
@@ -194,13 +195,9 @@ class KNNImputation:
         """Nothing is assumed."""
         return ()
 
-    def prepare(self, table: Table, source: NoiseSource) -> Donation:
-        """Impute; see `apply`."""
-        return self.apply(table, source=source)
-
-    def apply(
-        self, table: Table, *, source: NoiseSource, labels: ArrayLike | None = None
-    ) -> Donation:
+    def prepare(
+        self, table: Table, source: NoiseSource, *, labels: ArrayLike | None = None
+    ) -> Prepared:
         """Impute a private table. The result is private, too: it is for mechanisms only.
 
         Parameters
@@ -218,19 +215,9 @@ class KNNImputation:
             missing |= table.mask(name)
         drawn = draw_labels(len(table), source) if labels is None else np.asarray(labels)
         layout = lay_out(table, metric, ~missing, drawn)
-        return Donation(self, table, layout)
-
-
-class Donation:
-    """A private table, its donors, and how much one row can matter. Never released."""
-
-    def __init__(self, imputation: KNNImputation, table: Table, layout: Layout) -> None:
-        self.profile: Profile | None = Profile(layout, imputation.k)
-        donors = choose_donors(layout, imputation.k)
-        self.filled: FilledTable = _filled_table(imputation, table, layout.donees.rows, donors)
-
-    def __repr__(self) -> str:
-        return "Donation(private)"
+        donors = choose_donors(layout, self.k)
+        filled = _filled_table(self, table, layout.donees.rows, donors)
+        return Prepared(filled, Profile(layout, self.k))
 
 
 def _filled_table(

@@ -13,22 +13,14 @@ from missdp.accounting import Assumption, Condition, Event, LaplaceEvent
 from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.knn.filled import FilledTable
 from missdp.knn.imputation import KNNImputation
-from missdp.knn.profile import Profile
+from missdp.knn.prepared import Prepared
 from missdp.mechanisms import NoiseSource
 from missdp.schema import Numeric, Schema
 from missdp.table import Table
 
-__all__ = ["CappedKNN", "CompleteRows", "Imputation", "Prepared", "ReleasedModel"]
+__all__ = ["CappedKNN", "CompleteRows", "Imputation", "ReleasedModel"]
 
 _MAX_MODEL_CELLS = 10_000_000
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Prepared:
-    """A private table ready for queries; ``profile`` is None if rows do not affect each other."""
-
-    filled: FilledTable
-    profile: Profile | None = None
 
 
 class Imputation(Protocol):
@@ -41,7 +33,7 @@ class Imputation(Protocol):
         """Attributes whose filled values depend on other rows without noise."""
 
     def step(self, name: str, schema: Schema) -> float:
-        """Largest move of a filled value per exchanged donor, as a share of the attribute's range."""
+        """Largest move of a filled value per exchanged donor, as a share of the range."""
 
     def cap(self) -> int | None:
         """Declared bound on the donees of a donor; None if the profile is computed."""
@@ -160,7 +152,7 @@ class CappedKNN:
 
     def prepare(self, table: Table, source: NoiseSource) -> Prepared:
         """Impute; no profile is needed."""
-        return Prepared(self.knn.apply(table, source=source).filled)
+        return Prepared(self.knn.prepare(table, source).filled)
 
 
 @dataclass(frozen=True, kw_only=True)

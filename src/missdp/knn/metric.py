@@ -136,9 +136,9 @@ def build_metric(
         raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
     if np.prod(np.array(built.site_shape, dtype=object)) > MAX_SITES:
         raise UnprovenError(
-            f"the public domain of the matching attributes has more than {MAX_SITES} cells, too many "
-            "for the exact sensitivity bound; match on fewer attributes, use coarser bins, or give "
-            "partition={attribute: number of blocks}"
+            f"the public domain of the matching attributes has more than {MAX_SITES} cells, too "
+            "many for the exact sensitivity bound; match on fewer attributes, use coarser bins, "
+            "or give partition={attribute: number of blocks}"
         )
     return built
 

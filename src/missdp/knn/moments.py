@@ -109,17 +109,17 @@ def _correlation_interval(
 ) -> Interval | None:
     """Box of the three moments, widened for the released means being off."""
     level = parts.releaser.level(6)
-    boxes = [moment.within(level) for moment in moments]
+    boxes = [found for moment in moments if (found := moment.within(level)) is not None]
     rows = size.within(level)
-    offs = [None if wide is None else max(wide[1] - at, at - wide[0]) for at, wide in means]
-    if rows is None or any(box is None for box in boxes) or any(off is None for off in offs):
+    offs = [max(wide[1] - at, at - wide[0]) for at, wide in means if wide is not None]
+    if rows is None or len(boxes) < 3 or len(offs) < 2:
         return None
-    most, (off_a, off_b) = max(rows[1], 1.0), offs  # type: ignore[misc]
-    (low_a, high_a), (low_b, high_b), (low, high) = boxes  # type: ignore[misc]
+    most = max(rows[1], 1.0)
     # Around the true means the moments are smaller by size * off^2, and differ by size * off * off.
-    first = (low_a - most * off_a**2, high_a)
-    second = (low_b - most * off_b**2, high_b)
-    slack = most * off_a * off_b
+    first = (boxes[0][0] - most * offs[0] ** 2, boxes[0][1])
+    second = (boxes[1][0] - most * offs[1] ** 2, boxes[1][1])
+    low, high = boxes[2]
+    slack = most * offs[0] * offs[1]
     if first[0] <= 0 or second[0] <= 0:
         return (-1.0, 1.0)
     return corners(_ratio, [first, second, (low - slack, high + slack)], (-1.0, 1.0))

@@ -2,8 +2,8 @@
 
 Their bound 1 + L_1 is (ln 2)-smooth and no better, and their generalised Cauchy noise has
 gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2, 5.5, 5.7). The proof of their Theorem 3.8 needs
-gamma >= 2, that is epsilon >= 2 ln 2: below, the mechanism loses more than the epsilon it states (at
-0.5 at least 0.9), so it is refused.
+gamma >= 2, that is epsilon >= 2 ln 2: below, the mechanism loses more than the epsilon it states
+(at 0.5 at least 0.9), so it is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def paper_gamma(epsilon: float) -> Fraction:
             "the paper's mechanism is proven for epsilon >= 2 ln 2 = 1.386 only; "
             "use the library's own noise, which is valid for every epsilon"
         )
-    # Float rounding of epsilon may not lose a sixteenth; above gamma = 2 the proof has far more slack.
+    # Float rounding of epsilon may not lose a sixteenth; above gamma = 2 the proof has slack.
     return Fraction(math.floor(16 * (1 + epsilon / PAPER_LEAST_EPSILON) + 2.0**-30), 16)
 
 

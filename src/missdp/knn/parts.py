@@ -29,28 +29,35 @@ class QueryParts:
     releaser: Releaser
 
     def where(self, text: str | None) -> Predicate:
+        """Parse a subpopulation."""
         return parse_where(text, self.schema)
 
     def depends(self, chosen: Predicate) -> bool:
+        """Whether membership reads imputed values that depend on other rows."""
         return bool(chosen.names & self.imputation.shared())
 
     def numeric(self, name: str) -> Numeric:
+        """Return a numeric attribute; refuse others."""
         attribute = self.schema[name]
         if not isinstance(attribute, Numeric):
             raise SchemaError(f"{name!r} is not numeric; ask for proportions or a histogram")
         return attribute
 
     def selected(self, rows: FilledTable, name: str, chosen: Predicate) -> NDArray[np.bool_]:
+        """Members of the subpopulation in which the attribute is known."""
         known = rows.codes(name) != self.schema[name].missing_code
         return np.asarray(chosen.select(rows) & known)
 
     def count_ask(self, label: str, chosen: Predicate, cost: Cost) -> Ask:
+        """A count to release."""
         return Ask(label=label, cost=cost, depends=self.depends(chosen), whole=1)
 
     def counted(self, rows: FilledTable, chosen: Predicate) -> RowSum:
+        """The count itself."""
         return counted(chosen.select(rows), depends=self.depends(chosen))
 
     def sum_ask(self, label: str, name: str, chosen: Predicate, cost: Cost) -> Ask:
+        """A sum to release."""
         depends = self.depends(chosen) or name in self.imputation.shared()
         return Ask(label=f"{label} of {name}", cost=cost, depends=depends, moves=2)
 
@@ -72,6 +79,7 @@ class QueryParts:
         bounds: tuple[float, float],
         shift: Callable[[float], float],
     ) -> Estimate:
+        """Return the shifted quotient of two released numbers, within public bounds."""
         part, whole = noisy
 
         def ratio(top: float, bottom: float) -> float:
@@ -84,6 +92,7 @@ class QueryParts:
     def estimate(
         self, name: str, value: float, interval: Interval | None, asks: list[Ask]
     ) -> Estimate:
+        """Put an answer and its guarantee together."""
         return Estimate(
             name=name, value=value, interval=interval, confidence=self.releaser.confidence,
             guarantee=self.releaser.guarantee(asks),

@@ -2,10 +2,10 @@
 
     M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
 
-where t ranges over every possible complete row: every cell of the public domain (or every block of a
-public partition, at the smallest distance from x to the block) and every label. A hypothetical t
-whose label equals another row's wins the tie, so the maximum over labels also covers the removal of
-every donor that is there.
+where t ranges over every possible complete row: every cell of the public domain (or every block
+of a public partition, at the smallest distance from x to the block) and every label. A hypothetical
+t whose label equals another row's wins the tie, so the maximum over labels also covers the removal
+of every donor that is there.
 
 *Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
 ``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For fixed (site, label), one
@@ -14,8 +14,9 @@ at most 1. Take maxima. Blocks keep the property (ranks at a smallest distance a
 only enlarge the counts. ∎
 
 How it is computed: for each site, first an upper bound per j (``t`` wins every tie at a positive
-distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that matter,
-the sites whose bound exceeds what is already found are swept exactly over the circle of labels.
+distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that
+matter, the sites whose bound exceeds what is already found are swept exactly over the circle of
+labels.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ class Profile:
         self._near: NearCells
         self._upper = np.zeros((0, 0), dtype=np.int32)
         self._bounds = np.zeros(0, dtype=np.int64)
-        self._prepare(min(_FIRST_TERMS, self.max_terms))
 
     def __repr__(self) -> str:
         return "Profile(private)"
@@ -67,7 +67,8 @@ class Profile:
     def upper(self, terms: int) -> IntArray:
         """Upper bounds of M_0 .. M_{terms - 1}, exact where already computed."""
         if terms > len(self._bounds):
-            self._prepare(min(self.max_terms, max(terms, 4 * len(self._bounds))))
+            wanted = max(terms, 4 * len(self._bounds), _FIRST_TERMS)
+            self._prepare(min(self.max_terms, wanted))
         bounds = self._bounds[:terms].copy()
         for j, value in self._exact.items():
             if j < terms:

@@ -30,8 +30,9 @@ from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.knn.bound import smooth_bound
 from missdp.knn.estimates import Noisy
 from missdp.knn.filled import FilledTable
-from missdp.knn.imputers import Imputation, Prepared
+from missdp.knn.imputers import Imputation
 from missdp.knn.paper import paper_gamma, paper_mechanism
+from missdp.knn.prepared import Prepared
 from missdp.knn.rows import QUANTA, RowSum, Weights
 from missdp.knn.scale import ReleasedScale, ScaleRelease
 from missdp.mechanisms import NoiseSource
@@ -149,8 +150,7 @@ class Releaser:
 
     def _ready(self) -> Prepared:
         if self._prepared is None:
-            self._prepared = self.imputation.prepare(self._table, self._source)  # type: ignore[assignment]
-        assert self._prepared is not None
+            self._prepared = self.imputation.prepare(self._table, self._source)
         return self._prepared
 
     def begin(self, asks: Sequence[Ask]) -> FilledTable:
@@ -244,7 +244,8 @@ class Releaser:
         return [Noisy((total + draw) * unit, radius) for total, draw in exact]
 
     def _gaussian(self, ask: Ask, answer: RowSum) -> list[Noisy]:
-        assert self.scale is not None and ask.cost.rho is not None
+        assert self.scale is not None
+        assert ask.cost.rho is not None
         weights = answer.weights
         spread = weights.own + weights.donee_l2 * self.scale.donees
         sigma = math.nextafter(spread / math.sqrt(2 * ask.cost.rho), math.inf)
@@ -311,7 +312,7 @@ def _domain_conditions(schema: Schema, undeclared: str) -> tuple[Condition, ...]
     if undeclared != "accept":
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(schema.undeclared)}; check them and delete the 'undeclared' marks, "
-            "or pass undeclared='accept', which then becomes a condition of the guarantee"
+            f"attributes {sorted(schema.undeclared)}; check them and delete the 'undeclared' "
+            "marks, or pass undeclared='accept', which then becomes a condition of the guarantee"
         )
     return (DataDependentDomain(tuple(sorted(schema.undeclared))),)

@@ -92,7 +92,8 @@ class ScaleRelease:
         moves = _moves(self.beta(confidence))
         if self.epsilon is not None:
             return (LaplaceEvent(sensitivity=moves, scale=moves / self.epsilon, label=_LABEL),)
-        assert self.rho is not None and self.delta is not None
+        assert self.rho is not None
+        assert self.delta is not None
         sigma = moves / math.sqrt(2 * self.rho)
         return (
             GaussianEvent(sensitivity=moves, sigma=sigma, label=_LABEL),

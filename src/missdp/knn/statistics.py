@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class ImputedStatistics:
         epsilon: float | None = None,
         rho: float | None = None,
     ) -> Estimate:
-        """Proportion of a subpopulation that satisfies ``of``: the quotient of two released counts."""
+        """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
         part, whole = self._parts.where(of), self._parts.where(where)
         cost = Cost(epsilon=epsilon, rho=rho)
         small = 0.5 if self._parts.depends(whole) else 0.15
@@ -259,7 +260,8 @@ class ImputedStatistics:
             name=f"histogram({name})", levels=_level_names(attribute),
             values=tuple(max(n.value, 0.0) for n in noisy),
             intervals=intervals if len(intervals) == attribute.size else None,
-            confidence=self._parts.releaser.confidence, guarantee=self._parts.releaser.guarantee([ask]),
+            confidence=self._parts.releaser.confidence,
+            guarantee=self._parts.releaser.guarantee([ask]),
         )  # fmt: skip
 
 
@@ -267,4 +269,4 @@ def _level_names(attribute: Any) -> tuple[Level | str, ...]:
     if not isinstance(attribute, Numeric):
         return tuple(attribute.levels)
     edges = attribute.bin_edges.tolist()
-    return tuple(f"[{low:g}, {high:g})" for low, high in zip(edges[:-1], edges[1:], strict=True))
+    return tuple(f"[{low:g}, {high:g})" for low, high in pairwise(edges))

@@ -1,9 +1,9 @@
 """Exact counts over the circle of labels.
 
-A donee x with r - 1 - N nearer donors still to go (N of its donors are strictly nearer) is served by
-a hypothetical donor at a tied distance if fewer than r - N of the tied donors lie between x's label
-and the donor's, walking upwards round the circle. So x is served on one arc, from its own label to
-its (r - N)-th tied donor, and the worst label is where most arcs overlap.
+A donee x with N strictly nearer donors is served (rank at most r) by a hypothetical donor at a tied
+distance if fewer than r - N of the tied donors lie between x's label and the donor's, walking
+upwards round the circle. So x is served on one arc, from its own label to its
+(r - N)-th tied donor, and the worst label is where most arcs overlap.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ring:
 
 
 def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
-    """Largest number of donees, over labels, for which a donor at ``site`` ranks within ``reach``."""
+    """Largest number of donees, over labels, that rank a donor at ``site`` within ``reach``."""
     distance = layout.metric.to_site(layout.codes[near.cells], site).astype(np.int64)
     index = np.flatnonzero(distance <= near.radius)
     before, through, level = near.nearer(index, distance[index])

@@ -15,7 +15,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 __all__ = ["Everyone", "Predicate", "RowView", "parse_where"]
 
 BoolArray = NDArray[np.bool_]
-_OPERATORS: dict[str, Callable[[object, object], BoolArray]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip

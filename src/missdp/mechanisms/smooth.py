@@ -12,15 +12,17 @@ Laplace vector over a Gamma(shape) variable.
 ``|s| <= beta``, is exactly ``max(shape * beta, (shape + d) * log(1 + alpha) + d * beta)``.
 *Proof.* With r = |x|_1 the log-ratio is (shape + d) log[(1 + |e^s x + Delta|) / (1 + r)] - s d, at
 most (shape + d) log[(1 + alpha + e^s r) / (1 + r)] - s d with equality for a Delta along x. The
-bracket is monotone in r from 1 + alpha (at 0) to e^s (at infinity). So the supremum is the larger of
-(shape + d) log(1 + alpha) - s d, worst at s = -beta, and shape * s, worst at s = beta. ∎
+bracket is monotone in r from 1 + alpha (at 0) to e^s (at infinity). So the supremum is the larger
+of (shape + d) log(1 + alpha) - s d, worst at s = -beta, and shape * s, worst at s = beta. Shifts
+are in units of the denominator's scale; both tables may take that place, because the query's
+change is within the smooth bounds of both. ∎
 
 As beta tends to 0 this tends to the Laplace mechanism with the full epsilon; it is in the spirit of
 Hladík & Tětek (2025, "Smooth sensitivity revisited: towards optimality"), who show that such tails
 are near optimal. For a survey-like table its variance is 3 to 4 times below generalised Cauchy's.
 
-**Generalised Cauchy**: density proportional to ``1 / (1 + |x| ** gamma)``, one coordinate, with slide
-constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation constant
+**Generalised Cauchy**: density proportional to ``1 / (1 + |x| ** gamma)``, one coordinate, with
+slide constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation constant
 ``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon`` (spec
 privacy.md §5; paper C's Theorem 3.8 needs gamma >= 2, see there).
 
@@ -88,7 +90,7 @@ def cauchy_loss(alpha: float, beta: float, *, gamma: float) -> float:
     >>> round(cauchy_loss(0.1, 0.05, gamma=4.0), 4)
     0.378
     """
-    slide = (gamma - 1) ** (1 - 1 / gamma)
+    slide = float((gamma - 1) ** (1 - 1 / gamma))
     return alpha * slide + beta * max(gamma - 1, 1.0)
 
 
@@ -326,8 +328,8 @@ def release_smooth(
     values : sequence of Fraction, length ``noise.dimension``
         The exact private answers.
     bound : float
-        A ``noise.beta``-smooth upper bound of the L1 local sensitivity, rounded up by a factor of at
-        most 1 + 2**-40. Private.
+        A ``noise.beta``-smooth upper bound of the L1 local sensitivity, rounded up by a factor of
+        at most 1 + 2**-40. Private.
     noise : SmoothNoise
         Public parameters.
     grid : Fraction

@@ -220,7 +220,7 @@ def round_laplace(values: Sequence[Fraction], scale: Fraction, *, bits: Bits) ->
 
 
 def round_cauchy(value: Fraction, scale: Fraction, *, gamma: Fraction, bits: Bits) -> int:
-    """Round ``value + scale * X`` to an integer, X generalised Cauchy: f prop. to 1/(1 + |x|^gamma).
+    """Round ``value + scale * X`` to an integer, X with density prop. to 1 / (1 + |x| ** gamma).
 
     Rejection from a flat body on [0, 1] and a Pareto tail; with rational gamma every comparison is
     between integer powers, and the tail's root is an integer root.
