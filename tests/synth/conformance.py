@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.synth import AIM, MST
 from missdp.synth.base import Synthesizer
 
 
@@ -29,6 +30,20 @@ FAMILIES = [
         PrivBayes.strategies,
         ("joint", "adaptive"),
         {"delta": 1e-6},
+    ),
+    Family(
+        "aim",
+        AIM,
+        AIM.strategies,
+        ("auto", "joint", "adaptive"),
+        {"delta": 1e-6, "rounds": 3, "model_rows": 1000},
+    ),
+    Family(
+        "mst",
+        MST,
+        MST.strategies,
+        ("auto", "joint", "adaptive"),
+        {"delta": 1e-6, "model_rows": 1000},
     ),
 ]
 

@@ -1,8 +1,7 @@
 """Exact inference on a junction tree: calibration, any marginal, ancestral sampling.
 
-Works in linear space with every message rescaled, so that no logarithm or exponential is ever
-taken of a clique table: parameters live on the (small) measured cliques and are exponentiated
-there.  Lauritzen and Spiegelhalter (1988) propagation in Hugin form.
+Lauritzen and Spiegelhalter (1988) propagation in Hugin form, in linear space with every message
+rescaled, so that no logarithm or exponential of a clique table is taken on the way.
 """
 
 from __future__ import annotations

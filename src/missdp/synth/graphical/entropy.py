@@ -8,8 +8,9 @@ the log-linear model ``p(x) ∝ exp(Σ_r θ_r(x_r))``.  The fit minimises the st
 the dual of maximum entropy with a quadratic allowance for the noise: at the optimum the residual
 of each cell is ``y − μ = λθ``, a fraction ``shrink·θ`` of its noise.  ``shrink → 0`` gives the
 least-squares fit of Private-PGM (McKenna, Sheldon and Miklau 2019); a positive value keeps the
-model from chasing noise.  The parameters live on the measured marginals, whatever the junction
-tree is, so the next fit starts from the last one even after a new clique changed the tree.
+model from chasing noise.  Parameters are held within ±30, odds that no table can tell from
+certainty, and live on the measured marginals, whatever the junction tree is, so the next fit
+starts from the last one even after a new clique changed the tree.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from missdp.synth.graphical.beliefs import Calibrated, calibrate, spread
 from missdp.synth.graphical.junction import Clique, JunctionTree
@@ -29,7 +30,7 @@ __all__ = ["Parameters", "Target", "fit_entropy", "log_linear"]
 Floats = NDArray[np.float64]
 Parameters = dict[Clique, Floats]
 
-_FLOOR = -60.0  # exp(-60) is zero for every purpose here, and a product of ten stays representable
+_LARGEST = 30.0  # bound on a parameter: no step of the optimiser may over- or underflow a message
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,16 @@ def _home(tree: JunctionTree, clique: Clique) -> int:
 def _propagate(
     tree: JunctionTree, factors: Sequence[tuple[int, Clique, Floats]]
 ) -> tuple[Calibrated, float]:
-    potentials = [np.ones(tree.shape(c)) for c in tree.cliques]
-    offset = 0.0
+    # Parameters of overlapping cliques may be large and cancel, so they are added up before the
+    # exponential is taken.
+    potentials = [np.zeros(tree.shape(c)) for c in tree.cliques]
     for home, clique, theta in factors:
-        top = float(theta.max())
+        potentials[home] += spread(theta, clique, tree.cliques[home])
+    offset = 0.0
+    for table in potentials:
+        top = float(table.max())
         offset += top
-        factor = np.exp(np.maximum(theta - top, _FLOOR))
-        potentials[home] *= spread(factor, clique, tree.cliques[home])
+        np.exp(np.subtract(table, top, out=table), out=table)
     model, log_z = calibrate(tree, potentials)
     return model, log_z + offset
 
@@ -159,7 +163,10 @@ def fit_entropy(
         return value, (np.concatenate(parts) - y + pull) * scale
 
     options = {"maxiter": iterations, "maxcor": 12, "gtol": 1e-9, "ftol": 0.0}
-    found = minimize(objective, theta0 / scale, jac=True, method="L-BFGS-B", options=options)
+    bounds = Bounds(-_LARGEST / scale, _LARGEST / scale)
+    found = minimize(
+        objective, theta0 / scale, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
     best = found.x * scale
     fitted, _ = model(best)
     return fitted, {t.clique: part for t, part in zip(targets, split(best), strict=True)}

@@ -106,18 +106,16 @@ class Estimate:
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
-        self._rows: NDArray[np.int64]
-        self._observed: Floats
+        self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
+        self._weigh()
         self.refit(iterations=100)
+        if self.masks.present.any() and not partial:
+            self.redraw()
 
     @property
     def cliques(self) -> list[Clique]:
         """Everything the model is fitted to."""
         return [*self._ones, *self.measured]
-
-    def shape(self, clique: Clique) -> tuple[int, ...]:
-        """Shape of a measured marginal on merged levels."""
-        return tuple(self.sizes[v] + self._extended[v] for v in clique)
 
     def add(self, clique: Clique, counts: Floats, std: float) -> None:
         """Take in one more released marginal."""
@@ -127,6 +125,7 @@ class Estimate:
 
     def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
+        sweeps = sweeps if self.masks.present.any() and not self._partial else 0
         if sweeps:
             self.redraw(draws)
             self.masks.learn(
@@ -137,11 +136,9 @@ class Estimate:
         self.model, self.parameters = fit_entropy(
             self.sizes, targets, shrink=self._shrink, iterations=iterations, start=self.parameters
         )
-        if not sweeps:
-            self.redraw(draws)
 
     def redraw(self, draws: int | None = None) -> None:
-        """Draw rows from the model and the chance of each of their cells to be observed."""
+        """Draw rows from the model, on which expectations over the mask model are taken."""
         rows = self.model.sample(draws or self._draws, self._rng)
         self._rows = np.ascontiguousarray(rows.T)
         self._weigh()
@@ -155,23 +152,25 @@ class Estimate:
             rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
             self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
 
-    def predict(self, clique: Clique) -> tuple[Floats, NDArray[np.bool_]]:
-        """Expected counts of a marginal and which of its cells are predicted.
+    def predict(self, clique: Clique) -> Floats:
+        """Expected counts of the rows observed on all of ``clique``.
 
-        Cells with at most one attribute missing are; coinciding holes say nothing about the
-        complete data, so no budget should be drawn to them.
+        Masks are modelled as independent given the row.  Where a released total tells that holes
+        coincide more or less often than that, the prediction is scaled to it, or the marginal
+        would be selected for its holes again and again.
         """
-        expected = np.zeros(self.shape(clique))
-        known = np.zeros(expected.shape, dtype=bool)
-        block: tuple[slice | int, ...] = tuple(slice(0, self.sizes[v]) for v in clique)
-        expected[block] = self.n_rows * self.model.marginal(clique) * self.observed(clique)
-        known[block] = True
-        for axis, v in enumerate(clique):
-            if self._extended[v] and self.masks.present[v]:
-                at = (*block[:axis], self.sizes[v], *block[axis + 1 :])
-                known[at] = True
-                expected[at] = self._one_missing(clique, v)
-        return expected, known
+        expected: Floats = self.n_rows * self.model.marginal(clique) * self.observed(clique)
+        known = self.measured.get(clique)
+        if known is not None and not self._partial:
+            total = float(self.values(clique, known.counts).sum())
+            noise = float(known.std) * np.sqrt(expected.size)
+            if abs(total - expected.sum()) > _HOLES * noise and total > 0:
+                expected = expected * (total / max(1.0, float(expected.sum())))
+        return expected
+
+    def values(self, clique: Clique, table: NDArray[np.generic]) -> Floats:
+        """Return the part of a marginal where nothing is missing."""
+        return table.astype(np.float64)[tuple(slice(0, self.sizes[v]) for v in clique)]
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""
@@ -201,14 +200,6 @@ class Estimate:
             rate = prod(1 - float(self.masks.rates[v]) for v in clique)
         return min(1.0, max(_LEAST_OBSERVED, rate))
 
-    def _one_missing(self, clique: Clique, hole: int) -> Floats:
-        rest = tuple(v for v in clique if v != hole)
-        cell, cells = self._cell(rest)
-        chance = (1 - self._observed[hole]) * self._observed[list(rest)].prod(axis=0)
-        counts = np.bincount(cell, weights=chance, minlength=cells)
-        shape = tuple(self.sizes[v] for v in rest)
-        return np.asarray(counts * (self.n_rows / self._rows.shape[1])).reshape(shape)
-
     def _cell(self, clique: Clique) -> tuple[NDArray[np.int64], int]:
         index = np.zeros(self._rows.shape[1], dtype=np.int64)
         for v in clique:
@@ -221,9 +212,8 @@ class Estimate:
         Each marginal is divided by its own noisy total, so that neither unequal numbers of
         observed rows nor coinciding holes are mistaken for signal; its noise grows accordingly.
         """
-        block = tuple(slice(0, self.sizes[v]) for v in clique)
-        chance = 1.0 if self._partial or not self.parameters else self.observed(clique)
-        values = measured.counts[block] / chance
+        chance = 1.0 if self._partial else self.observed(clique)
+        values = self.values(clique, measured.counts) / chance
         std = measured.std / chance
         noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
         total = max(float(values.sum()), noise, 1.0)

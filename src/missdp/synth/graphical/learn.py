@@ -138,15 +138,15 @@ class Learner:
             chosen = self._select(
                 open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
             )
-            before, _ = estimate.predict(chosen)
+            before = estimate.predict(chosen)
             estimate.add(chosen, self._release_merged(chosen, sigma, estimate), sigma)
             estimate.refit(iterations=40, sweeps=2)
-            moved = float(np.abs(estimate.predict(chosen)[0] - before).sum())
+            moved = float(np.abs(estimate.predict(chosen) - before).sum())
             if plan.anneal and moved <= math.sqrt(2 / math.pi) * sigma * before.size:
                 share *= 4
 
     def _finish(self, estimate: Estimate) -> None:
-        if estimate.masks.present.any() and self._view.rows == "extended":
+        if estimate.masks.present.any() and self._view.rows == "extended":  # alternate to the end
             for _ in range(6):
                 estimate.refit(iterations=60, sweeps=8, draws=3 * self._model_rows)
         estimate.refit(iterations=300)
@@ -223,10 +223,16 @@ class Learner:
         return open_[winner]
 
     def _score(self, clique: Clique, sigma: float, estimate: Estimate) -> float:
-        """How far the model is from the counts, less what noise would add if measured."""
-        expected, known = estimate.predict(clique)
-        gap = np.abs(self._merged(clique, estimate) - expected)[known].sum()
-        bias = math.sqrt(2 / math.pi) * sigma * np.count_nonzero(known)
+        """How far the model is from the counts, less what noise would add if measured.
+
+        Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
+        law, not to patterns of missingness.  What is missing comes along when such a marginal is
+        measured, and matters where its attributes depend on each other.
+        """
+        expected = estimate.predict(clique)
+        exact = estimate.values(clique, self._merged(clique, estimate))
+        gap = np.abs(exact - expected).sum()
+        bias = math.sqrt(2 / math.pi) * sigma * expected.size
         return float(self._weights[clique] * (gap - bias))
 
     def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:

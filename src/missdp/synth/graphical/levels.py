@@ -40,7 +40,7 @@ class Levels:
         Examples
         --------
         >>> levels = Levels.from_counts(np.array([90.0, 1.0, 50.0, 3.0]), threshold=10)
-        >>> levels.groups.tolist(), levels.shares.tolist()
+        >>> levels.groups.tolist(), levels.shares.round(2).tolist()
         ([0, 2, 1, 2], [1.0, 0.25, 1.0, 0.75])
         """
         rare = counts < threshold
