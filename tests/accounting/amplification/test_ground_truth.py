@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -12,7 +12,10 @@ from missdp.accounting import (
     BoundedObservation,
     Budget,
     ComposedEvent,
+    Condition,
     DataChosenGates,
+    DatasetCollection,
+    EigenGap,
     ExplicitSeed,
     FixedGates,
     FixedSchedule,
@@ -66,6 +69,36 @@ def gaussian(gate, sigma=4.0, *, discrete=False):
 def test_no_assumption_no_number(assumption):
     with pytest.raises(UnprovenError, match="independently"):
         ground_truth_guarantee(PURE, assumption, structure=FIXED)
+
+
+@dataclass(frozen=True)
+class HarmlessCondition(Condition):
+    """A condition of another module that says of itself that masks do not matter to it."""
+
+    holds_for_every_mask = True
+
+    def statement(self):
+        return "The sky is blue."
+
+
+def test_conditions_may_declare_themselves_harmless():
+    plain = Guarantee(1.25, conditions=[HarmlessCondition()], events=PURE)
+    assert ground_truth_guarantee(plain, MCAR, structure=FIXED).epsilon < 1.25
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        DatasetCollection(max_missing=5, n=100),
+        EigenGap(1, 0.1),
+        Assumption("No donor serves more than 3 incomplete rows."),
+    ],
+)
+@pytest.mark.parametrize("assumption", [RowIndependentMissingness(), MCAR])
+def test_conditions_on_the_incomplete_table_do_not_survive_averaging_over_masks(limit, assumption):
+    plain = Guarantee.from_events(PURE, conditions=[limit])
+    with pytest.raises(UnprovenError, match="other draws"):
+        ground_truth_guarantee(plain, assumption, structure=FIXED)
 
 
 def test_structure_must_be_stated():

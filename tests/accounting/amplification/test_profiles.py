@@ -115,6 +115,24 @@ def test_asymmetric_losses_and_lost_mass_keep_both_directions():
         assert gated.get_delta_for_epsilon(epsilon) >= expected - 1e-12
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.7, 1.2])
+def test_two_gated_responses_composed_match_enumeration(epsilon):
+    """Both laws keep all their mass, also where the other one has none."""
+    loss, slip, p = 1.0, 0.05, 0.5
+    likely = (1 - slip) / (1 + math.exp(-loss))
+    opened = np.array([slip, likely, 1 - slip - likely, 0.0])
+    absent = opened[::-1]
+    present = (1 - p) * absent + p * opened
+    both, neither = np.outer(present, present), np.outer(absent, absent)
+    add = np.maximum(0.0, both - math.exp(epsilon) * neither).sum()
+    remove = np.maximum(0.0, neither - math.exp(epsilon) * both).sum()
+    base = pld.from_privacy_parameters(pld.common.DifferentialPrivacyParameters(loss, slip))
+    two = gate_loss_distribution(base, p).self_compose(2)
+    for direction, truth in ((two._pmf_remove, add), (two._pmf_add, remove)):
+        value = direction.get_delta_for_epsilon(epsilon)
+        assert truth - 1e-12 <= value <= truth + 1e-4
+
+
 def grid_delta(ratio, epsilon):
     """Both divergences of a release with two outputs, from its likelihood ratio.
 

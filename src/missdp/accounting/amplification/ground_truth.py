@@ -12,8 +12,13 @@ from missdp.accounting.amplification.structure import DataChosenGates, FixedGate
 from missdp.accounting.conditions import (
     BoundedObservation,
     Condition,
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
     FixedSchedule,
     MissingCompletelyAtRandom,
+    PublicDomain,
+    RowIndependentMissingness,
 )
 from missdp.accounting.events import Event, flatten
 from missdp.accounting.guarantee import Guarantee
@@ -26,6 +31,21 @@ __all__ = [
     "ground_truth_price",
     "incomplete_guarantee",
 ]
+
+_HOLDS_FOR_EVERY_MASK = (
+    BoundedObservation,
+    DataChosenGates,
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
+    FixedGates,
+    FixedSchedule,
+    MissingCompletelyAtRandom,
+    PublicDomain,
+    RowIndependentMissingness,
+)
+"""Conditions that say nothing about which cells are missing. A condition defined elsewhere may
+say the same of itself with a class attribute ``holds_for_every_mask = True``."""
 
 Source = Guarantee | Event | Iterable[Event]
 Structure = FixedGates | DataChosenGates
@@ -101,7 +121,9 @@ def ground_truth_guarantee(
     ------
     UnprovenError
         If no assumption says that rows lose values independently: without one a release that is
-        private for the incomplete table need not be private for the ground truth.
+        private for the incomplete table need not be private for the ground truth. Also if the
+        source rests on a condition that other draws of the missing cells may break, such as
+        `DatasetCollection`.
     ParameterError
         If ``structure`` is missing, or contradicts the events.
 
@@ -158,6 +180,7 @@ def ground_truth_price(
             "each other; state an assumption, e.g. RowIndependentMissingness()"
         )
     plain = incomplete_guarantee(source, delta)
+    _refuse_limits_on_the_masked_table(plain.conditions)
     events = flatten(plain.events)
     found = Bound(epsilon=plain.epsilon, delta=plain.delta, method="no amplification")
     extra: list[Condition] = [assumption, *conditions]
@@ -198,6 +221,20 @@ def incomplete_guarantee(source: Source, delta: float) -> Guarantee:
     if source.protects != "incomplete":
         raise UnprovenError("this guarantee is for the ground truth already; start from the events")
     return source
+
+
+def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
+    """Refuse guarantees that hold only for some incomplete tables.
+
+    Averaging over masks uses the guarantee at every mask, also where such a condition fails.
+    """
+    for condition in conditions:
+        known = isinstance(condition, _HOLDS_FOR_EVERY_MASK)
+        if not (known or getattr(condition, "holds_for_every_mask", False)):
+            raise UnprovenError(
+                f"the guarantee rests on a {type(condition).__name__} condition, which may fail "
+                "for other draws of the missing cells; nothing is proven for the ground truth"
+            )
 
 
 def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
