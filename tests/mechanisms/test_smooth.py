@@ -130,9 +130,7 @@ def test_cauchy_loss_is_an_upper_bound(gamma: float, alpha: float, beta: float) 
 @pytest.mark.parametrize("dimension", [1, 2, 10])
 def test_plans_hold_what_they_state(epsilon: float, dimension: int) -> None:
     noise = plan_smooth(epsilon, donee=2.0, dimension=dimension)
-    loss = lomax_loss(
-        noise.alpha, noise.beta, shape=int(noise.exponent), dimension=dimension
-    )
+    loss = lomax_loss(noise.alpha, noise.beta, shape=int(noise.exponent), dimension=dimension)
     assert 0.99 * epsilon < loss < epsilon
 
 

@@ -137,7 +137,8 @@ class Releaser:
         wants_scale = scale is not None and imputation.cap() is None
         if scale is not None and wants_scale:
             self._setup = (*self._setup, *scale.events(confidence))
-        self.budget.charge(*self._setup, conditions=self._conditions)
+        if self._setup:
+            self.budget.charge(*self._setup, conditions=self._conditions)
         self._table = table
         self._prepared: Prepared | None = None
         self.scale: ReleasedScale | None = None

@@ -145,8 +145,13 @@ def _margin(beta: float, epsilon: float | None, rho: float | None, failure: floa
 
 @lru_cache(maxsize=128)
 def _best_beta(epsilon: float | None, rho: float | None, failure: float) -> float:
-    """The beta whose released bound is smallest on the public reference profile."""
-    grid = np.geomspace(2.0**-12, 2.0, 200).tolist()
+    """The beta whose released bound is smallest on the public reference profile.
+
+    At most an eighth of what the release costs, so that small shares of later queries, whose own
+    beta must not be below it, can use the bound, too; that costs little.
+    """
+    most = (epsilon if epsilon is not None else math.sqrt(2 * (rho or 0.0))) / 8
+    grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
     return float(
         min(
             grid,

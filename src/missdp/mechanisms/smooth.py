@@ -270,7 +270,8 @@ def _lomax_plans(epsilon: float, dimension: int) -> list[SmoothNoise]:
     plans = []
     for shape in range(max(3, dimension + 1), max(64, 8 * dimension) + 1):
         beta = spend / shape
-        alpha = math.expm1((spend - dimension * beta) / (shape + dimension))
+        # A huge epsilon may not overflow; less alpha only means more noise.
+        alpha = math.expm1(min((spend - dimension * beta) / (shape + dimension), 500.0))
         if beta > 2.0**-30 and alpha > 0:
             plans.append(_noise("lomax", epsilon, Fraction(shape), alpha, beta, dimension))
     return plans

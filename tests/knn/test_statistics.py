@@ -1,0 +1,366 @@
+"""Statistics end to end: charging, noise, error bars, guarantees, refusals."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.accounting import (
+    Budget,
+    DataDependentDomain,
+    ExplicitSeed,
+    Guarantee,
+    PublicDomain,
+    PureEvent,
+)
+from missdp.errors import (
+    BudgetExceededError,
+    ParameterError,
+    SchemaError,
+    UnprovenError,
+)
+from missdp.knn import (
+    CappedKNN,
+    CompleteRows,
+    ImputedStatistics,
+    KNNImputation,
+    ReleasedModel,
+    ScaleRelease,
+)
+from missdp.knn.bound import smooth_bound
+from missdp.knn.releases import Releaser
+from missdp.mechanisms import SeededNoise
+from missdp.mechanisms.smooth import plan_smooth
+
+SCHEMA = Schema(
+    (
+        Ordinal(name="age", levels=tuple(range(10))),
+        Categorical(name="sex", levels=("f", "m")),
+        Numeric(name="income", lower=0, upper=100, nullable=True),
+        Numeric(name="hours", lower=0, upper=80),
+    )
+)
+KNN = KNNImputation(impute="income", match_on=("age", "sex"))
+
+
+def survey(size: int = 4000, seed: int = 0) -> Table:
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 10, size)
+    hours = np.clip(rng.normal(35, 10, size), 0, 80)
+    income = np.clip(4 * age + 0.5 * hours + rng.normal(0, 8, size), 0, 100)
+    hole = rng.random(size) < 0.05 + 0.02 * age
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "sex": rng.choice(["f", "m"], size),
+            "income": np.where(hole, np.nan, income),
+            "hours": hours,
+        }
+    )
+    return Table.read(frame, SCHEMA)
+
+
+TABLE = survey()
+
+
+def statistics(budget: Budget | None = None, **more: object) -> ImputedStatistics:
+    imputation = more.pop("imputation", KNN)
+    budget = budget or Budget(1e6, 1e-3)
+    return ImputedStatistics(more.pop("table", TABLE), imputation, budget=budget, **more)
+
+
+ASKS = {
+    "count": lambda s, **c: s.count(where="income > 40", **c),
+    "proportion": lambda s, **c: s.proportion("income > 40", where="age >= 5", **c),
+    "mean": lambda s, **c: s.mean("income", where="age >= 5", **c),
+    "sum": lambda s, **c: s.sum("income", **c),
+    "variance": lambda s, **c: s.variance("income", **c),
+    "standard_deviation": lambda s, **c: s.standard_deviation("income", **c),
+    "correlation": lambda s, **c: s.correlation("income", "hours", **c),
+    "histogram": lambda s, **c: s.histogram("income", **c),
+}
+
+
+def truth() -> dict[str, float]:
+    filled = KNN.prepare(TABLE, SeededNoise(3)).filled
+    income, hours, old = filled.values("income"), filled.values("hours"), filled.codes("age") >= 5
+    return {
+        "count": (income > 40).sum(),
+        "proportion": (income > 40)[old].mean(),
+        "mean": income[old].mean(),
+        "sum": income.sum(),
+        "variance": income.var(ddof=1),
+        "standard_deviation": income.std(ddof=1),
+        "correlation": np.corrcoef(income, hours)[0, 1],
+    }
+
+
+@pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
+@pytest.mark.parametrize("cost", [{"epsilon": 1000.0}, {"rho": 1e5}])
+def test_answers_approach_the_imputed_table(name: str, cost: dict[str, float]) -> None:
+    scale = ScaleRelease(rho=1e5, delta=1e-9) if "rho" in cost else None
+    answer = ASKS[name](statistics(scale=scale), **cost)
+    # Different tie-breaking labels give slightly different imputations.
+    assert answer.value == pytest.approx(truth()[name], rel=0.03)
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_budget_is_charged_exactly_and_first(name: str) -> None:
+    budget = Budget(1.0)
+    asked = statistics(budget)
+    with mock.patch.object(Releaser, "_ready", side_effect=AssertionError("computed")):
+        with pytest.raises(BudgetExceededError):
+            ASKS[name](asked, epsilon=1.01)
+        with pytest.raises(AssertionError, match="computed"):
+            ASKS[name](asked, epsilon=1.0)
+    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_guarantee_of_an_answer(name: str) -> None:
+    answer = ASKS[name](statistics(scale=ScaleRelease(epsilon=0.25)), epsilon=1.0)
+    assert answer.guarantee.epsilon == pytest.approx(1.25)
+    assert answer.guarantee.delta == 0
+    assert answer.guarantee.adjacency == "add-remove"
+    assert answer.guarantee.conditions == (PublicDomain(),)
+    again = Guarantee.from_events(answer.guarantee.events, conditions=[PublicDomain()])
+    assert again == answer.guarantee
+
+
+def test_zcdp_guarantee_includes_the_failure_of_the_scale() -> None:
+    answer = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7)).histogram("income", rho=0.1)
+    assert answer.guarantee.delta == 1e-3
+    assert math.isinf(answer.guarantee.epsilon_at(1e-8))
+    assert answer.guarantee.epsilon_at(1e-6) < 3
+
+
+def test_seeds_and_undeclared_schemas_become_conditions() -> None:
+    answer = statistics(random_state=4).count(epsilon=1.0)
+    assert ExplicitSeed() in answer.guarantee.conditions
+    drafted = Schema(
+        tuple(
+            a.model_copy(update={"undeclared": ("upper",)}) if a.name == "hours" else a
+            for a in SCHEMA
+        )
+    )
+    table = Table(drafted, TABLE._columns)
+    with pytest.raises(SchemaError, match="hours"):
+        statistics(table=table)
+    answer = statistics(table=table, undeclared="accept").count(epsilon=1.0)
+    assert DataDependentDomain(("hours",)) in answer.guarantee.conditions
+
+
+def test_noise_of_a_count_has_the_smooth_scale() -> None:
+    noise = plan_smooth(1.0)
+    prepared = KNN.prepare(TABLE, SeededNoise(0))
+    scale = smooth_bound(prepared.profile, own=1, donee=1, beta=noise.beta) / noise.alpha
+    asked = statistics(random_state=1)
+    asked._parts.releaser._prepared = prepared
+    exact = float((prepared.filled.values("income") > 40).sum())
+    errors = np.array(
+        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(1500)]
+    )
+
+    def cdf(x: np.ndarray) -> np.ndarray:
+        return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -float(noise.exponent))
+
+    assert stats.kstest(errors, cdf).pvalue > 1e-3
+    assert stats.kstest(errors * 1.3, cdf).pvalue < 1e-3
+    assert stats.kstest(errors * 0.7, cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
+def test_intervals_cover_and_are_not_absurd(name: str) -> None:
+    covered, widths = 0, []
+    labels = np.random.default_rng(9).permutation(len(TABLE)).astype(np.uint64)
+    prepared = KNN.prepare(TABLE, SeededNoise(0), labels=labels)
+    asked = prepared_statistics(prepared, None, budget=Budget(1e9))
+    exact = ASKS[name](asked, epsilon=1e7).value
+    for seed in range(60):
+        asked = prepared_statistics(prepared, seed, scale=ScaleRelease(epsilon=1.0))
+        low, high = ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval
+        covered += low <= exact <= high
+        widths.append(high - low)
+    assert covered >= 56
+    assert np.median(widths) < {"correlation": 1.5}.get(name, 2 * abs(exact))
+
+
+def prepared_statistics(prepared, seed, **more) -> ImputedStatistics:
+    with mock.patch.object(KNNImputation, "prepare", lambda *_: prepared):
+        asked = statistics(random_state=seed, **more)
+        asked._parts.releaser._ready()
+    return asked
+
+
+def test_error_bars_are_paid_for_or_absent() -> None:
+    asked = statistics()
+    assert asked.count(where="income > 40", epsilon=1.0).interval is None
+    assert asked.histogram("income", epsilon=1.0).intervals is None
+    # What reads no imputed value has a public noise scale.
+    assert asked.count(where="age >= 5", epsilon=1.0).interval is not None
+    assert asked.histogram("age", epsilon=1.0).intervals is not None
+    assert asked.mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
+
+
+def test_queries_without_imputed_values_get_ordinary_laplace_noise() -> None:
+    asked = statistics(random_state=2)
+    exact = int((TABLE.codes("age") >= 5).sum())
+    with mock.patch.object(Releaser, "_smooth", side_effect=AssertionError):
+        errors = [asked.count(where="age >= 5", epsilon=1.0).value - exact for _ in range(800)]
+    assert np.mean(np.abs(errors)) == pytest.approx(2 * math.e / (math.e**2 - 1), rel=0.15)
+
+
+def test_outputs_respect_public_bounds_and_shapes() -> None:
+    none = TABLE.take(np.zeros(len(TABLE), dtype=bool))
+    for table in (none, TABLE):
+        asked = statistics(table=table, scale=ScaleRelease(epsilon=0.01))
+        for _ in range(5):
+            assert 0 <= asked.proportion("income > 40", epsilon=0.01).value <= 1
+            assert 0 <= asked.mean("income", epsilon=0.01).value <= 100
+            assert 0 <= asked.count(epsilon=0.01).value
+            assert 0 <= asked.variance("income", epsilon=0.01).value <= 5000
+            assert -1 <= asked.correlation("income", "hours", epsilon=0.01).value <= 1
+            found = asked.histogram("income", epsilon=0.01)
+            assert len(found.values) == 10
+            assert found.levels[0] == "[0, 10)"
+            assert min(found.values) >= 0
+
+
+def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
+    asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
+    kinds = {
+        "vector": asked.histogram("income", rho=0.5).guarantee.events[-1],
+        "single": asked.count(where="income > 40", rho=0.5).guarantee.events[-1],
+    }
+    assert type(kinds["vector"]).__name__ == "ZCDPEvent"
+    assert kinds["single"] == PureEvent(epsilon=1.0, label="count")
+
+
+def test_the_released_scale_bounds_the_private_one() -> None:
+    prepared = KNN.prepare(TABLE, SeededNoise(0))
+    for release in (ScaleRelease(epsilon=0.3), ScaleRelease(rho=0.05, delta=1e-3)):
+        beta = release.beta(0.9)
+        exact = smooth_bound(prepared.profile, own=0, donee=1, beta=beta)
+        source = SeededNoise(8)
+        bounds = np.array(
+            [
+                release.release(prepared.profile, confidence=0.9, source=source).donees
+                for _ in range(400)
+            ]
+        )
+        failed = (bounds < exact).mean()
+        assert failed <= release.failure(0.9) + 0.03
+        assert np.median(bounds) < 8 * exact
+    # The epsilon variant fails about as often as stated, so its margin is not idle.
+    often = [
+        ScaleRelease(epsilon=0.3).release(prepared.profile, confidence=0.5, source=SeededNoise(i))
+        for i in range(300)
+    ]
+    exact = smooth_bound(prepared.profile, own=0, donee=1, beta=often[0].beta)
+    assert 0.15 < np.mean([scale.donees < exact for scale in often]) < 0.33
+
+
+def test_paper_noise_refuses_small_epsilon_and_vectors() -> None:
+    asked = statistics(noise="paper")
+    with pytest.raises(UnprovenError, match="1.386"):
+        asked.count(where="income > 40", epsilon=1.38)
+    with pytest.raises(UnprovenError):
+        asked.histogram("income", epsilon=10.0)
+    assert asked.count(where="income > 40", epsilon=1.39).guarantee.epsilon == 1.39
+
+
+def test_published_noise_is_at_least_three_times_as_variable_at_6_ln_2() -> None:
+    prepared = KNN.prepare(TABLE, SeededNoise(0))
+    epsilon = 6 * math.log(2)
+    ours = plan_smooth(epsilon)
+    deviation = ours.standard_deviation * smooth_bound(
+        prepared.profile, own=1, donee=1, beta=ours.beta
+    )
+    published = (1 + prepared.profile.exact(0)) / math.log(2)  # times one: gamma = 4 has variance 1
+    assert published**2 > 3 * deviation**2
+    assert plan_smooth(0.5).standard_deviation < math.inf
+
+
+def test_baselines() -> None:
+    complete = statistics(imputation=CompleteRows(impute=("income",)))
+    observed = TABLE.values("income")[~TABLE.mask("income")]
+    assert complete.mean("income", epsilon=1000.0).value == pytest.approx(observed.mean(), abs=0.1)
+    capped = statistics(imputation=CappedKNN(knn=KNN, max_donees=30))
+    answer = capped.count(where="income > 40", epsilon=1.0)
+    assert "30" in str(answer.guarantee.conditions[0])
+    assert answer.guarantee.events[-1].sensitivity == 31
+    budget = Budget(3.0)
+    model = ReleasedModel(impute=("income",), match_on=("age", "sex"), epsilon=1.0)
+    modelled = statistics(budget, imputation=model)
+    assert budget.remaining_epsilon == pytest.approx(2.0)
+    answer = modelled.mean("income", epsilon=1.0)
+    assert answer.value == pytest.approx(truth_mean(), rel=0.05)
+    assert answer.guarantee.epsilon == pytest.approx(2.0)
+
+
+def truth_mean() -> float:
+    return float(KNN.prepare(TABLE, SeededNoise(3)).filled.values("income").mean())
+
+
+def test_a_replace_one_budget_pays_twice() -> None:
+    budget = Budget(2.0, adjacency="replace-one")
+    answer = statistics(budget).count(where="income > 40", epsilon=1.0)
+    assert answer.guarantee.epsilon == pytest.approx(2.0)
+    assert answer.guarantee.adjacency == "replace-one"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: KNNImputation(impute=(), match_on="age"),
+        lambda: KNNImputation(impute="income", match_on="income"),
+        lambda: KNNImputation(impute="income", match_on="age", k=0),
+        lambda: KNNImputation(impute="income", match_on="age", k=2, aggregate="nearest"),
+        lambda: KNNImputation(impute="income", match_on="age", default={"age": 1}),
+        lambda: statistics(imputation=KNNImputation(impute="income", match_on={"age": 0.0})),
+        lambda: statistics(
+            imputation=KNNImputation(impute="income", match_on="age", default={"income": 101})
+        ),
+        lambda: statistics(noise="gauss"),
+        lambda: statistics(confidence=1.0),
+        lambda: statistics().count(),
+        lambda: statistics().count(epsilon=1.0, rho=1.0),
+        lambda: statistics().count(epsilon=math.nan),
+        lambda: ScaleRelease(),
+        lambda: ScaleRelease(rho=0.1),
+    ],
+)
+def test_wrong_parameters_are_refused(wrong) -> None:
+    with pytest.raises(ParameterError):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: statistics().mean("sex", epsilon=1.0),
+        lambda: statistics().histogram("nothing", epsilon=1.0),
+        lambda: statistics(
+            imputation=KNNImputation(impute="sex", match_on="age", aggregate="mean")
+        ),
+        lambda: statistics(
+            imputation=KNNImputation(impute="income", match_on="age", k=2, aggregate="majority")
+        ),
+    ],
+)
+def test_wrong_attributes_are_refused(wrong) -> None:
+    with pytest.raises(SchemaError):
+        wrong()
+
+
+def test_nothing_private_in_reprs() -> None:
+    asked = statistics(random_state=0)
+    asked.count(epsilon=1.0)
+    assert repr(asked) == "ImputedStatistics(age, sex, income, hours)"
+    assert str(len(TABLE)) not in repr(asked._parts) + repr(asked._parts.releaser)
