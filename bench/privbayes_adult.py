@@ -57,12 +57,10 @@ def main():
         f"{options.dataset}, epsilon={options.epsilon:g}, delta={options.delta:g}, "
         f"{options.seeds} runs each"
     )
-    print(
-        f"{'file':<10}{'strategy':<15}{'1-way':>8}{'2-way':>8}{'/ none':>8}{'dropped /':>11}{'s':>7}"
-    )
-    print(
-        f"{'truth':<10}{'(no holes)':<15}{base[0]:>8.4f}{base[1]:>8.4f}{1:>8.2f}{'':>11}{base[2]:>7.2f}"
-    )
+    names = f"{'1-way':>8}{'2-way':>8}{'/ none':>8}{'dropped /':>11}{'s':>7}"
+    print(f"{'file':<10}{'strategy':<15}{names}")
+    figures = f"{base[0]:>8.4f}{base[1]:>8.4f}{1:>8.2f}{'':>11}{base[2]:>7.2f}"
+    print(f"{'truth':<10}{'(no holes)':<15}{figures}")
     for file in FILES[1:]:
         found = {s: run(options.dataset, file, s, **common) for s in PrivBayes.strategies}
         dropped = found["complete-rows"][1]

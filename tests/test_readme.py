@@ -1,0 +1,73 @@
+"""The README's commands, run as they stand there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
+
+
+def shell(command, folder):
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    return subprocess.run(
+        ["sh", "-ec", command],
+        cwd=folder,
+        env={"PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_there_are_two_commands_and_then_your_own_table():
+    assert len(BLOCKS) == 3
+    install, tests, _ = BLOCKS
+    assert install.strip().endswith("&& missdp demo")
+    assert tests.strip() == "pytest -n 2"
+    # CI runs both as they stand in the README.
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert 'eval "$(readme 1)"' in ci
+    assert 'eval "$(readme 2)"' in ci
+
+
+def test_the_main_job(tmp_path):
+    out = shell("missdp demo", tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert "Hispanic respondents" in out.stdout
+    assert "differentially private" in out.stdout
+    assert (tmp_path / "yrbss_synthetic.csv").exists()
+
+
+def test_your_own_table(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
+    )
+    frame = frame.astype({"age": "Int64"}).mask(rng.random((500, 2)) < 0.2)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    draft, synthesize, evaluate = BLOCKS[2].strip().splitlines()
+    assert shell(draft, tmp_path).returncode == 0
+    refused = shell(synthesize, tmp_path)
+    assert refused.returncode == 3
+    assert not (tmp_path / "synthetic.csv").exists()
+    # "Complete it by hand": here, declare every guess public.
+    schema = tmp_path / "patients.toml"
+    schema.write_text(re.sub(r"undeclared = \[.*?\]\n", "", schema.read_text(), flags=re.S))
+    for command in (synthesize, evaluate):
+        out = shell(command, tmp_path)
+        assert out.returncode == 0, out.stderr
+    assert (tmp_path / "synthetic.csv").exists()
+
+
+def test_every_link_leads_somewhere():
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!http)([^)#]+)", text):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
