@@ -62,6 +62,13 @@ def test_coverage_over_repeated_releases(noise):
     assert uppers.mean() < 0.8 + 0.07  # informative, not merely 1
 
 
+def test_each_source_of_error_gets_a_third_of_the_failure_probability():
+    """With noise too small to move an integer, what is left is Clopper-Pearson at β/3."""
+    found = bound(200.0, 1000.0, scale=0.01, total_scale=0.01, confidence=0.94)
+    lower = stats.binomtest(200, 1000).proportion_ci(1 - 2 * 0.02, method="exact").low
+    assert found.upper == pytest.approx(1 - lower, abs=1e-9)
+
+
 def test_the_noise_is_part_of_the_uncertainty():
     quiet, loud = bound(200.0, 1000.0, scale=1.0), bound(200.0, 1000.0, scale=20.0)
     assert 0.8 < quiet.upper < loud.upper < 1.0

@@ -115,10 +115,11 @@ def test_asymmetric_losses_and_lost_mass_keep_both_directions():
         assert gated.get_delta_for_epsilon(epsilon) >= expected - 1e-12
 
 
+@pytest.mark.parametrize("p", [0.5, 0.1])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.7, 1.2])
-def test_two_gated_responses_composed_match_enumeration(epsilon):
+def test_two_gated_responses_composed_match_enumeration(epsilon, p):
     """Both laws keep all their mass, also where the other one has none."""
-    loss, slip, p = 1.0, 0.05, 0.5
+    loss, slip = 1.0, 0.05
     likely = (1 - slip) / (1 + math.exp(-loss))
     opened = np.array([slip, likely, 1 - slip - likely, 0.0])
     absent = opened[::-1]
