@@ -10,7 +10,7 @@ import numpy as np
 
 from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
 from missdp.errors import UnprovenError
-from missdp.mechanisms.rdp_maps import PrivacyMap, theorem_two
+from missdp.mechanisms.rdp_maps import Curve, PrivacyMap, tabulated, theorem_two
 from missdp.transforms import TableDistance
 
 __all__ = ["ORDERS", "Bound", "bounds", "overall_curve"]
@@ -119,8 +119,11 @@ def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) 
 
 
 def _theorem(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
-    return theorem_two(
-        alpha,
+    return theorem_two(alpha, *_curves(mechanism, distance))
+
+
+def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:
+    return (
         lambda a: mechanism.replaced_curve(a, distance.replaced),
         lambda a: mechanism.moved_curve(a, distance),
     )
@@ -134,17 +137,18 @@ def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -
     if math.isfinite(pure):
         events.append(PureEvent(epsilon=pure, label=label, adjacency="replace-one"))
     if not events:
-        events += _tabulated([mechanism.curve(a, distance) for a in ORDERS], label)
+        events += _rdp_events([mechanism.curve(a, distance) for a in ORDERS], label)
     return events
 
 
 def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
     if math.isinf(mechanism.moved_curve(2.0, distance)):
         return []
-    return _tabulated([_theorem(mechanism, distance, a) for a in ORDERS], label)
+    replaced, moved = (tabulated(curve) for curve in _curves(mechanism, distance))
+    return _rdp_events([theorem_two(a, replaced, moved) for a in ORDERS], label)
 
 
-def _tabulated(curve: Iterable[float], label: str) -> list[Event]:
+def _rdp_events(curve: Iterable[float], label: str) -> list[Event]:
     finite = [(a, e) for a, e in zip(ORDERS, curve, strict=True) if math.isfinite(e)]
     if not finite:
         return []

@@ -201,7 +201,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     Returns
     -------
     PricedPipeline
-        A clone; the noise exceeds the least by a relative 1e-4 at most.
+        A clone; the noise exceeds the least by a relative 1e-3 at most.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
         low, high = high, high * 4
         if high > 1e9:
             raise UnprovenError("no amount of noise is proven to be enough for this pipeline")
-    while high / low > 1 + 1e-4:
+    while high / low > 1 + 1e-3:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return with_noise(high)

@@ -118,6 +118,8 @@ class ColumnImputer(StableTransformer):
         """Return a complete domain; imputed cells add to the norm of a row."""
         if domain.complete:
             return domain
+        if domain.columns == 1:  # A row is either observed or imputed.
+            return replace(domain, complete=True)
         extra = self._imputed_norm(domain)
         return replace(domain, radius=math.hypot(domain.radius, extra), complete=True)
 
