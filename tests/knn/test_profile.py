@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from knn.knn_oracles import (
     GRADES,
     SCHEMA,
@@ -22,7 +23,6 @@ from knn.knn_oracles import (
     rank,
     tables,
 )
-
 from missdp.errors import UnprovenError
 from missdp.knn import KNNImputation
 from missdp.knn.bound import change_bounds, smooth_bound

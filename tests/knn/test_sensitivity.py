@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from knn.knn_oracles import Row, as_table, labels_of, neighbours, tables
 
+from knn.knn_oracles import Row, as_table, labels_of, neighbours, tables
 from missdp.accounting import Budget
 from missdp.knn import CompleteRows, ImputedStatistics, KNNImputation
 from missdp.knn.bound import smooth_bound
@@ -51,7 +51,7 @@ def recorded(rows: list[Row]):
         fixed = 5.0 if answer.weights.unit == 1 else 1.7
         return [Noisy(fixed, None)] * len(answer.totals)
 
-    labels = mock.patch("missdp.knn.imputation.draw_labels", lambda *_: labels_of(rows))
+    labels = mock.patch("missdp.knn.imputation.draw_labels", return_value=labels_of(rows))
     with mock.patch.object(Releaser, "release", release), labels:
         yield kept
 

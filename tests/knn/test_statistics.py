@@ -192,7 +192,7 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
 
 
 def prepared_statistics(prepared, seed, **more) -> ImputedStatistics:
-    with mock.patch.object(KNNImputation, "prepare", lambda *_: prepared):
+    with mock.patch.object(KNNImputation, "prepare", return_value=prepared):
         asked = statistics(random_state=seed, **more)
         asked._parts.releaser._ready()
     return asked
@@ -223,7 +223,7 @@ def test_outputs_respect_public_bounds_and_shapes() -> None:
         for _ in range(5):
             assert 0 <= asked.proportion("income > 40", epsilon=0.01).value <= 1
             assert 0 <= asked.mean("income", epsilon=0.01).value <= 100
-            assert 0 <= asked.count(epsilon=0.01).value
+            assert asked.count(epsilon=0.01).value >= 0
             assert 0 <= asked.variance("income", epsilon=0.01).value <= 5000
             assert -1 <= asked.correlation("income", "hours", epsilon=0.01).value <= 1
             found = asked.histogram("income", epsilon=0.01)
@@ -268,7 +268,7 @@ def test_the_released_scale_bounds_the_private_one() -> None:
 
 def test_paper_noise_refuses_small_epsilon_and_vectors() -> None:
     asked = statistics(noise="paper")
-    with pytest.raises(UnprovenError, match="1.386"):
+    with pytest.raises(UnprovenError, match=r"1\.386"):
         asked.count(where="income > 40", epsilon=1.38)
     with pytest.raises(UnprovenError):
         asked.histogram("income", epsilon=10.0)
