@@ -56,7 +56,8 @@ def selective(n=40_000, slope=2.0, seed=0):
 def test_the_mask_model_recovers_who_goes_missing(slope):
     rows, hole = selective(slope=slope)
     model = MaskModel(np.array([0.0, hole.mean()]))
-    strip = Strip(np.bincount(rows[hole, 0], minlength=4).astype(float), 5.0)
+    seen = np.bincount(rows[hole, 0], minlength=4).astype(float)
+    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 5.0)
     model.learn(rows, len(rows), {(1, 0): strip}, ridge=1.0, sweeps=40)
     rate = np.bincount(rows[:, 0], weights=hole) / np.bincount(rows[:, 0])
     for level in range(4):
@@ -69,12 +70,13 @@ def test_noise_alone_does_not_look_selective():
     rows, _ = selective(n=2000)
     rng = np.random.default_rng(1)
     std = 60.0
-    strip = Strip(100 + rng.normal(0, std, 4), std)  # the truth: 20 % everywhere
+    # The truth: 20 % everywhere.
+    strip = Strip(100 + rng.normal(0, std, 4), 500 + rng.normal(0, 2 * std, 4), std)
     model = MaskModel(np.array([0.0, 0.2]))
     model.learn(rows, 2000, {(1, 0): strip}, ridge=1.0, sweeps=40)
     rates = [model.missing(rows)[rows[:, 0] == level, 1].mean() for level in range(4)]
-    raw = strip.counts / 500
-    assert np.abs(np.array(rates) - 0.2).max() < 0.8 * np.abs(raw * 0.2 / raw.mean() - 0.2).max()
+    raw = strip.missing / strip.rows
+    assert np.abs(np.array(rates) - 0.2).max() < 0.8 * np.abs(raw - 0.2).max()
 
 
 def test_drawn_masks_follow_the_model():

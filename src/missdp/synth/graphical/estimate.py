@@ -174,24 +174,32 @@ class Estimate:
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""
+        return self._chance(clique)[0]
+
+    def _chance(self, clique: Clique) -> tuple[Floats | float, Floats | float]:
+        """Return the chance to be observed, and the variance of its relative error.
+
+        The chance is a mean over rows drawn from the model; the error is that of the mean, and
+        stands for that of the mask model too, which knows no better what few rows show.
+        """
         holes = [v for v in clique if self.masks.present[v]]
         if not holes:
-            return 1.0
+            return 1.0, 0.0
         if self._partial:
-            return self._partial_rate(clique)
+            return self._partial_rate(clique), 0.0
         shape = tuple(self.sizes[v] for v in clique)
         cell, cells = self._cell(clique)
         seen = self._observed[holes].prod(axis=0)
-        counts = np.bincount(cell, minlength=cells)
+        rows = np.bincount(cell, minlength=cells) + _PRIOR_ROWS
         prior = np.ones(shape)
         for axis, v in enumerate(clique):
             if v in holes:
                 along = [-1 if i == axis else 1 for i in range(len(clique))]
                 prior = prior * self._rates[v].reshape(along)
         total = np.bincount(cell, weights=seen, minlength=cells) + _PRIOR_ROWS * prior.ravel()
-        chance = np.asarray(total / (counts + _PRIOR_ROWS)).reshape(shape)
-        floored: Floats = np.maximum(chance, _LEAST_OBSERVED)
-        return floored
+        chance = np.clip(total / rows, _LEAST_OBSERVED, 1.0)
+        error = (1 - chance) / (chance * rows)
+        return chance.reshape(shape), error.reshape(shape)
 
     def _partial_rate(self, clique: Clique) -> float:
         if clique in self.measured:
@@ -212,35 +220,34 @@ class Estimate:
         Each marginal is divided by its own noisy total, so that neither unequal numbers of
         observed rows nor coinciding holes are mistaken for signal; its noise grows accordingly.
         """
-        chance = 1.0 if self._partial else self.observed(clique)
+        chance, error = (1.0, 0.0) if self._partial else self._chance(clique)
         values = self.values(clique, measured.counts) / chance
-        std = measured.std / chance
+        std = np.sqrt(np.square(measured.std / chance) + np.square(values) * error)
         noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
         total = max(float(values.sum()), noise, 1.0)
         return Target(clique, values / total, std / total)
 
     def _strips(self) -> dict[tuple[int, int], Strip]:
-        strips: dict[tuple[int, int], list[Measured]] = {}
+        """For each attribute with holes, how often it is missing by levels of the others."""
+        strips: dict[tuple[int, int], Strip] = {}
         for clique, measured in self.measured.items():
             for a in clique:
-                if not self.masks.present[a] or not self._extended[a]:
-                    continue
-                axis = clique.index(a)
-                rows = measured.counts.take(self.sizes[a], axis=axis)
-                rest = [v for v in clique if v != a]
-                for i, b in enumerate(rest):
-                    others = tuple(j for j in range(len(rest)) if j != i)
-                    strip = rows.sum(axis=others).take(range(self.sizes[b]), axis=0)
-                    std = float(measured.std) * float(np.sqrt(rows.size / rows.shape[i]))
-                    strips.setdefault((a, b), []).append(Measured(strip, std))
-        return {pair: _strip(parts) for pair, parts in strips.items()}
+                for b in clique:
+                    if a != b and self.masks.present[a]:
+                        strip = self._strip(a, b, clique, measured)
+                        old = strips.get((a, b))
+                        if old is None or strip.std < old.std:
+                            strips[a, b] = strip
+        return strips
 
-
-def _strip(parts: list[Measured]) -> Strip:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.combine(part)
-    return Strip(whole.counts, float(whole.std))
+    def _strip(self, a: int, b: int, clique: Clique, measured: Measured) -> Strip:
+        others = tuple(i for i, v in enumerate(clique) if v not in (a, b))
+        table = measured.counts.sum(axis=others)
+        table = table if clique.index(a) < clique.index(b) else table.T
+        table = table[:, : self.sizes[b]]
+        summed = prod(measured.counts.shape[i] for i in others)
+        std = float(measured.std) * float(np.sqrt(summed))
+        return Strip(table[self.sizes[a]], table.sum(axis=0), std)
 
 
 def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:

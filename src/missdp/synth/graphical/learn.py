@@ -148,7 +148,7 @@ class Learner:
     def _finish(self, estimate: Estimate) -> None:
         if estimate.masks.present.any() and self._view.rows == "extended":  # alternate to the end
             for _ in range(6):
-                estimate.refit(iterations=60, sweeps=8, draws=3 * self._model_rows)
+                estimate.refit(iterations=100, sweeps=8, draws=3 * self._model_rows)
         estimate.refit(iterations=300)
 
     # What may be selected

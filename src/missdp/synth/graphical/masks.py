@@ -28,23 +28,35 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 _LEAST_RATE = 1e-6
+_DAMPING = 0.7
 _STEP = 1.0  # largest move of a parameter in one sweep
 
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """Released counts of rows where ``a`` is missing, by observed level of ``b``.
+    """How often ``a`` is missing, by observed level of ``b``: a part of a released marginal.
 
     Parameters
     ----------
-    counts : ndarray
-        One per level of ``b``; may be negative.
+    missing : ndarray
+        Noisy counts of rows where ``a`` is missing, one per level of ``b``; may be negative.
+    rows : ndarray
+        Noisy counts of all rows, one per level of ``b``.
     std : float
-        Standard deviation of the noise of each count.
+        Standard deviation of the noise of each missing count.
     """
 
-    counts: Floats
+    missing: Floats
+    rows: Floats
     std: float
+
+    @property
+    def rates(self) -> Floats:
+        """Missing rate by level, leaning on the whole rate where rows are few."""
+        whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
+        weight = 3 * self.std
+        total = np.maximum(self.rows, 0.0) + weight
+        return np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
 
 
 @dataclass(eq=False)
@@ -110,14 +122,16 @@ class MaskModel:
         """
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
+        by_attribute: dict[int, dict[int, Strip]] = {}
+        for (a, b), strip in strips.items():
+            if self.present[a]:
+                by_attribute.setdefault(a, {})[b] = strip
         for _ in range(sweeps):
             missing = self.missing(rows)
             self._match_rates(missing)
-            for (a, b), strip in strips.items():
-                if self.present[a]:
-                    damping = 0.6 if sum(k == a for k, _ in strips) <= 2 else 0.4
-                    step = self._slope_step(a, b, strip, rows, missing, per_row, ridge)
-                    self.slopes[a, b] = self.slopes[a, b] + damping * step
+            for a, own in by_attribute.items():
+                seen = {b: (1 - missing[:, b]) * per_row for b in own}
+                self._learn_one(a, own, rows, seen, ridge)
 
     def _match_rates(self, missing: Floats) -> None:
         gap = self.rates - missing.mean(axis=0)
@@ -126,30 +140,24 @@ class MaskModel:
             self.present, np.clip(gap / curvature, -_STEP, _STEP), 0.0
         )
 
-    def _slope_step(
+    def _learn_one(
         self,
         a: int,
-        b: int,
-        strip: Strip,
+        strips: Mapping[int, Strip],
         rows: Codes,
-        missing: Floats,
-        per_row: float,
+        seen: Mapping[int, Floats],
         ridge: float,
-    ) -> Floats:
-        levels = len(strip.counts)
-        slope = self.slopes.setdefault((a, b), np.zeros(levels))
-        seen = (1 - missing[:, b]) * per_row
-        p = missing[:, a]
-        expected = np.bincount(rows[:, b], weights=seen * p, minlength=levels)
-        curvature = np.bincount(rows[:, b], weights=seen * p * (1 - p), minlength=levels)
-        total = float(strip.counts.sum())
-        # Only the shape of the strip is used: its total also carries how often holes coincide.
-        if total <= 3 * strip.std * np.sqrt(levels):
-            return np.zeros(levels)
-        aim = strip.counts * (expected.sum() / total)
-        penalty = ridge * strip.std
-        step: Floats = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
-        return np.clip(step, -_STEP, _STEP)
+    ) -> None:
+        """Update the slopes of one attribute, one predictor after the other."""
+        logits = np.full(len(rows), self.intercepts[a])
+        for b in strips:
+            slope = self.slopes.setdefault((a, b), np.zeros(len(strips[b].missing)))
+            logits += slope[rows[:, b]]
+        for b, strip in strips.items():
+            chance = expit(logits)
+            step = _step(chance, rows[:, b], seen[b], strip, ridge, self.slopes[a, b])
+            self.slopes[a, b] = self.slopes[a, b] + step
+            logits += step[rows[:, b]]
 
     def to_json(self) -> dict[str, Any]:
         """Return released values as JSON."""
@@ -166,3 +174,25 @@ class MaskModel:
         model.intercepts = array_from_json(stored["intercepts"])
         model.slopes = {(int(a), int(b)): array_from_json(s) for a, b, s in stored["slopes"]}
         return model
+
+
+def _step(
+    chance: Floats, codes: Codes, seen: Floats, strip: Strip, ridge: float, slope: Floats
+) -> Floats:
+    """One clipped, damped Newton step of a slope.
+
+    Rates rather than counts are matched, so that errors of the complete-data model in the
+    predictor's own margin do not pass for selective missingness; and only their shape, because
+    their level also carries how often holes coincide.
+    """
+    levels = len(slope)
+    expected = np.bincount(codes, weights=seen * chance, minlength=levels)
+    curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
+    aim = strip.rates * np.bincount(codes, weights=seen, minlength=levels)
+    if aim.sum() <= 0 or strip.missing.sum() <= 3 * strip.std * np.sqrt(levels):
+        return np.zeros(levels)
+    aim *= expected.sum() / aim.sum()
+    penalty = ridge * strip.std
+    step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
+    clipped: Floats = np.clip(_DAMPING * step, -_STEP, _STEP)
+    return clipped
