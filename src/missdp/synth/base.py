@@ -21,11 +21,13 @@ from missdp.accounting import (
     ExplicitSeed,
     Guarantee,
     PureEvent,
+    Schedule,
 )
 from missdp.errors import NotFittedError, ParameterError, SchemaError
 from missdp.mechanisms import NoiseSource, noise_source, noisy_total
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, open_source
+from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
 from missdp.table import FrameKind, Table
@@ -164,6 +166,51 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         codes = self._sample(rows, missing_values, rng)
         return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
 
+    def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
+        """Return what the release guarantees for the table *before* values went missing.
+
+        Parameters
+        ----------
+        assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
+            How values went missing. It becomes a condition of the result. Never state it from
+            the private table itself: see :func:`missdp.accounting.observed_rate_bound`.
+
+        Returns
+        -------
+        Guarantee
+            With ``protects="ground-truth"``; epsilon is smaller where a row is read only if some
+            of its cells are observed (strategies ``"complete-rows"``, ``"adaptive"``), and never
+            larger than that of ``guarantee_``.
+
+        Raises
+        ------
+        UnprovenError
+            Without an assumption that rows lose values independently of each other.
+
+        Examples
+        --------
+        >>> from missdp import PrivBayes
+        >>> from missdp.accounting import MissingCompletelyAtRandom
+        >>> from missdp.datasets import yrbss
+        >>> table = yrbss().table()
+        >>> model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
+        >>> known = MissingCompletelyAtRandom(dict.fromkeys(table.schema.names, 0.9))
+        >>> round(model.ground_truth_guarantee(known).epsilon, 2)
+        0.37
+        """
+        self._check_fitted()
+        return synthesizer_ground_truth(
+            self.guarantee_,
+            missing=self._applied_strategy,
+            schema=self.schema_,
+            assumption=assumption,
+        )
+
+    @property
+    def _applied_strategy(self) -> str:
+        """The strategy that was applied; a family that decides by itself says which one."""
+        return self.missing
+
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
@@ -241,7 +288,9 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ParameterError("budget must be a missdp.Budget or None")
         # The noise of a table depends on the structure chosen before it: a filter, see Budget.
-        return Budget(self.epsilon, self.delta, schedule="adaptive")
+        # Sums of pure epsilons are such a filter as they are.
+        schedule: Schedule = "adaptive" if self.delta > 0 else "fixed"
+        return Budget(self.epsilon, self.delta, schedule=schedule)
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
         conditions: list[Condition] = []

@@ -1,0 +1,68 @@
+"""``missdp price``."""
+
+import json
+
+import pytest
+
+from missdp import PrivBayes
+from missdp.cli.main import main
+from missdp.datasets import yrbss
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m.json"
+    PrivBayes(epsilon=1.0, missing="complete-rows").fit(yrbss().table()).save(path)
+    return str(path)
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_without_ground_truth_it_is_the_guarantee(model, capsys):
+    code, out, _ = run(capsys, "price", model)
+    assert code == 0
+    assert "-differentially private" in out
+
+
+def test_ground_truth(model, capsys):
+    rates = ",".join(f"{name}=0.9" for name in yrbss().schema().names)
+    code, out, _ = run(capsys, "price", model, "--ground-truth", "--observed", rates, "--json")
+    found = json.loads(out)["guarantee"]
+    assert code == 0
+    assert found["protects"] == "ground-truth"
+    assert 0.3 < found["epsilon"] < 0.45
+    code, out, _ = run(capsys, "price", model, "--ground-truth", "--row-independent")
+    assert code == 0
+    assert "independently" in out
+    code, out, _ = run(capsys, "price", model, "--ground-truth", "--p-max", 0.5, "--json")
+    assert json.loads(out)["guarantee"]["epsilon"] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "says"),
+    [
+        (("--ground-truth",), 2, "assumption"),
+        (("--p-max", 0.5), 2, "ground-truth"),
+        (("--ground-truth", "--p-max", 1.5), 2, "p_max"),
+        (("--ground-truth", "--p-max", 0.5, "--row-independent"), 2, "one assumption"),
+        (("--ground-truth", "--observed", "age"), 2, "age=0.9"),
+        (("--ground-truth", "--observed", "age=x"), 2, "age=0.9"),
+        (("--ground-truth", "--observed", "age=2"), 2, "age"),
+    ],
+)
+def test_bad_assumptions(model, capsys, extra, code, says):
+    found, out, err = run(capsys, "price", model, *extra)
+    assert (found, out) == (code, "")
+    assert says in err
+
+
+def test_what_is_not_a_model(tmp_path, capsys):
+    (tmp_path / "x.json").write_text("{}")
+    for path in (tmp_path / "x.json", tmp_path / "none.json", tmp_path):
+        code, _, err = run(capsys, "price", path)
+        assert code == 3
+        assert "not a saved missdp model" in err

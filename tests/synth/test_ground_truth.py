@@ -1,0 +1,108 @@
+import math
+
+import pytest
+
+from missdp import Categorical, PrivBayes, Schema, Table
+from missdp.accounting import (
+    BoundedObservation,
+    MissingCompletelyAtRandom,
+    RowIndependentMissingness,
+)
+from missdp.errors import MissDPError, NotFittedError, UnprovenError
+from synth.conformance import SCHEMA, make_table
+
+OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}
+ALL_NULLABLE = Schema(tuple(a.model_copy(update={"nullable": True}) for a in SCHEMA))
+
+
+def fit(missing, schema=SCHEMA, **options):
+    table = Table.read(make_table().to_native(), schema)
+    return PrivBayes(epsilon=1.0, missing=missing, **options).fit(table)
+
+
+def amplified(p, epsilon):
+    return math.log1p(p * math.expm1(epsilon))
+
+
+def test_no_assumption_no_number():
+    with pytest.raises(UnprovenError):
+        fit("joint").ground_truth_guarantee(None)
+    with pytest.raises(NotFittedError):
+        PrivBayes(epsilon=1.0).ground_truth_guarantee(RowIndependentMissingness())
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_row_independence_keeps_epsilon_and_becomes_a_condition(missing, delta):
+    model = fit(missing, delta=delta)
+    found = model.ground_truth_guarantee(RowIndependentMissingness())
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+    assert found.protects == "ground-truth"
+    assert RowIndependentMissingness() in found.conditions
+
+
+def test_complete_rows_are_amplified_by_the_chance_of_a_complete_row():
+    model = fit("complete-rows")
+    counted = 0.01  # the number of all rows, which every row enters
+    rest = model.guarantee_.epsilon - counted
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    assert found.epsilon == pytest.approx(counted + amplified(0.6 * 0.7 * 0.8, rest), rel=1e-6)
+    bounded = model.ground_truth_guarantee(BoundedObservation(0.5))
+    assert bounded.epsilon == pytest.approx(counted + amplified(0.5, rest), rel=1e-6)
+
+
+def test_adaptive_counts_the_whole_structure_by_its_likeliest_gate():
+    model = fit("adaptive", ALL_NULLABLE)
+    observed = {**OBSERVED, "score": 0.75}
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(observed))
+    tables = math.fsum(1 / e.scale for e in model.guarantee_.events if e.gate)
+    rest = model.guarantee_.epsilon - tables
+    assert tables > 0.5
+    assert found.epsilon == pytest.approx(rest + amplified(0.8, tables), rel=1e-6)
+
+
+def test_an_attribute_that_is_never_missing_stops_the_amplification():
+    model = fit("adaptive")
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+@pytest.mark.parametrize("missing", ["joint", "impute-first"])
+def test_reading_every_row_is_not_amplified(missing):
+    model = fit(missing, imputer="random")
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+def test_imputed_margins_are_amplified_one_by_one():
+    model = fit("impute-first", imputer="marginal")
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    margins = {next(iter(e.gate)): 1 / e.scale for e in model.guarantee_.events if e.gate}
+    expected = model.guarantee_.epsilon - sum(margins.values())
+    expected += sum(amplified(OBSERVED[name], epsilon) for name, epsilon in margins.items())
+    assert found.epsilon == pytest.approx(expected, rel=1e-6)
+
+
+def test_gaussian_releases_keep_their_epsilon():
+    model = fit("complete-rows", delta=1e-6)
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+def test_a_domain_read_from_the_data_is_carried_over_or_refused():
+    drafted = Categorical(name="x", levels=("a", "b"), nullable=True, undeclared=("levels",))
+    table = Table.from_codes(Schema((drafted,)), {"x": [0, 1, 2] * 20})
+    model = PrivBayes(epsilon=1.0).fit(table, undeclared="accept")
+    try:
+        found = model.ground_truth_guarantee(RowIndependentMissingness())
+    except MissDPError:
+        return
+    assert model.guarantee_.conditions[0] in found.conditions
+
+
+def test_a_saved_model_gives_the_same(tmp_path):
+    model = fit("complete-rows")
+    model.save(tmp_path / "m.json")
+    known = MissingCompletelyAtRandom(OBSERVED)
+    again = PrivBayes.load(tmp_path / "m.json").ground_truth_guarantee(known)
+    assert again == model.ground_truth_guarantee(known)
