@@ -143,6 +143,14 @@ def test_guarantee_is_computed_within_what_was_asked(family, strategy):
     assert guarantee.epsilon_at(model.delta) <= 1.0 + 1e-9
 
 
+def test_what_a_fit_spends_does_not_depend_on_the_data(family, strategy):
+    spent = {
+        build(family, strategy, n_rows=100).fit(table).guarantee_.epsilon
+        for table in (make_table(), make_table(0), make_table(3000, seed=1))
+    }
+    assert max(spent) - min(spent) < 1e-12
+
+
 def test_an_ordinary_release_is_unconditional(family, strategy):
     model = build(family, strategy, random_state=None).fit(make_table())
     assert model.guarantee_.conditions == ()

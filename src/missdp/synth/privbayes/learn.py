@@ -105,8 +105,8 @@ class Learner:
         return self._view.source.counts(cliques, rows=self._view.rows)
 
     def _select(self, families: list[Family], step: int) -> Family:
-        if len(families) == 1:
-            return families[0]
+        # Charged even if only one family is left to choose from: what a fit spends must not depend
+        # on what it found, or its total would be an outcome and no guarantee.
         winner = exponential_mechanism(
             lambda: np.array([self._score(family) for family in families]),
             epsilon=self._plan.selection_epsilon,
