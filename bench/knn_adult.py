@@ -2,8 +2,8 @@
 
 Clifton et al. (2022) impute wages in the 1940 census; here hours per week in Adult (30,162 rows of
 the 1994 census), hidden at random with declared weights on age, sex and marital status, so that
-rows without holes mislead.  Mean hours and the proportion of 40 hours or more, for three age groups,
-at four epsilons.  Each repetition hides anew, imputes anew (nearest neighbour on age, education,
+rows without holes mislead.  Mean hours and the proportion of 40 hours or more, for three age
+groups, at four epsilons.  Each repetition hides anew, imputes anew (nearest neighbour on age, education,
 marital status and sex) and adds noise anew.  Error is measured against the table before anything
 was hidden.
 
