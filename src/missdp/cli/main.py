@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from missdp import errors
-from missdp.cli import demo, evaluate, price, schema, simulate, synthesize
+from missdp.cli import demo, evaluate, price, query, schema, simulate, synthesize
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -43,6 +43,7 @@ app.add_typer(schema.app, name="schema")
 app.command("synthesize")(synthesize.synthesize)
 app.command("evaluate")(evaluate.evaluate)
 app.command("simulate")(simulate.simulate)
+app.command("query")(query.query)
 app.command("price")(price.price)
 app.command("demo")(demo.demo)
 

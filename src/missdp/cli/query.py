@@ -1,0 +1,121 @@
+"""``missdp query``: one statistic of a table whose holes are filled from nearest neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import typer
+
+from missdp.accounting import Budget
+from missdp.cli.common import DataArgument, JsonOption, SchemaOption, emit
+from missdp.errors import ParameterError
+from missdp.knn import Estimate, Histogram, QueryRequest, run_query
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = ["query"]
+
+_Name = Annotated[str | None, typer.Option(show_default=False, metavar="ATTRIBUTE")]
+
+
+def query(
+    data: DataArgument,
+    schema: SchemaOption,
+    impute: Annotated[str, typer.Option(help="Attributes to fill, by commas.", show_default=False)],
+    match: Annotated[
+        str, typer.Option(help="Attributes that say who is near, by commas.", show_default=False)
+    ],
+    epsilon: Annotated[
+        float, typer.Option(help="Cost of the answer, error bar included.", show_default=False)
+    ],
+    count: Annotated[bool, typer.Option("--count", help="Count the rows.")] = False,
+    proportion: Annotated[
+        str | None, typer.Option(help="Share of rows with a property, e.g. 'income >= 500'.")
+    ] = None,
+    mean: _Name = None,
+    total: Annotated[str | None, typer.Option("--sum", metavar="ATTRIBUTE")] = None,
+    variance: _Name = None,
+    standard_deviation: _Name = None,
+    correlation: Annotated[str | None, typer.Option(metavar="ATTRIBUTE,ATTRIBUTE")] = None,
+    histogram: _Name = None,
+    where: Annotated[str, typer.Option(help="Subpopulation, e.g. 'age >= 20 and age < 30'.")] = "",
+    k: Annotated[int, typer.Option(help="Donors per incomplete row.")] = 1,
+    group: Annotated[str, typer.Option(help="Attributes on which donors must agree.")] = "",
+    error_bar: Annotated[
+        bool, typer.Option("--error-bar/--no-error-bar", help="Pay a fifth for an error bar.")
+    ] = True,
+    undeclared: Annotated[
+        Literal["refuse", "accept"],
+        typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
+    ] = "refuse",
+    as_json: JsonOption = False,
+) -> None:
+    """Answer one question about a table with holes, privately.
+
+    Missing values are taken from the k nearest complete rows. The answer's noise follows the smooth
+    sensitivity of that imputation.
+    """
+    statistic, of = _question(
+        {
+            "count": "" if count else None,
+            "proportion": proportion,
+            "mean": mean,
+            "sum": total,
+            "variance": variance,
+            "standard_deviation": standard_deviation,
+            "correlation": correlation,
+            "histogram": histogram,
+        }
+    )
+    budget = Budget(epsilon)
+    request = QueryRequest(
+        impute=impute,
+        match=match,
+        statistic=statistic,  # type: ignore[arg-type]  # a key of the table above
+        of=of,
+        where=where,
+        epsilon=epsilon,
+        k=k,
+        group=group,
+        bar_share=0.2 if error_bar else 0.0,
+    )
+    table = Table.read(data, Schema.from_toml(schema))
+    answer = run_query(table, request, budget=budget, undeclared=undeclared)
+    emit(_document(answer), _text(answer), as_json=as_json)
+
+
+def _question(asked: dict[str, str | None]) -> tuple[str, str]:
+    stated = [(name, of) for name, of in asked.items() if of is not None]
+    if len(stated) != 1:
+        options = ", ".join("--" + name.replace("_", "-") for name in asked)
+        raise ParameterError(f"ask exactly one question: one of {options}")
+    return stated[0]
+
+
+def _document(answer: Estimate | Histogram) -> dict[str, Any]:
+    document = asdict(answer)
+    document["guarantee"] = answer.guarantee.to_dict()
+    return document
+
+
+def _text(answer: Estimate | Histogram) -> str:
+    if isinstance(answer, Estimate):
+        lines = [f"{answer.name}: {answer.value:.6g}{_bar(answer.interval)}"]
+    else:
+        bars = answer.intervals or (None,) * len(answer.values)
+        lines = [answer.name] + [
+            f"  {level}: {value:.6g}{_bar(bar)}"
+            for level, value, bar in zip(answer.levels, answer.values, bars, strict=True)
+        ]
+    known = answer.interval if isinstance(answer, Estimate) else answer.intervals
+    if known is not None:
+        lines.append(
+            f"In brackets: where the answer without noise lies with confidence "
+            f"{answer.confidence:.0%}. Sampling and imputation error come on top."
+        )
+    return "\n".join([*lines, "", answer.guarantee.in_words()])
+
+
+def _bar(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"  [{interval[0]:.6g}, {interval[1]:.6g}]"
