@@ -3,9 +3,9 @@
 Clifton et al. (2022) impute wages in the 1940 census; here hours per week in Adult (30,162 rows of
 the 1994 census), hidden at random with declared weights on age, sex and marital status, so that
 rows without holes mislead.  Mean hours and the proportion of 40 hours or more, for three age
-groups, at four epsilons.  Each repetition hides anew, imputes anew (nearest neighbour on age, education,
-marital status and sex) and adds noise anew.  Error is measured against the table before anything
-was hidden.
+groups, at four epsilons.  Each repetition hides anew, imputes anew (nearest neighbour on age,
+education, marital status and sex) and adds noise anew.  Error is measured against the table before
+anything was hidden.
 
     python bench/knn_adult.py --repetitions 200 --figure docs/img/knn_boxplot.svg
 """
@@ -23,7 +23,7 @@ from missdp.errors import UnprovenError
 from missdp.knn import CappedKNN, CompleteRows, ImputedStatistics, KNNImputation, ReleasedModel
 from missdp.knn.bound import smooth_bound
 from missdp.mechanisms import SecureNoise
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms.smooth_plan import plan_smooth
 
 EPSILONS = (0.5, 1.0, 2.0, 6 * math.log(2))
 HOURS, LONG = "hours-per-week", "`hours-per-week` >= 40"

@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.knn import KNNImputation
 from missdp.knn.bound import smooth_bound
 from missdp.mechanisms import SecureNoise
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms.smooth_plan import plan_smooth
 
 CASES = [(100_000, (10, 16, 7, 2)), (1_000_000, (10, 16, 7, 2)), (1_000_000, (74, 16, 7, 5))]
 

@@ -19,7 +19,7 @@ from missdp.knn.estimates import Noisy
 from missdp.knn.releases import Releaser
 from missdp.knn.rows import RowSum
 from missdp.mechanisms import SeededNoise
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms.smooth_plan import plan_smooth
 
 QUERIES: dict[str, Callable[[ImputedStatistics], object]] = {
     "count": lambda s: s.count(epsilon=1),

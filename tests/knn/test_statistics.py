@@ -36,7 +36,7 @@ from missdp.knn import (
 from missdp.knn.bound import smooth_bound
 from missdp.knn.releases import Releaser
 from missdp.mechanisms import SeededNoise
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms.smooth_plan import plan_smooth
 
 SCHEMA = Schema(
     (

@@ -18,9 +18,6 @@ from missdp.mechanisms.smooth import (
     SmoothNoise,
     cauchy_loss,
     lomax_loss,
-    plan_smooth,
-    public_grid,
-    reference_bound,
     release_smooth,
 )
 from missdp.mechanisms.smooth_exact import (
@@ -31,6 +28,7 @@ from missdp.mechanisms.smooth_exact import (
     round_laplace,
     round_lomax,
 )
+from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)

@@ -36,13 +36,8 @@ from missdp.knn.prepared import Prepared
 from missdp.knn.rows import QUANTA, RowSum, Weights
 from missdp.knn.scale import ReleasedScale, ScaleRelease
 from missdp.mechanisms import NoiseSource
-from missdp.mechanisms.smooth import (
-    SmoothNoise,
-    plan_smooth,
-    public_grid,
-    reference_bound,
-    release_smooth,
-)
+from missdp.mechanisms.smooth import SmoothNoise, release_smooth
+from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
 from missdp.schema import Schema
 from missdp.table import Table
 

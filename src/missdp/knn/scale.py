@@ -28,7 +28,7 @@ from missdp.errors import ParameterError
 from missdp.knn.bound import smooth_bound
 from missdp.knn.profile import Profile
 from missdp.mechanisms import NoiseSource
-from missdp.mechanisms.smooth import reference_bound
+from missdp.mechanisms.smooth_plan import reference_bound
 
 __all__ = ["ReleasedScale", "ScaleRelease"]
 
