@@ -66,3 +66,58 @@ def test_what_is_not_a_model(tmp_path, capsys):
         code, _, err = run(capsys, "price", path)
         assert code == 3
         assert "not a saved missdp model" in err
+
+
+PIPELINE = """
+delta = 1e-6
+[table]
+rows = 1000
+columns = 4
+complete = false
+[[step]]
+kind = "impute-mean"
+max_incomplete = 30
+[[step]]
+kind = "pca-rank"
+n_components = 2
+least_gap = 0.2
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    (tmp_path / "p.toml").write_text(PIPELINE)
+    return tmp_path / "p.toml"
+
+
+def test_a_pipeline_costs_more_than_its_last_step_claims(pipeline, capsys):
+    code, out, _ = run(capsys, "price", pipeline, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["epsilon"] > found["naive_epsilon"] > 0
+    assert found["adjacency"] == "replace-one"
+    code, out, _ = run(capsys, "price", pipeline, "--delta", 1e-9)
+    assert code == 0
+    assert "naive claim (wrong here)" in out
+    assert "conditions:" in out
+
+
+def test_a_picture_of_the_price(pipeline, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert run(capsys, "price", pipeline, "--plot", tmp_path / "p.svg")[0] == 0
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+    assert run(capsys, "price", pipeline, "--plot", tmp_path / "no" / "p.svg")[0] == 5
+
+
+def test_bad_pipelines(pipeline, model, capsys, tmp_path):
+    assert run(capsys, "price", tmp_path / "none.toml")[0] in (2, 3)
+    assert run(capsys, "price", pipeline, "--ground-truth", "--row-independent")[0] == 2
+    assert run(capsys, "price", model, "--delta", 1e-6)[0] == 2
+    assert run(capsys, "price", pipeline, "--delta", 2)[0] == 2
+    pipeline.write_text(PIPELINE.replace("impute-mean", "impute-magic"))
+    code, _, err = run(capsys, "price", pipeline)
+    assert code == 2
+    assert "impute-magic" in err

@@ -17,6 +17,9 @@ from missdp.accounting import (
 from missdp.cli.common import JsonOption, emit
 from missdp.cli.families import family_of
 from missdp.errors import DataError, ParameterError
+from missdp.files import check_writable
+from missdp.pipelines import load_pipeline, plot_price
+from missdp.pipelines import price as price_pipeline
 from missdp.synth.base import Synthesizer
 
 __all__ = ["price"]
@@ -40,12 +43,29 @@ def price(
         bool,
         typer.Option("--row-independent", help="Rows lose values independently of each other."),
     ] = False,
+    delta: Annotated[
+        float | None, typer.Option(help="Price a pipeline at this delta instead of its own.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a pipeline's epsilon against its noise (.svg).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what a saved model guarantees, for the incomplete table or for the ground truth."""
+    """Print what a saved model or a preprocessing pipeline really guarantees.
+
+    A pipeline file describes imputation, scaling, PCA and so on, without noise, followed by a private
+    estimator; only its public facts are read.
+    """
+    stated = _assumption(observed, p_max, row_independent=row_independent)
+    if target.suffix == ".toml":
+        if ground_truth or stated is not None:
+            raise ParameterError("--ground-truth and its assumptions are for saved models")
+        _price_pipeline(target, delta, plot, as_json=as_json)
+        return
+    if delta is not None or plot is not None:
+        raise ParameterError("--delta and --plot are for pipelines (.toml)")
     model = _load(target)
     guarantee = model.guarantee_
-    stated = _assumption(observed, p_max, row_independent=row_independent)
     if ground_truth:
         if stated is None:
             raise ParameterError(
@@ -56,6 +76,16 @@ def price(
     elif stated is not None:
         raise ParameterError("assumptions about missing values are for --ground-truth")
     emit({"guarantee": guarantee.to_dict()}, guarantee.in_words(), as_json=as_json)
+
+
+def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:
+    if plot is not None:
+        check_writable(plot)
+    pipeline = load_pipeline(path)
+    found = price_pipeline(pipeline, delta=delta)
+    if plot is not None:
+        plot_price(pipeline, plot)
+    emit(found.to_dict(), str(found), as_json=as_json)
 
 
 def _load(path: Path) -> Synthesizer:
