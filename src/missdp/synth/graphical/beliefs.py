@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.synth.graphical.junction import Clique, JunctionTree
 
-__all__ = ["Calibrated", "calibrate", "spread"]
+__all__ = ["Calibrated", "Draws", "calibrate", "spread"]
 
 Floats = NDArray[np.float64]
+Draws: TypeAlias = Literal["even", "independent"]
 
 
 def _axes(inner: Clique, outer: Clique) -> tuple[int, ...]:
@@ -138,8 +140,18 @@ class Calibrated:
             self._carried[key] = _safe_ratio(joint, np.broadcast_to(base, joint.shape))
         return self._carried[key]
 
-    def sample(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw ``n`` rows, top-down, with systematic (low variance) draws in each group.
+    def sample(
+        self, n: int, rng: np.random.Generator, *, draws: Draws = "even"
+    ) -> NDArray[np.int64]:
+        """Draw ``n`` rows, top-down.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy Generator
+        draws : {"even", "independent"}
+            ``"even"`` spreads draws systematically in each group of rows, so that tables carry
+            less sampling noise; ``"independent"`` rows vary as those of a real sample do.
 
         Returns
         -------
@@ -158,33 +170,34 @@ class Calibrated:
             given = np.zeros(n, dtype=np.int64)
             for v in sep:
                 given = given * self.tree.sizes[v] + rows[:, v]
-            flat = _systematic(table, given, rng)
+            flat = _draw(table, given, rng, draws)
             for v in reversed(new):
                 flat, rows[:, v] = np.divmod(flat, self.tree.sizes[v])
         return rows
 
 
-def _systematic(
-    table: Floats, given: NDArray[np.int64], rng: np.random.Generator
+def _draw(
+    table: Floats, given: NDArray[np.int64], rng: np.random.Generator, draws: Draws
 ) -> NDArray[np.int64]:
-    """One draw per row from ``table[given]``, evenly spread within rows that share ``given``.
+    """One draw per row from ``table[given]``.
 
-    Each single draw has exactly the right law; rows of one group are negatively correlated, so
-    that group counts differ from their expectation by less than one per level.
+    Even draws: each single one has exactly the right law; rows of one group are negatively
+    correlated, so that group counts differ from their expectation by less than one per level.
     """
-    n = len(given)
+    n, width = len(given), table.shape[1]
     mass = table.sum(axis=1)
     safe = np.where(mass[:, None] > 0, table, 1.0)
     cumulative = np.cumsum(safe, axis=1)
     cumulative /= cumulative[:, -1:]
-    order = np.lexsort((rng.random(n), given))  # random order inside a group
-    counts = np.bincount(given, minlength=len(table))
-    starts = np.cumsum(counts) - counts
-    rank = np.empty(n)
-    rank[order] = np.arange(n) - np.repeat(starts, counts)
-    u = (rank + rng.random(len(table))[given]) / counts[given]
+    if draws == "even":
+        order = np.lexsort((rng.random(n), given))  # random order inside a group
+        counts = np.bincount(given, minlength=len(table))
+        rank = np.empty(n)
+        rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        u = (rank + rng.random(len(table))[given]) / counts[given]
+    else:
+        u = rng.random(n)
     grid = (cumulative + np.arange(len(table))[:, None]).ravel()
     flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
-    width = table.shape[1]
     drawn: NDArray[np.int64] = np.clip(flat - given * width, 0, width - 1)
     return drawn

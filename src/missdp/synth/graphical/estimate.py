@@ -24,6 +24,7 @@ _RARE = 5.0  # levels below this many standard deviations are merged for modelli
 _HOLES = 3.0  # fewer holes than this many standard deviations are taken for none
 _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
 _LEAST_OBSERVED = 0.02
+_TURNS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +123,12 @@ class Estimate:
         new = Measured(np.asarray(counts, dtype=float), std)
         old = self.measured.get(clique)
         self.measured[clique] = new if old is None else old.combine(new)
+
+    def finish(self) -> None:
+        """Refit until both models agree: they are fitted in turns, and measurements are done."""
+        for _ in range(_TURNS if self.masks.present.any() and not self._partial else 0):
+            self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
+        self.refit(iterations=300)
 
     def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from missdp.sources import MarginalSource
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
+from missdp.synth.graphical.multiple import Recipe
 from missdp.synth.graphical.workload import Workload, candidates
 from missdp.synth.imputers import Imputer
 from missdp.synth.strategies import prepare, rows_in_memory
@@ -100,9 +102,56 @@ class GraphicalSynthesizer(Synthesizer):
         )
         estimate = learner.run()
         self.model_ = GraphicalModel(tuple(estimate.levels), estimate.parameters, estimate.masks)
+        self._recipe = Recipe(
+            n_rows=estimate.n_rows,
+            first_sigma=learner.first_sigma,
+            sigmas={c: float(m.std) for c, m in estimate.measured.items()},
+            extended=[view.rows == "extended" and a.nullable for a in view.schema],
+            partial=not view.every_row_counts,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+        )
         names = view.schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
         self._report("done", 1.0)
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+        multiple: int | None = None,
+    ) -> Any:
+        """Draw synthetic rows; costs no privacy.
+
+        Parameters
+        ----------
+        n, missing_values, random_state
+            See :meth:`~missdp.synth.base.Synthesizer.sample`.
+        multiple : int, optional
+            Draw that many tables, at least 2, each from a model of its own that differs from the
+            fitted one by as much as noise, sampling and holes leave unknown.  Combine estimates
+            from them with :func:`~missdp.synth.combine.combine_estimates`.  Takes one refit each.
+
+        Returns
+        -------
+        frame, or list of frames if ``multiple`` is given
+        """
+        if multiple is None:
+            return super().sample(n, missing_values=missing_values, random_state=random_state)
+        if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
+            raise ParameterError("multiple must be a whole number of tables, at least 2")
+        self._check_fitted()
+        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        tables = []
+        for _ in range(multiple):
+            another = copy.copy(self)
+            another.model_ = self._recipe.repeat(self.model_, rng)
+            seed = int(rng.integers(2**63))
+            tables.append(another.sample(n, missing_values=missing_values, random_state=seed))
+        return tables
 
     @property
     def _rho(self) -> float:
@@ -130,11 +179,16 @@ class GraphicalSynthesizer(Synthesizer):
         return shown
 
     def _released(self) -> dict[str, Any]:
-        return {"model": self.model_.to_json(), "measured": [list(c) for c in self.measured_]}
+        return {
+            "model": self.model_.to_json(),
+            "measured": [list(c) for c in self.measured_],
+            "recipe": self._recipe.to_json(),
+        }
 
     def _restore(self, released: dict[str, Any]) -> None:
         self.model_ = GraphicalModel.from_json(released["model"])
         self.measured_ = tuple(tuple(names) for names in released["measured"])
+        self._recipe = Recipe.from_json(released["recipe"])
         self.workload = _workload_from_json(self.workload)
 
 

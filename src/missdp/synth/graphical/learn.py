@@ -101,7 +101,7 @@ class Learner:
         """Measure, select, measure, ... until the budget is spent."""
         self._report("measuring single attributes", self._done)
         alone = not self._weights
-        sigma = self._first_sigma(whole=alone)
+        self.first_sigma = sigma = self._first_sigma(whole=alone)
         ones = [self._release((a,), sigma) for a in range(len(self._names))]
         estimate = Estimate(
             ones,
@@ -117,7 +117,7 @@ class Learner:
         if not alone:
             self._select_all(estimate)
         self._report("final fit", 1.0)
-        self._finish(estimate)
+        estimate.finish()
         return estimate
 
     def _select_all(self, estimate: Estimate) -> None:
@@ -144,12 +144,6 @@ class Learner:
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
             if plan.anneal and moved <= math.sqrt(2 / math.pi) * sigma * before.size:
                 share *= 4
-
-    def _finish(self, estimate: Estimate) -> None:
-        if estimate.masks.present.any() and self._view.rows == "extended":  # alternate to the end
-            for _ in range(6):
-                estimate.refit(iterations=100, sweeps=8, draws=3 * self._model_rows)
-        estimate.refit(iterations=300)
 
     # What may be selected
 

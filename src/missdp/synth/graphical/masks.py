@@ -56,7 +56,8 @@ class Strip:
         whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
         weight = 3 * self.std
         total = np.maximum(self.rows, 0.0) + weight
-        return np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
+        rates: Floats = np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
+        return rates
 
 
 @dataclass(eq=False)

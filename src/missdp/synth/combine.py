@@ -1,0 +1,70 @@
+"""Combine estimates from several synthetic tables into one, with an interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import t as student
+
+from missdp.errors import ParameterError
+
+__all__ = ["Combined", "combine_estimates"]
+
+
+@dataclass(frozen=True)
+class Combined:
+    """An estimate with its variance and degrees of freedom."""
+
+    estimate: float
+    variance: float
+    degrees: float
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return a two-sided interval."""
+        if not 0 < confidence < 1:
+            raise ParameterError("confidence must be strictly between 0 and 1")
+        half = float(student.ppf((1 + confidence) / 2, self.degrees)) * self.variance**0.5
+        return self.estimate - half, self.estimate + half
+
+
+def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
+    """Combine one estimate per table, for tables drawn with ``sample(multiple=m)``.
+
+    Parameters
+    ----------
+    estimates : array of float, shape (m,)
+        The estimate in each synthetic table, m at least 2.
+    variances : array of float, shape (m,)
+        Its sampling variance in each table, computed as if the table were real.
+
+    Returns
+    -------
+    Combined
+        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and
+        ``(m − 1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one); ``B`` is the variance
+        between tables, ``ū`` the mean variance within.
+
+    Notes
+    -----
+    This is the rule of Raghunathan, Reiter and Rubin (2003) for fully synthetic data.  It asks for
+    tables whose models vary as the released model does around the truth, which is what
+    ``multiple=m`` draws: privacy noise, sampling and missingness included.  What it does not cover
+    is bias: of marginals that were never measured, or of values missing not at random.
+
+    Examples
+    --------
+    >>> found = combine_estimates([0.50, 0.52, 0.48, 0.51], [1e-4] * 4)
+    >>> round(found.estimate, 4), round(found.variance, 6)
+    (0.5025, 0.000265)
+    """
+    q = np.asarray(estimates, dtype=float)
+    u = np.asarray(variances, dtype=float)
+    if q.ndim != 1 or q.shape != u.shape or len(q) < 2:
+        raise ParameterError("there must be one estimate and one variance for each of 2+ tables")
+    between = float(q.var(ddof=1))
+    spread = (1 + 1 / len(q)) * between
+    total = max(spread - float(u.mean()), between / len(q))
+    share = total / spread if spread > 0 else 1.0
+    return Combined(float(q.mean()), total, max(1.0, (len(q) - 1) * share**2))

@@ -1,0 +1,94 @@
+"""Several tables at once: how much they differ, and how estimates from them combine."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Schema, Table
+from missdp.errors import ParameterError
+from missdp.synth import AIM
+from missdp.synth.combine import combine_estimates
+
+SCHEMA = Schema(tuple(Categorical(name=n, levels=(0, 1), nullable=True) for n in "ab"))
+
+
+def private(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    a = (rng.random(n) < 0.3).astype(int)
+    b = np.where(rng.random(n) < 0.8, a, 1 - a)
+    hole = rng.random(n) < 0.3
+    return Table.from_codes(SCHEMA, {"a": a, "b": np.where(hole, 2, b)})
+
+
+def fit(seed=0, **options):
+    options = {"epsilon": 1.0, "delta": 1e-6, "rounds": 1, "model_rows": 500, **options}
+    return AIM(random_state=seed, **options).fit(private(seed=seed))
+
+
+@pytest.mark.parametrize("missing", ["joint", "adaptive", "complete-rows"])
+def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
+    # Spread of the models over bootstrap repeats against the spread of fits over fresh samples.
+    def share(model):
+        return model.marginal((0, 1))[1, 1]
+
+    fresh = [fit(seed, missing=missing) for seed in range(60)]
+    rng = np.random.default_rng(1)
+    repeats = [[share(m._recipe.repeat(m.model_, rng)) for _ in range(25)] for m in fresh[:4]]
+    ratio = np.sqrt(np.var(repeats, axis=1).mean()) / np.std([share(m.model_) for m in fresh])
+    assert 0.7 < ratio < 1.4
+
+
+def test_multiple_tables_have_the_shape_of_one():
+    model = fit()
+    tables = model.sample(50, multiple=3, random_state=0)
+    assert [t.shape for t in tables] == [(50, 2)] * 3
+    assert not tables[0].equals(tables[1])
+    again = model.sample(50, multiple=3, random_state=0)
+    for one, two in zip(tables, again, strict=True):
+        pd.testing.assert_frame_equal(one, two)
+    kept = model.sample(500, multiple=2, missing_values="keep")
+    assert all(t["b"].isna().any() for t in kept)
+
+
+@pytest.mark.parametrize("multiple", [0, 1, True, 2.5, "3"])
+def test_bad_numbers_of_tables_are_refused(multiple):
+    with pytest.raises(ParameterError):
+        fit().sample(5, multiple=multiple)
+
+
+def test_a_loaded_model_draws_the_same_tables(tmp_path):
+    model = fit()
+    model.save(tmp_path / "m.json")
+    again = AIM.load(tmp_path / "m.json")
+    for one, two in zip(
+        model.sample(20, multiple=2, random_state=3),
+        again.sample(20, multiple=2, random_state=3),
+        strict=True,
+    ):
+        pd.testing.assert_frame_equal(one, two)
+
+
+@pytest.mark.parametrize("within", [0.2, 1.0])
+def test_intervals_cover_when_tables_vary_as_they_should(within):
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(2000):
+        fitted = rng.normal(0.0, 1.0)  # the truth is 0, the model's error has variance 1
+        tables = rng.normal(fitted, np.sqrt(1.0 + within), 20)
+        low, high = combine_estimates(tables, np.full(20, within)).interval()
+        covered += low <= 0 <= high
+    assert 0.92 <= covered / 2000 <= 0.98
+
+
+def test_the_rule_is_the_published_one():
+    q, u = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.2, 0.3])
+    found = combine_estimates(q, u)
+    assert found.estimate == pytest.approx(7 / 3)
+    assert found.variance == pytest.approx((1 + 1 / 3) * q.var(ddof=1) - 0.2)
+    assert combine_estimates([1.0, 1.1], [9.0, 9.0]).variance == pytest.approx(0.005 / 2)
+
+
+@pytest.mark.parametrize("bad", [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([[1.0, 2.0]], [[1.0, 2.0]])])
+def test_bad_estimates_are_refused(bad):
+    with pytest.raises(ParameterError):
+        combine_estimates(*bad)
