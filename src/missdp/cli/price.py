@@ -53,8 +53,8 @@ def price(
 ) -> None:
     """Print what a saved model or a preprocessing pipeline really guarantees.
 
-    A pipeline file describes imputation, scaling, PCA and so on, without noise, followed by a private
-    estimator; only its public facts are read.
+    A pipeline file describes imputation, scaling, PCA and so on, without noise, followed by a
+    private estimator; only its public facts are read.
     """
     stated = _assumption(observed, p_max, row_independent=row_independent)
     if target.suffix == ".toml":
