@@ -68,8 +68,8 @@ def test_a_loaded_model_draws_the_same_tables(tmp_path):
         pd.testing.assert_frame_equal(one, two)
 
 
-@pytest.mark.parametrize("within", [0.2, 1.0])
-def test_intervals_cover_when_tables_vary_as_they_should(within):
+@pytest.mark.parametrize(("within", "most"), [(0.0, 0.97), (0.2, 0.98), (1.0, 0.995)])
+def test_intervals_cover_when_tables_vary_as_they_should(within, most):
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(2000):
@@ -77,7 +77,7 @@ def test_intervals_cover_when_tables_vary_as_they_should(within):
         tables = rng.normal(fitted, np.sqrt(1.0 + within), 20)
         low, high = combine_estimates(tables, np.full(20, within)).interval()
         covered += low <= 0 <= high
-    assert 0.92 <= covered / 2000 <= 0.98
+    assert 0.92 <= covered / 2000 <= most  # the rule is conservative where tables are small
 
 
 def test_the_rule_is_the_published_one():
