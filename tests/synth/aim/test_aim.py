@@ -72,6 +72,18 @@ def test_joint_loses_nothing_when_values_are_missing_completely_at_random():
     assert joint < adaptive + 0.003
 
 
+def test_holes_that_always_coincide_do_not_mislead():
+    codes = population(30_000)
+    rng = np.random.default_rng(2)
+    hole = rng.random(30_000) < expit(1.0 * (codes["a"] - 1.0) - 0.5)
+    table = Table.from_codes(
+        SCHEMA, {k: np.where(hole & (k in "bd"), 4, v) for k, v in codes.items()}
+    )
+    model = fit(table, missing="joint")
+    assert errors(model, codes) < 0.02
+    assert errors(model, codes) < 0.5 * errors(fit(table, missing="adaptive"), codes)
+
+
 def test_kept_holes_follow_the_mechanism():
     codes = population(30_000)
     table = with_holes(codes, slope=1.5)
