@@ -21,7 +21,6 @@ __all__ = [
     "Movement",
     "PrivacyMap",
     "Sensitivity",
-    "laplace_curve",
     "tabulated",
     "theorem_two",
 ]
@@ -211,6 +210,11 @@ class LaplaceMap(PrivacyMap):
     slack : float, default 0.0
         Added to shift / scale for rounding to a grid.
 
+    Notes
+    -----
+    Pure DP of shift / scale, and the Rényi curve of any mechanism with that guarantee: the curve
+    of the continuous Laplace law is lower, but not proven for the discrete one.
+
     Examples
     --------
     >>> from missdp.transforms import NEIGHBOURS
@@ -271,24 +275,6 @@ class ExponentialMap(PrivacyMap):
     def rho(self, distance: Movement) -> float:
         """Return an eighth of the squared range."""
         return self.pure(distance) ** 2 / 8
-
-
-def laplace_curve(alpha: float, ratio: float) -> float:
-    """Return the Rényi divergence of two Laplace laws ``ratio`` scales apart.
-
-    A vector of shifts with the same sum costs at most as much: the divergence is convex in the
-    shift and 0 at 0, so sums of it are largest on one coordinate. Mironov 2017, Proposition 6.
-
-    Examples
-    --------
-    >>> round(laplace_curve(2.0, 1.0), 4)
-    0.6191
-    """
-    if ratio == 0 or math.isinf(ratio):
-        return ratio
-    up = math.log(alpha / (2 * alpha - 1)) + (alpha - 1) * ratio
-    down = math.log((alpha - 1) / (2 * alpha - 1)) - alpha * ratio
-    return float(np.logaddexp(up, down)) / (alpha - 1)
 
 
 def _pure_curve(alpha: float, epsilon: float) -> float:

@@ -16,6 +16,7 @@ _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
 # rest is room for the floating-point error of the query itself.
 _CELLS = 1 + 2**-10
+_LARGEST = 2.0**61
 
 
 def gaussian_slack(dimension: int) -> float:
@@ -61,14 +62,19 @@ def noisy_gaussian(values: FloatArray, sigma: float, noise: NoiseSource) -> Floa
     (3,)
     """
     cell = sigma / _FINENESS
-    return _rounded(values, cell) + noise.discrete_gaussian(_FINENESS, values.shape) * cell
+    noisy = _cells(values, cell) + noise.discrete_gaussian(_FINENESS, values.shape)
+    return noisy.astype(np.float64) * cell
 
 
 def noisy_laplace(values: FloatArray, scale: float, noise: NoiseSource) -> FloatArray:
     """Round to a grid of scale / 2**20 and add discrete Laplace noise, as `noisy_gaussian`."""
     cell = scale / _FINENESS
-    return _rounded(values, cell) + noise.discrete_laplace(_FINENESS, values.shape) * cell
+    noisy = _cells(values, cell) + noise.discrete_laplace(_FINENESS, values.shape)
+    return noisy.astype(np.float64) * cell
 
 
-def _rounded(values: FloatArray, cell: float) -> FloatArray:
-    return np.asarray(np.rint(np.asarray(values, dtype=np.float64) / cell) * cell)
+def _cells(values: FloatArray, cell: float) -> NDArray[np.int64]:
+    """Return the values as whole numbers of cells; the sum with the noise is then exact."""
+    cells = np.rint(np.asarray(values, dtype=np.float64) / cell)
+    # Clipping is a contraction; only noise of 1e-12 of the values could get here.
+    return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)
