@@ -149,9 +149,10 @@ def test_quantised_rows_can_move_by_more_than_eta():
     others = [[0.0, 0.0], [0.16, 0.0]]
     height = math.sqrt(eta**2 - 0.08**2) * 0.999
     pair = replaced([[0.08, height], *others], [0.08, -height])
-    step, _ = quantize_case(pair)
-    true = TableDistance.between(*(clone(step).fit_transform(t) for t in pair))
-    assert eta < true.moved_max <= 2 * eta
+    step, domain = quantize_case(pair)
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert TableDistance.between(*tables).moved_max > 1.1 * eta
+    assert step.stability(NEIGHBOURS, domain).covers(*tables)
 
 
 def test_eigenvector_coordinates_can_flip_but_the_frame_cannot():
@@ -164,3 +165,49 @@ def test_eigenvector_coordinates_can_flip_but_the_frame_cannot():
     step = PCADimensionReducer(n_components=2, least_gap=0.05, least_overlap=0.9)
     framed = TableDistance.between(*(clone(step).fit_transform(t) for t in pair)).moved_max
     assert raw > 20 * framed
+
+
+def turned_rows(n=200, angle=0.01):
+    """Every row turns by one angle: the principal direction turns with them."""
+    signs = np.resize([1.0, -1.0], n)[:, None]
+    x = signs * np.array([[1.0, 0.0]])
+    return x, signs * np.array([[math.cos(angle), math.sin(angle)]])
+
+
+def lifted_rows(n=200, lift=0.01):
+    """Every observed value rises; imputed ones rise with them."""
+    x = np.full((n, 1), 0.2)
+    x[: n // 4] = NAN
+    return x, x + lift
+
+
+@pytest.mark.parametrize(
+    ("case", "pair", "least"),
+    [
+        (pca_case, turned_rows(), 0.19),
+        (pca_second_case, turned_rows(), 0.32),
+        (mean_one_cell_case, lifted_rows(), 0.99),
+        (mean_case, lifted_rows(), 0.99),
+        (median_case, lifted_rows(), 0.99),
+        (trimmed_case, lifted_rows(), 0.98),
+    ],
+)
+def test_moving_every_row_alike_comes_close(case, pair, least):
+    """The response to movement alone, which chains rest on."""
+    step, domain = case(pair)
+    incoming = TableDistance.between(*pair, replaced=0)
+    bound = step.stability(incoming, domain)
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables, replaced=0).moved_l12 >= least * bound.moved_l12
+
+
+def test_the_projection_turns_with_the_rows():
+    """A bound on the movement of rows cannot tell: the projection itself is compared."""
+    pair = turned_rows(angle=0.01)
+    for case, least in ((pca_case, 0.24), (pca_second_case, 0.49)):
+        step, domain = case(pair)
+        bases = [clone(step).fit(t)._private["basis"] for t in pair]
+        turned = np.linalg.norm(bases[0] @ bases[0].T - bases[1] @ bases[1].T, 2)
+        bound = step.subspace_shift(TableDistance.between(*pair, replaced=0), domain)
+        assert least * bound <= turned <= bound
