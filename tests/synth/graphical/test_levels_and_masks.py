@@ -108,3 +108,16 @@ def test_the_workload_is_closed_downwards_and_weighted():
 def test_bad_workloads_are_refused(bad):
     with pytest.raises(ParameterError):
         candidates(bad, SCHEMA)
+
+
+def test_the_ridge_holds_slopes_back():
+    rows, hole = selective(n=4000)
+    seen = np.bincount(rows[hole, 0], minlength=4).astype(float)
+    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 30.0)
+    spread = []
+    for ridge in (0.01, 1.0, 30.0):
+        model = MaskModel(np.array([0.0, hole.mean()]))
+        model.learn(rows, 4000, {(1, 0): strip}, ridge=ridge, sweeps=60)
+        spread.append(np.ptp(model.slopes[1, 0]))
+    assert spread[2] < 0.5 * spread[0]
+    assert spread[1] > 0.7 * spread[0]
