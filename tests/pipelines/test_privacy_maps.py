@@ -260,3 +260,13 @@ def test_outputs_are_whole_cells_however_large_the_value(draw):
     whole = np.rint(values[0] / cell) + np.arange(50)
     np.testing.assert_array_equal(out, whole * cell)
     assert np.isfinite(draw(np.array([1e300]), 1.0, Counted())).all()
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_iteration_is_exact_for_a_single_step(alpha):
+    sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=1, sigma=2.0)
+    log_p, log_q = norm.logpdf(GRID, 1.0, 2.0), norm.logpdf(GRID, -1.0, 2.0)
+    assert sgd.curve(alpha, NEIGHBOURS) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
+    moved = TableDistance(replaced=0, moved_rows=1, moved_max=0.3)
+    log_q = norm.logpdf(GRID, 1.3, 2.0)
+    assert sgd.curve(alpha, moved) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
