@@ -68,6 +68,17 @@ def test_every_strategy(folder, capsys, missing, delta):
     assert run(capsys, *SYNTHESIZE, "--missing", missing, "--delta", delta)[0] == 0
 
 
+@pytest.mark.parametrize("method", ["aim", "mst"])
+def test_every_family(folder, capsys, method):
+    code, out, _ = run(capsys, *SYNTHESIZE, "--method", method, "--delta", 1e-6, "--keep-holes")
+    assert code == 0
+    assert "(1, 1e-06)-differentially private" in out
+    assert Table.read(folder / "out.csv", SCHEMA).incomplete_rows().any()
+    code, _, err = run(capsys, *SYNTHESIZE, "--method", method)
+    assert code == 2
+    assert "delta" in err
+
+
 def test_holes_can_be_kept(folder, capsys):
     assert run(capsys, *SYNTHESIZE, "--keep-holes", "--rows", 500)[0] == 0
     assert Table.read(folder / "out.csv", SCHEMA).incomplete_rows().any()

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from missdp.errors import DataError
-from missdp.synth import PrivBayes
+from missdp.synth import AIM, MST, PrivBayes
 from missdp.synth.base import Synthesizer
 
 __all__ = ["FAMILIES", "family_of"]
 
-FAMILIES: dict[str, Callable[..., Synthesizer]] = {"privbayes": PrivBayes}
-_CLASSES: dict[str, type[Synthesizer]] = {"PrivBayes": PrivBayes}
+FAMILIES: dict[str, Callable[..., Synthesizer]] = {
+    "privbayes": PrivBayes,
+    "aim": AIM,
+    "mst": MST,
+}
+_CLASSES: dict[str, type[Synthesizer]] = {"PrivBayes": PrivBayes, "AIM": AIM, "MST": MST}
 
 
 def family_of(class_name: str) -> type[Synthesizer]:

@@ -61,7 +61,7 @@ def synthesize(
     facts = Schema.from_toml(schema)
     with progress_bar() as progress:
         synthesizer = _build(method, missing, epsilon, delta, public_rows, seed)
-        if keep_holes and synthesizer.missing != "joint":
+        if keep_holes and synthesizer.missing not in ("joint", "auto"):
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
