@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from missdp import transforms
-from missdp.errors import ParameterError
+from missdp.errors import MissDPError, ParameterError
 from missdp.pipelines.estimators import PrivateCovariance, PrivateHistogram, PrivateMean
 from missdp.pipelines.linear import PrivateLinearRegression, PrivateLogisticRegression
 from missdp.pipelines.pipeline import PricedPipeline
@@ -111,7 +111,20 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
         _ = pipeline.domain
     except (TypeError, ValueError) as error:
         raise ParameterError(f"[table] or delta cannot be read: {error}") from None
+    _check_types(pipeline)
     return pipeline
+
+
+def _check_types(pipeline: PricedPipeline) -> None:
+    """Refuse parameters of a wrong type here, where the file is known to be the cause."""
+    try:
+        pipeline.bounds()
+    except MissDPError:
+        pass  # A refusal of the pipeline itself; `price` states it.
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ParameterError(
+            f"a step or the mechanism has a parameter of the wrong type: {error}"
+        ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
