@@ -16,6 +16,7 @@ from missdp.accounting import Budget
 from missdp.knn import CompleteRows, ImputedStatistics, KNNImputation
 from missdp.knn.bound import smooth_bound
 from missdp.knn.estimates import Noisy
+from missdp.knn.moments import _product_change, square_change
 from missdp.knn.releases import Releaser
 from missdp.knn.rows import RowSum
 from missdp.mechanisms import SeededNoise
@@ -183,3 +184,43 @@ def test_rows_that_do_not_depend_on_others_need_no_donee_weight() -> None:
         for query in QUERIES.values():
             query(statistics)
     assert {answer.weights.donee for answer in kept} == {0}
+
+
+@pytest.mark.parametrize("income", [0, 8])
+def test_donees_that_leave_a_subpopulation_take_their_whole_value(income: int) -> None:
+    # Two of three donors say yes; without one of them all donees, whose income is known, leave.
+    donors = [Row(0, "f", income, car, 2 + 2 * i) for i, car in enumerate(("yes", "yes", "no"))]
+    donees = [Row(0, "f", income, None, 20 + 2 * i) for i in range(30)]
+    here, most = private_sums([*donors, *donees], 3)
+    there, _ = private_sums([*donors[1:], *donees], 3)
+    assert most == len(donees)
+    left = 0
+    for a, b in zip(here, there, strict=True):
+        change = np.abs(np.subtract(a.totals, b.totals)).sum()
+        assert change <= a.weights.own + a.weights.donee * most
+        left += change > 25 * a.weights.own
+    # The sum, and a count or moment, on a subpopulation that imputed values decide.
+    assert left >= 4
+
+
+def test_changes_of_squares_and_products_are_exact() -> None:
+    limits, widths = (3.0, 2.0), (0.5, 1.0, 2.5, 3.5, 6.0)
+    a, b = (np.linspace(-limit, limit, 121) for limit in limits)
+    for width in widths:
+        near = np.abs(a[:, None] - a[None, :]) <= width + 1e-9
+        exact = np.abs(a[:, None] ** 2 - a[None, :] ** 2)[near].max()
+        assert exact <= square_change(limits[0], width) + 1e-9
+        assert square_change(limits[0], width) == pytest.approx(exact, rel=0.02)
+        for other in widths:
+            reach = _product_change(list(limits), [width, other], same=False)
+            for x, y in ((limits[0], limits[1]), (limits[0], -limits[1])):
+                moved = np.array([x - width, max(x - width, -limits[0])]).max()
+                sign = np.sign(y)
+                ahead = sign * max(abs(y) - other, -limits[1])
+                assert abs(x * y - moved * ahead) <= reach + 1e-9
+        near_b = np.abs(b[:, None] - b[None, :]) <= width + 1e-9
+        most = max(
+            np.abs(np.multiply.outer(a, [p]) - np.multiply.outer(a, [q])).max()
+            for p, q in zip(*(b[i] for i in np.nonzero(near_b)), strict=True)
+        )
+        assert most <= _product_change(list(limits), [0.0, width], same=False) + 1e-9
