@@ -102,6 +102,10 @@ def audit(monkeypatch, strategy, row, noise, trials):
     return lower_bound(int(hits), int(false_hits), trials)
 
 
+# Partial marginals split the budget over three tables, so the event is rarer there.
+TRIALS = {"adaptive": 1200}
+FLAG_TRIALS = {"adaptive": 3000}
+
 CASES = [
     ("joint", "rare level"),
     ("joint", "unique row"),
@@ -116,7 +120,7 @@ CASES = [
 
 @pytest.mark.parametrize(("strategy", "row"), CASES)
 def test_the_claim_survives_the_attack(monkeypatch, strategy, row):
-    found = audit(monkeypatch, strategy, ROWS[row], SeededNoise, trials=500)
+    found = audit(monkeypatch, strategy, ROWS[row], SeededNoise, trials=TRIALS.get(strategy, 500))
     assert found <= 1.0
     if row != "all missing" or strategy == "joint":
         assert found > 0.4, "the attack has no power: it must come near the claim"
@@ -124,4 +128,5 @@ def test_the_claim_survives_the_attack(monkeypatch, strategy, row):
 
 @pytest.mark.parametrize("strategy", PrivBayes.strategies)
 def test_noise_thirty_percent_too_small_is_flagged(monkeypatch, strategy):
-    assert audit(monkeypatch, strategy, ROWS["unique row"], Weak, trials=1500) > 1.0
+    trials = FLAG_TRIALS.get(strategy, 1500)
+    assert audit(monkeypatch, strategy, ROWS["unique row"], Weak, trials=trials) > 1.0
