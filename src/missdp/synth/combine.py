@@ -50,8 +50,11 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     -----
     This is the rule of Raghunathan, Reiter and Rubin (2003) for fully synthetic data.  It asks for
     tables whose models vary as the released model does around the truth, which is what
-    ``multiple=m`` draws: privacy noise, sampling and missingness included.  What it does not cover
-    is bias: of marginals that were never measured, or of values missing not at random.
+    ``multiple=m`` draws: privacy noise, sampling and missingness included.  Two things it does not
+    cover: bias (of marginals that were never measured, of values missing not at random), and the
+    randomness of which marginals were selected.  Models are regularised, so tables vary a little
+    less than fresh fits would: take intervals as slightly optimistic at small budgets.  The rule
+    itself is conservative where the synthetic tables are small.
 
     Examples
     --------
