@@ -5,6 +5,9 @@ and two-way marginals) and their true values in the population.  Each repetition
 table, fits AIM, and asks: how often does the interval hold the population's value?
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
+
+A first small run (12 repetitions, 10 tables, 5,000 rows, epsilon 1): noise-aware intervals always
+covered (too wide rather than too narrow), naive ones from a single table in .81 of the cases.
 """
 
 import argparse

@@ -53,8 +53,9 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     ``multiple=m`` draws: privacy noise, sampling and missingness included.  Two things it does not
     cover: bias (of marginals that were never measured, of values missing not at random), and the
     randomness of which marginals were selected.  Models are regularised, so tables vary a little
-    less than fresh fits would: take intervals as slightly optimistic at small budgets.  The rule
-    itself is conservative where the synthetic tables are small.
+    less than fresh fits would; on the other hand the rule is conservative where the sampling
+    variance of a synthetic table is not small against the model's.  ``bench/aim_coverage.py``
+    measures what remains.
 
     Examples
     --------
