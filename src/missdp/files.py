@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from missdp.errors import OutputError
 
-__all__ = ["atomic_path", "check_writable", "write_atomically"]
+__all__ = ["atomic_path", "check_outputs", "check_writable", "write_atomically"]
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it only if the block succeeds.
+
+    A link is followed, and a file that is replaced keeps its permissions.
 
     Raises
     ------
@@ -23,17 +26,20 @@ def atomic_path(path: Path) -> Iterator[Path]:
         If the folder does not exist or cannot be written, or the file system refuses.
     """
     check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    target = Path(os.path.realpath(path))
+    temporary: Path | None = None
     try:
+        handle, name = tempfile.mkstemp(prefix=".missdp-", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        os.close(handle)
         yield temporary
-        _apply_umask(temporary)
-        os.replace(temporary, path)
+        _set_permissions(temporary, target)
+        os.replace(temporary, target)
     except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or 'I/O error'}") from None
+        raise _refusal(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -48,18 +54,62 @@ def check_writable(path: Path) -> None:
     Raises
     ------
     OutputError
-        If the path is a folder, or its folder is absent or not writable.
+        If the path is a folder or a device, or its folder is absent or not writable.
     """
-    if path.is_dir():
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        kind = None
+    except (OSError, ValueError) as error:
+        raise _refusal(path, error) from None
+    if kind == stat.S_IFDIR:
         raise OutputError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
-    if not path.parent.is_dir():
+    if kind not in (None, stat.S_IFREG):
+        # Replacing a device or a pipe by a file would destroy it.
+        raise OutputError(f"cannot write {str(path)!r}: it is not an ordinary file")
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
         raise OutputError(f"cannot write {str(path)!r}: the folder does not exist; create it first")
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise OutputError(f"cannot write {str(path)!r}: no permission to write in its folder")
 
 
-def _apply_umask(path: Path) -> None:
-    """Give a file made by ``mkstemp`` (mode 0600) the permissions of an ordinary new file."""
+def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse early outputs that cannot be written, or that would overwrite what is needed.
+
+    Parameters
+    ----------
+    outputs, inputs : iterable of Path or None
+        Files of one command; None stands for an option that was not given.
+
+    Raises
+    ------
+    OutputError
+        If an output cannot be written, is an input, or is named twice.
+    """
+    taken = {os.path.realpath(path): "input" for path in inputs if path is not None}
+    for path in outputs:
+        if path is None:
+            continue
+        check_writable(path)
+        place = os.path.realpath(path)
+        if place in taken:
+            raise OutputError(
+                f"cannot write {str(path)!r}: it is an {taken[place]} of the same command already"
+            )
+        taken[place] = "output"
+
+
+def _refusal(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or "the system refuses this path"
+    return OutputError(f"cannot write {str(path)!r}: {reason}")
+
+
+def _set_permissions(temporary: Path, target: Path) -> None:
+    """Keep the target's permissions, or take those of an ordinary new file: mkstemp's are 0600."""
+    if target.exists():
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        return
     mask = os.umask(0)
     os.umask(mask)
-    path.chmod(0o666 & ~mask)
+    temporary.chmod(0o666 & ~mask)

@@ -9,6 +9,7 @@ import typer
 
 from missdp.cli.common import DataArgument, JsonOption, emit
 from missdp.errors import OutputError
+from missdp.files import check_outputs
 from missdp.schema import Schema
 from missdp.table import Table, draft_schema
 
@@ -32,6 +33,7 @@ def draft(
     """
     if output.exists() and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
+    check_outputs([output], inputs=[data])
     schema = draft_schema(data)
     schema.to_toml(output)
     text = (

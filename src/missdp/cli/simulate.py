@@ -9,7 +9,7 @@ import typer
 
 from missdp.cli.common import DataArgument, SchemaOption, say
 from missdp.errors import ParameterError
-from missdp.files import check_writable
+from missdp.files import check_outputs
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.schema import Schema
 from missdp.table import Table
@@ -44,9 +44,7 @@ def simulate(
     ] = None,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
-    for path in (output, output_schema):
-        if path is not None:
-            check_writable(path)
+    check_outputs([output, output_schema], inputs=[data, schema])
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

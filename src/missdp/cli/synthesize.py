@@ -10,7 +10,7 @@ import typer
 from missdp.cli.common import DataArgument, JsonOption, SchemaOption, SeedOption, emit, progress_bar
 from missdp.cli.families import FAMILIES
 from missdp.errors import ParameterError
-from missdp.files import check_writable
+from missdp.files import check_outputs, write_atomically
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
 from missdp.table.files import output_format, write_arrow
@@ -54,9 +54,7 @@ def synthesize(
     """Turn a private table with holes into a synthetic one, and say what that guarantees."""
     if rows is not None and rows < 0:
         raise ParameterError("rows must be at least 0")
-    for path in (output, model, guarantee):
-        if path is not None:
-            check_writable(path)
+    check_outputs([output, model, guarantee], inputs=[data, schema])
     output_format(output)
     facts = Schema.from_toml(schema)
     with progress_bar() as progress:
@@ -71,7 +69,7 @@ def synthesize(
     if model is not None:
         synthesizer.save(model)
     if guarantee is not None:
-        guarantee.write_text(synthesizer.guarantee_.to_json(), encoding="utf-8")
+        write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
     write_arrow(synthetic.to_arrow(), output)
     document = {
         "output": str(output),
