@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import missdp
 from missdp import Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
 
@@ -141,6 +144,56 @@ def test_empty_and_tiny_tables_are_released_like_any_other(folder, capsys):
         (folder / "data.csv").write_text(content, encoding="utf-8")
         assert run(capsys, *SYNTHESIZE, "--rows", 20)[0] == 0
         assert len(Table.read(folder / "out.csv", SCHEMA)) == 20
+
+
+def test_nothing_is_written_over_an_input_or_another_output(folder, capsys):
+    before = {name: (folder / name).read_bytes() for name in sorted(os.listdir(folder))}
+    simulate = ("simulate", "complete.csv", "--schema", "schema.toml", "--rate", 0.3, "--seed", 1)
+    for arguments in (
+        (*SYNTHESIZE, "-o", "data.csv"),
+        (*SYNTHESIZE, "--model", "schema.toml"),
+        (*SYNTHESIZE, "--model", "m.json", "--guarantee", "m.json"),
+        (*SYNTHESIZE, "--guarantee", "./out.csv"),
+        (*simulate, "-o", "complete.csv"),
+        (*simulate, "-o", "x.csv", "--output-schema", "schema.toml"),
+        ("schema", "draft", "data.csv", "-o", "data.csv", "--force"),
+    ):
+        code, _, err = run(capsys, *arguments)
+        assert code == 5
+        assert "same command" in err
+    assert {name: (folder / name).read_bytes() for name in sorted(os.listdir(folder))} == before
+
+
+def test_a_guarantee_that_cannot_be_written_is_typed(folder, capsys, monkeypatch):
+    monkeypatch.setattr("missdp.files.os.replace", fail_to_replace)
+    code, _, err = run(capsys, *SYNTHESIZE, "--guarantee", "g.json")
+    assert code == 5
+    assert "No space left" in err
+    assert "g.json" not in os.listdir(folder)
+    assert "out.csv" not in os.listdir(folder)
+
+
+def fail_to_replace(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"missdp {missdp.__version__}\n", "")
+
+
+def test_a_terminal_without_unicode_shows_what_it_can(folder):
+    (folder / "data.csv").write_bytes((folder / "complete.csv").read_bytes())
+    arguments = ("evaluate", "data.csv", "complete.csv", "--schema", "schema.toml")
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "missdp", *arguments],
+        env=ascii_only,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr??e" in done.stdout
 
 
 def test_an_unexpected_error_hides_its_text(folder, capsys, monkeypatch):

@@ -17,6 +17,7 @@ __all__ = [
     "JsonOption",
     "SchemaOption",
     "SeedOption",
+    "SyntheticArgument",
     "emit",
     "progress_bar",
     "say",
@@ -24,6 +25,9 @@ __all__ = [
 
 DataArgument: TypeAlias = Annotated[
     Path, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
+]
+SyntheticArgument: TypeAlias = Annotated[
+    Path, typer.Argument(help="CSV or Parquet file with the synthetic rows.", show_default=False)
 ]
 SchemaOption: TypeAlias = Annotated[
     Path, typer.Option("--schema", help="TOML file with the public facts.", show_default=False)

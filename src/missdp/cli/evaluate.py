@@ -7,7 +7,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from missdp.cli.common import DataArgument, JsonOption, SchemaOption, emit
+from missdp.cli.common import (
+    DataArgument,
+    JsonOption,
+    SchemaOption,
+    SyntheticArgument,
+    emit,
+)
 from missdp.errors import ParameterError
 from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity, progress_bar
 from missdp.schema import Schema
@@ -23,7 +29,7 @@ _WARNING = (
 
 def evaluate(
     data: DataArgument,
-    synthetic: DataArgument,
+    synthetic: SyntheticArgument,
     schema: SchemaOption,
     ways: Annotated[str, typer.Option(help="Marginals to compare, e.g. 1,2,3.")] = "1,2",
     bins: Annotated[

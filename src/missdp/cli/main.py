@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from missdp import errors
+from missdp import __version__, errors
 from missdp.cli import demo, evaluate, price, query, schema, simulate, synthesize
 
 __all__ = ["EXIT_CODES", "app", "main"]
@@ -48,6 +50,24 @@ app.command("price")(price.price)
 app.command("demo")(demo.demo)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"missdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    del version
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -76,6 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """Console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character must not turn a finished release into a failure.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main())
 
 

@@ -26,7 +26,10 @@ __all__ = ["price"]
 
 
 def price(
-    target: Annotated[Path, typer.Argument(help="A saved model (JSON).", show_default=False)],
+    target: Annotated[
+        Path,
+        typer.Argument(help="A saved model (.json) or a pipeline (.toml).", show_default=False),
+    ],
     ground_truth: Annotated[
         bool,
         typer.Option("--ground-truth", help="Price for the table before values went missing."),

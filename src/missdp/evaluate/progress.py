@@ -17,7 +17,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @contextlib.contextmanager
 def progress_bar(label: str, *, console: Console | None = None) -> Iterator[Progress]:
-    """Show a bar on standard error; yields the callback that ``progress=`` takes.
+    """Show a bar on standard error, if that is a terminal; yields what ``progress=`` takes.
 
     Parameters
     ----------
@@ -34,7 +34,13 @@ def progress_bar(label: str, *, console: Console | None = None) -> Iterator[Prog
     """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     target = console or Console(stderr=True)
-    with RichProgress(*columns, TimeRemainingColumn(), console=target, transient=True) as bar:
+    with RichProgress(
+        *columns,
+        TimeRemainingColumn(),
+        console=target,
+        transient=True,
+        disable=not target.is_terminal,
+    ) as bar:
         task = bar.add_task(label, total=None)
 
         def step(done: int, total: int) -> None:
