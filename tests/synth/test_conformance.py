@@ -11,7 +11,12 @@ import pytest
 from sklearn.base import clone
 
 from missdp import Budget, Categorical, Schema, Table
-from missdp.accounting import DataDependentDomain, DeclaredRowCount, ExplicitSeed
+from missdp.accounting import (
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
+    MissingCompletelyAtRandom,
+)
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -69,6 +74,11 @@ def test_clones_share_the_budget(family, strategy):
         {"n_rows": "many"},
         {"n_rows": 1.5},
         {"budget": 1.0},
+        {"epsilon": 1e-9},
+        {"random_state": -1},
+        {"random_state": "x"},
+        {"random_state": 1.5},
+        {"progress": 3},
     ],
 )
 def test_bad_parameters_are_refused_before_anything_is_charged(family, strategy, bad):
@@ -76,6 +86,24 @@ def test_bad_parameters_are_refused_before_anything_is_charged(family, strategy,
     with pytest.raises(ParameterError):
         build(family, strategy, **{"budget": budget, **bad}).fit(make_table())
     assert not budget.events
+
+
+def test_what_to_do_about_undeclared_facts_is_checked(family, strategy):
+    budget = Budget(10.0, 1e-3)
+    with pytest.raises(ParameterError, match="undeclared"):
+        build(family, strategy, budget=budget).fit(make_table(), undeclared="ignore")
+    assert not budget.events
+
+
+def test_numbers_of_numpy_are_numbers(family, strategy, tmp_path):
+    model = build(
+        family, strategy, epsilon=np.float32(0.7), n_rows=np.int64(50), random_state=np.int64(3)
+    ).fit(make_table())
+    assert model.guarantee_.epsilon <= float(np.float32(0.7)) * (1 + 1e-9)
+    assert len(model.sample()) == 50
+    assert len(model.sample(np.int64(3))) == 3
+    model.save(tmp_path / "m.json")
+    assert type(model).load(tmp_path / "m.json").guarantee_ == model.guarantee_
 
 
 def shape_of(frame):
@@ -112,6 +140,13 @@ def test_bad_sample_sizes(family, strategy, n):
     model = build(family, strategy).fit(make_table())
     with pytest.raises(ParameterError):
         model.sample(n)
+
+
+@pytest.mark.parametrize("seed", [-1, "x", 1.5, True])
+def test_bad_sampling_seeds(family, strategy, seed):
+    model = build(family, strategy, random_state=None).fit(make_table())
+    with pytest.raises(ParameterError, match="random_state"):
+        model.sample(3, random_state=seed)
 
 
 def test_not_fitted(family, strategy, tmp_path):
@@ -212,6 +247,62 @@ def test_a_fit_that_fails_stays_charged(family, strategy):
     assert not hasattr(model, "guarantee_")
 
 
+def test_a_fit_that_fails_does_not_leave_an_earlier_guarantee(family, strategy):
+    model = build(family, strategy).fit(make_table())
+    with pytest.raises(DataError):
+        model.fit(Spy(make_table(), Budget(1.0), fails=True))
+    with pytest.raises(NotFittedError):
+        model.sample(1)
+
+
+def test_a_refused_fit_does_not_open_the_data(family, strategy, tmp_path):
+    model = build(family, strategy, budget=Budget(0.5, 1e-5))
+    with pytest.raises(BudgetExceededError):
+        model.fit(tmp_path / "absent.csv", schema=SCHEMA)
+
+
+def test_parameters_set_after_the_fit_do_not_change_what_it_was(family, strategy, tmp_path):
+    model = build(family, strategy).fit(make_table())
+    known = MissingCompletelyAtRandom(dict.fromkeys(SCHEMA.names, 0.9))
+    expected = model.ground_truth_guarantee(known)
+    other = next(name for name in family.strategies if name != strategy)
+    for name in family.strategies:
+        model.set_params(missing=name, epsilon=9.0)
+        assert model.ground_truth_guarantee(known) == expected
+    model.set_params(missing=other).save(tmp_path / "m.json")
+    again = type(model).load(tmp_path / "m.json")
+    assert (again.missing, again.epsilon) == (strategy, 1.0)
+    assert again.ground_truth_guarantee(known) == expected
+
+
+def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
+    streams = []
+    monkeypatch.setattr(
+        family.build,
+        "_sample",
+        lambda self, n, missing_values, rng: streams.append(rng.random(8).tolist()) or {},
+    )
+    monkeypatch.setattr("missdp.synth.base.Table.from_codes", lambda *_, **__: make_table(3))
+    model = build(family, strategy, random_state=5).fit(make_table())
+    noise = np.random.default_rng(5).random(10_000)
+    for seed in (None, 5):
+        model.sample(3, random_state=seed)
+        assert not np.isin(streams[-1], noise).any()
+
+
+def test_columns_may_have_any_name(family, strategy):
+    names = ("schema", "counts")
+    schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in names))
+    frame = pd.DataFrame({n: ["x", None, "y"] * 40 for n in names})
+    assert build(family, strategy).fit(frame, schema=schema).sample(3).shape == (3, 2)
+
+
+def test_a_source_and_its_schema_must_agree(family, strategy):
+    schema = Schema((Categorical(name="x", levels=("a", "b")),))
+    with pytest.raises(DataError, match="another schema"):
+        build(family, strategy).fit(MemorySource(make_table()), schema=schema)
+
+
 def test_save_and_load(family, strategy, tmp_path):
     model = build(family, strategy).fit(make_table())
     path = tmp_path / "model.json"
@@ -225,9 +316,17 @@ def test_save_and_load(family, strategy, tmp_path):
     json.loads(path.read_text())
     with pytest.raises(OutputError):
         model.save(tmp_path / "nowhere" / "model.json")
-    path.write_text("{}")
-    with pytest.raises(DataError, match="not a missdp model"):
-        type(model).load(path)
+    document = json.loads(path.read_text())
+    for broken in (
+        {},
+        document | {"released": {}},
+        document | {"released": None},
+        document | {"parameters": {"colour": 1}},
+        document | {"parameters": None},
+    ):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(DataError, match="not a missdp model"):
+            type(model).load(path)
 
 
 def test_repeatable_only_with_a_seed(family, strategy):

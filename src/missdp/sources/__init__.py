@@ -3,7 +3,7 @@
 from missdp.sources.base import Clique, Counts, MarginalSource, Rows
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.memory import MemorySource
-from missdp.sources.open import open_source
+from missdp.sources.open import is_source, open_source
 
 __all__ = [
     "Clique",
@@ -12,5 +12,6 @@ __all__ = [
     "MarginalSource",
     "MemorySource",
     "Rows",
+    "is_source",
     "open_source",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import duckdb
 
@@ -14,7 +14,7 @@ from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.memory import MemorySource
 from missdp.table import Table
 
-__all__ = ["open_source"]
+__all__ = ["is_source", "open_source"]
 
 _STREAM_BYTES = 64 * 2**20
 
@@ -44,12 +44,10 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
     MemorySource(smoker)
     """
-    # Asked of the type: a frame may have columns that are called "schema" and "counts".
-    if callable(getattr(type(data), "counts", None)):
-        source: MarginalSource = data
-        if source.schema != schema:
+    if is_source(data):
+        if data.schema != schema:
             raise DataError("the source was opened with another schema")
-        return source
+        return data
     if isinstance(data, duckdb.DuckDBPyRelation):
         return DuckDBSource(data, schema)
     if isinstance(data, (str, Path)):
@@ -57,3 +55,11 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
         if path.is_file() and path.stat().st_size > _STREAM_BYTES:
             return DuckDBSource(path, schema)
     return MemorySource(Table.read(data, schema))
+
+
+def is_source(data: Any) -> TypeGuard[MarginalSource]:
+    """Tell whether ``data`` can count by itself.
+
+    Asked of its type: a frame may have columns that are called "schema" and "counts".
+    """
+    return callable(getattr(type(data), "counts", None))

@@ -6,7 +6,7 @@ import abc
 import numbers
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,10 +23,16 @@ from missdp.accounting import (
     PureEvent,
     Schedule,
 )
-from missdp.errors import NotFittedError, ParameterError, SchemaError
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+)
 from missdp.mechanisms import NoiseSource, noise_source, noisy_total
 from missdp.schema import Schema
-from missdp.sources import MarginalSource, open_source
+from missdp.sources import MarginalSource, is_source, open_source
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
@@ -39,6 +45,9 @@ MissingValues: TypeAlias = Literal["fill", "keep"]
 Progress: TypeAlias = Callable[[str, float], None]
 
 _ROW_COUNT_SHARE = 0.01
+# The noise of every part of a fit then stays in the range that is drawn exactly.
+_LEAST_EPSILON = 1e-6
+_SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
 class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn is untyped
@@ -108,12 +117,23 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         """
         del y
         own = self._check_parameters()
+        noise = noise_source(self.random_state)
+        if undeclared not in ("refuse", "accept"):
+            raise ParameterError("undeclared must be 'refuse' or 'accept'")
+        if self.budget is not None and not self.budget.can_afford(*self._reserved()):
+            raise BudgetExceededError(
+                f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
+                "Ask for a smaller epsilon, or use a larger budget"
+            )
         source, kind = _open(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._check_source(source)
         if self.budget is not None:
             self.budget.charge(*self._reserved(), conditions=conditions)
-        noise = noise_source(self.random_state)
+        # What was learned before must not be taken for this fit's, should this fit fail.
+        if hasattr(self, "guarantee_"):
+            del self.guarantee_
+        self._fitted_with = self._public_parameters()
         self.schema_ = source.schema
         self.kind_: FrameKind = kind
         self.n_rows_ = self._row_count(source, own, noise)
@@ -157,12 +177,12 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     ) -> Table:
         """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
         self._check_fitted()
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
+        if n is not None and not (_is_whole(n) and n >= 0):
             raise ParameterError("n must be a whole number of rows, at least 0")
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
-        rows = self.n_rows_ if n is None else n
+        rng = self._sampling_generator(random_state)
+        rows = self.n_rows_ if n is None else int(n)
         codes = self._sample(rows, missing_values, rng)
         return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
 
@@ -209,7 +229,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     @property
     def _applied_strategy(self) -> str:
         """The strategy that was applied; a family that decides by itself says which one."""
-        return self.missing
+        return str(self._fitted_with["missing"])
 
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
@@ -217,7 +237,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         write_model(
             Path(path),
             family=type(self).__name__,
-            parameters=self._public_parameters(),
+            parameters=self._fitted_with,
             schema=self.schema_,
             kind=self.kind_,
             n_rows=self.n_rows_,
@@ -229,12 +249,16 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote; it can be sampled, with the guarantee it had."""
         stored = read_model(Path(path), family=cls.__name__)
-        model = cls(**stored.parameters)
-        model.schema_ = stored.schema
-        model.kind_ = stored.kind
-        model.n_rows_ = stored.n_rows
+        try:
+            model = cls(**stored.parameters)
+            model._fitted_with = stored.parameters
+            model.schema_ = stored.schema
+            model.kind_ = stored.kind
+            model.n_rows_ = stored.n_rows
+            model._restore(stored.released)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{str(path)!r} is not a missdp model file") from None
         model.guarantee_ = stored.guarantee
-        model._restore(stored.released)
         return model
 
     # What a family provides
@@ -280,11 +304,13 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
+        if 0 < self.epsilon < _LEAST_EPSILON:
+            raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
         declared = self.n_rows
-        if declared != "noisy" and (
-            isinstance(declared, (bool, str)) or not isinstance(declared, int) or declared < 1
-        ):
+        if not (_is_whole(declared) and declared >= 1) and not _is_noisy(declared):
             raise ParameterError("n_rows must be 'noisy' or a whole number, at least 1")
+        if self.progress is not None and not callable(self.progress):
+            raise ParameterError("progress must be callable or None")
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ParameterError("budget must be a missdp.Budget or None")
         # The noise of a table depends on the structure chosen before it: a filter, see Budget.
@@ -305,16 +331,16 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
             conditions.append(DataDependentDomain(attributes=tuple(sorted(schema.undeclared))))
         if self.random_state is not None:
             conditions.append(ExplicitSeed())
-        if isinstance(self.n_rows, int):
-            conditions.append(DeclaredRowCount(n=self.n_rows))
+        if not _is_noisy(self.n_rows):
+            conditions.append(DeclaredRowCount(n=int(self.n_rows)))
         return conditions
 
     def _row_count(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> int:
-        if isinstance(self.n_rows, int):
-            return self.n_rows
+        if not _is_noisy(self.n_rows):
+            return int(self.n_rows)
         return noisy_total(
             lambda: int(source.counts([()], rows="extended")[()]),
-            epsilon=_ROW_COUNT_SHARE * self.epsilon,
+            epsilon=_ROW_COUNT_SHARE * budget.epsilon,
             budget=budget,
             source=noise,
             label="number of rows",
@@ -322,7 +348,19 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
 
     def _public_parameters(self) -> dict[str, Any]:
         names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
-        return {name: getattr(self, name) for name in sorted(names)}
+        values = {name: getattr(self, name) for name in sorted(names)}
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
+
+    def _sampling_generator(self, random_state: int | None) -> np.random.Generator:
+        """Return where synthetic rows come from; never the stream that the noise came from."""
+        seed = self.random_state if random_state is None else random_state
+        if seed is None:
+            return np.random.default_rng()
+        if isinstance(seed, np.random.Generator):
+            return seed
+        if not (_is_whole(seed) and seed >= 0):
+            raise ParameterError("random_state must be None or a whole number, at least 0")
+        return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "guarantee_"):
@@ -333,11 +371,19 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
             self.progress(stage, done)
 
 
+def _is_whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_noisy(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and value == "noisy"
+
+
 def _open(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
     if isinstance(data, Table):
         return open_source(data, schema or data.schema), data.kind
-    if isinstance(data, MarginalSource):
-        return data, "pandas"
+    if is_source(data):
+        return open_source(data, schema or data.schema), "pandas"
     if schema is None:
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"

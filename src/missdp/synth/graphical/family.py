@@ -144,7 +144,7 @@ class GraphicalSynthesizer(Synthesizer):
         if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rng = self._sampling_generator(random_state)
         tables = []
         for _ in range(multiple):
             another = copy.copy(self)

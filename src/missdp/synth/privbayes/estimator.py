@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -123,14 +124,16 @@ class PrivBayes(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if not isinstance(self.theta, (int, float)) or not 0 < self.theta < float("inf"):
+        if not isinstance(self.theta, numbers.Real) or not 0 < self.theta < float("inf"):
             raise ParameterError("theta must be a positive number")
         for name in ("structure_share", "imputer_share"):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 < value < 1:
+            if not isinstance(value, numbers.Real) or not 0 < value < 1:
                 raise ParameterError(f"{name} must be strictly between 0 and 1")
         if self.degree != "auto" and (
-            isinstance(self.degree, (bool, str)) or self.degree not in range(7)
+            isinstance(self.degree, (bool, str))
+            or not isinstance(self.degree, numbers.Integral)
+            or not 0 <= self.degree <= 6
         ):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
         if self.imputer not in ("marginal", "random", "mean"):
@@ -144,22 +147,23 @@ class PrivBayes(Synthesizer):
             self.missing,
             n_rows=self.n_rows_,
             imputer=self.imputer,
-            imputer_epsilon=self.imputer_share * self.epsilon,
-            epsilon=self.epsilon,
+            imputer_epsilon=self.imputer_share * budget.epsilon,
+            epsilon=budget.epsilon,
             budget=budget,
             noise=noise,
         )
         plan = make_plan(
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
             spent=PureAccountant().epsilon(budget.events, 0.0),
-            structure_share=self.structure_share,
+            structure_share=float(self.structure_share),
             attributes=len(source.schema),
         )
         learner = Learner(view, plan, budget, noise, report=self._report)
-        families = learner.choose_families(degree=self.degree, theta=self.theta)
+        degree = self.degree if isinstance(self.degree, str) else int(self.degree)
+        families = learner.choose_families(degree=degree, theta=self.theta)
         self.network_ = Network.from_joints(families, learner.measure(families))
-        self._prepare_filling(np.random.default_rng(self.random_state))
+        self._prepare_filling(noise.generator())
         self._report("done", 1.0)
 
     def _prepare_filling(self, rng: np.random.Generator) -> None:
@@ -173,10 +177,10 @@ class PrivBayes(Synthesizer):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        if missing_values == "keep" and self.missing != "joint":
+        if missing_values == "keep" and self._applied_strategy != "joint":
             raise ParameterError(
-                f"missing={self.missing!r} does not model holes; fit with missing='joint' to keep "
-                "them in synthetic rows"
+                f"missing={self._applied_strategy!r} does not model holes; fit with "
+                "missing='joint' to keep them in synthetic rows"
             )
         codes = self.network_.sample(n, rng)
         if missing_values == "fill" and self._filling is not None:
