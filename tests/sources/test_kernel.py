@@ -94,3 +94,11 @@ def test_too_many_cells_together_are_refused() -> None:
     table = Table.from_codes(Schema(numbers), {n: np.zeros(1, dtype=int) for n in names})
     with pytest.raises(ParameterError, match="together"):
         MemorySource(table).counts(itertools.combinations(names, 2), rows="observed")
+
+
+@pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1])
+def test_domains_at_the_edge_of_an_integer_type(size: int) -> None:
+    schema = schema_of([1, size], nullable=False)
+    last = Table.from_codes(schema, {"a0": np.zeros(70_000, int), "a1": np.full(70_000, size - 1)})
+    counts = MemorySource(last).counts([("a0", "a1")], rows="observed")[("a0", "a1")]
+    assert counts[0, -1] == counts.sum() == 70_000

@@ -183,7 +183,7 @@ def _grow(
 def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group) -> NDArray[Any]:
     """Mixed-radix cell number of every row, in the smallest integer type that holds it."""
     cells = math.prod(group.shape)
-    kind: np.dtype[Any] = np.dtype(np.uint16 if cells <= 2**16 else np.int64)
+    kind: np.dtype[Any] = np.dtype(np.uint16 if cells < 2**16 else np.int64)
     index: NDArray[Any] = codes[group.names[0]].astype(kind)
     for name, size in zip(group.names[1:], group.shape[1:], strict=True):
         index *= kind.type(size)

@@ -1,4 +1,5 @@
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -72,3 +73,16 @@ def test_every_candidate_can_be_counted(degree):
             waiting = [n for n in names if n not in placed]
             for family in candidates(placed, waiting, allowed, degree):
                 assert tuple(n for n in names if n in family.clique) in counted
+
+
+def test_the_sensitivity_has_room_for_rounding():
+    rng = np.random.default_rng(0)
+    for shape in ((3, 4), (40, 50), (300, 600)):
+        counts = rng.multinomial(2**29, rng.dirichlet(np.full(np.prod(shape), 0.3))).reshape(shape)
+        exact = [[int(c) for c in row] for row in counts]
+        total, right = sum(map(sum, exact)), [sum(column) for column in zip(*exact, strict=True)]
+        off = sum(
+            abs(total * c - sum(row) * m) for row in exact for c, m in zip(row, right, strict=True)
+        )
+        error = abs(Fraction(dependence_score(counts)) - Fraction(off, 2 * total))
+        assert 2 * error < SCORE_SENSITIVITY - 2
