@@ -27,8 +27,8 @@ def shell(command, folder):
 
 
 def test_there_are_two_commands_and_then_your_own_table():
-    assert len(BLOCKS) == 3
-    install, tests, _ = BLOCKS
+    assert len(BLOCKS) == 4
+    install, tests, *_ = BLOCKS
     assert install.strip().endswith("&& missdp demo")
     assert tests.strip() == "pytest -n 2"
     # CI runs both as they stand in the README.
@@ -64,6 +64,28 @@ def test_your_own_table(tmp_path):
         out = shell(command, tmp_path)
         assert out.returncode == 0, out.stderr
     assert (tmp_path / "synthetic.csv").exists()
+    model = shell(f"{synthesize} --model model.json", tmp_path)
+    assert model.returncode == 0, model.stderr
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    for command in BLOCKS[3].strip().splitlines():
+        out = shell(command, tmp_path)
+        assert out.returncode == 0, out.stderr
+        assert "differentially private" in out.stdout or "epsilon" in out.stdout
+
+
+PIPELINE = """
+delta = 1e-6
+[table]
+rows = 1000
+columns = 4
+[[step]]
+kind = "pca-rank"
+n_components = 2
+least_gap = 0.2
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
 
 
 def test_every_link_leads_somewhere():
