@@ -1,3 +1,4 @@
+import gzip
 import os
 
 import duckdb
@@ -9,6 +10,7 @@ import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError
+from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
 from missdp.table.files import write_arrow
 
@@ -113,6 +115,89 @@ def test_ragged_csv_is_refused_without_quoting_the_row(tmp_path):
     with pytest.raises(DataError) as caught:
         Table.read(path, schema)
     assert "secret" not in str(caught.value)
+
+
+TWO = Schema(
+    (
+        Categorical(name="a", levels=("x", "'y'", "#z"), nullable=True),
+        Numeric(name="b", lower=0, upper=9, bins=9, nullable=True),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "codes"),
+    [
+        (b"\xef\xbb\xbfa,b\r\nx,1\r\n", [0]),
+        (b"a;b\nx;1\n;2\n", [0, 3]),
+        (b"a|b\nx|1", [0]),
+        (b"a\tb\nx\t1\n", [0]),
+        (b"a,b\n'y',1\n'y',2\n", [1, 1]),
+        (b"a,b\n" + b"#z,1\n" * 50, [2] * 50),
+        (b'"a","b"\n" x ","1"\n"",\n', [0, 3]),
+        (b"a,b\n", []),
+        (b"a,b", []),
+    ],
+)
+def test_the_header_decides_how_a_csv_file_is_read(tmp_path, content, codes):
+    (tmp_path / "x.csv").write_bytes(content)
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(content))
+    for name in ("x.csv", "x.csv.gz"):
+        assert Table.read(tmp_path / name, TWO).codes("a").tolist() == codes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"secret,secret\nx,1\n",  # no header: the first row must not be taken for names
+        b"secret,1,1\nx,1,1\n",
+        b"title\n\na,b\nx,1\n",
+        b"a,b\nx,1\nsecret\n",
+        b"a,b\nx,1\nsecret,2,3\n",
+        b'a,b\n"secret,1\n',
+        b"a,b\n" + b"s" * 3_000_000 + b",1\n",
+        "a,b\nsecrét,1\n".encode("latin-1"),
+        "a,b\nsecret,1\n".encode("utf-16"),
+        b"a,b\nsecret\0,1\n",
+    ],
+)
+def test_malformed_csv_is_typed_and_quotes_no_cell(tmp_path, content):
+    for name, data in (("x.csv", content), ("x.csv.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(data)
+        for read in (
+            lambda p: Table.read(p, TWO),
+            lambda p: DuckDBSource(p, TWO).counts([("a",)], rows="observed"),
+        ):
+            with pytest.raises(DataError) as caught:
+                read(tmp_path / name)
+            assert "secr" not in str(caught.value)
+    (tmp_path / "x.csv.gz").write_bytes(b"not gzip")
+    with pytest.raises(DataError):
+        Table.read(tmp_path / "x.csv.gz", TWO)
+
+
+def test_a_draft_of_a_file_without_header_quotes_no_cell(tmp_path):
+    (tmp_path / "x.csv").write_text("secret,secret\nx,1\n")
+    with pytest.raises(DataError, match="header") as caught:
+        draft_schema(tmp_path / "x.csv")
+    assert "secret" not in str(caught.value)
+
+
+def test_paths_that_cannot_be_are_typed(tmp_path):
+    for name in ("x" * 5000 + ".csv", "a\0.csv"):
+        with pytest.raises(DataError, match="no data file"):
+            Table.read(tmp_path / name, TWO)
+
+
+def test_an_engine_that_fails_does_not_quote_the_cell():
+    schema = Schema((Numeric(name="b", lower=0, upper=9),))
+    query = pl.LazyFrame({"b": ["secret"]}).with_columns(pl.col("b").cast(pl.Int64))
+    huge = pd.DataFrame({"b": pd.Series([2**70, 1], dtype=object)})
+    for data in (query, huge):
+        with pytest.raises(DataError) as caught:
+            Table.read(data, schema)
+        assert "secret" not in str(caught.value)
 
 
 def test_numeric_values_need_values(table):

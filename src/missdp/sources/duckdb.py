@@ -152,7 +152,7 @@ class DuckDBSource:
             return
         config = {"threads": str(self._n_jobs), "preserve_insertion_order": "false"}
         with duckdb.connect(config=config) as connection:  # type: ignore[arg-type]
-            yield open_relation(self._data, connection)
+            yield open_relation(self._data, connection, self._schema.names)
 
     def _count(self, relation: duckdb.DuckDBPyRelation, names: Clique, counter: Counter) -> None:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)

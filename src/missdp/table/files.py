@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import zlib
 from pathlib import Path
 
 import duckdb
@@ -19,32 +22,79 @@ READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _WRITABLE = (".csv", ".parquet", ".pq")
 
 
-def open_relation(path: Path, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+def open_relation(
+    path: Path, connection: duckdb.DuckDBPyConnection, names: tuple[str, ...] | None = None
+) -> duckdb.DuckDBPyRelation:
     """Open a CSV or Parquet file as a DuckDB relation without reading it whole.
 
-    CSV cells stay text here: the schema, not a guess from the private data, decides how they are
-    read. Empty fields are null.
+    Nothing is guessed from private cells. The header line of a CSV file decides what separates
+    its fields (comma, semicolon, tab or bar); quotes are double; cells stay text here, because
+    the schema says how to read them. Empty fields are null. With ``names``, the columns must be
+    exactly these, in any order.
 
     Raises
     ------
     DataError
-        If the file does not exist, has an unknown suffix or cannot be parsed.
+        If the file does not exist, has an unknown suffix, cannot be parsed or has other columns.
     """
     name = path.name.lower()
-    if not path.is_file():
+    if not _is_file(path):
         raise DataError(f"no data file at {str(path)!r}")
     try:
         if name.endswith((".parquet", ".pq")):
-            return connection.read_parquet(str(path))
+            relation = connection.read_parquet(str(path))
+            check_columns(list(relation.columns), names or tuple(relation.columns))
+            return relation
         if name.endswith((".csv", ".csv.gz", ".tsv")):
-            separator = "\t" if name.endswith(".tsv") else None
-            return connection.read_csv(str(path), header=True, all_varchar=True, sep=separator)
-    except duckdb.Error:
-        raise DataError(
-            f"cannot read {str(path)!r}: it is not a well-formed "
-            f"{'Parquet' if 'p' in path.suffix else 'CSV'} file with a header line"
-        ) from None
+            return _open_csv(path, connection, names)
+    except (duckdb.Error, csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error):
+        kind = "Parquet file" if "p" in path.suffix else "CSV file in UTF-8 with a header line"
+        raise DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}") from None
     raise DataError(f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
+
+
+def _open_csv(
+    path: Path, connection: duckdb.DuckDBPyConnection, names: tuple[str, ...] | None
+) -> duckdb.DuckDBPyRelation:
+    separator, found = _read_header(path)
+    if names is not None:
+        check_columns(found, names)
+    if len({name.casefold() for name in found}) < len(found):
+        # Unnamed: without a schema, the first line could be a row of a file that has no header.
+        raise DataError(
+            f"the header line of {str(path)!r} repeats a column name, capital letters apart; "
+            "rename the columns"
+        )
+    return connection.read_csv(
+        str(path),
+        header=True,
+        auto_detect=False,
+        columns=dict.fromkeys(found, "VARCHAR"),
+        sep=separator,
+        quotechar='"',
+        escapechar='"',
+        encoding="utf-8",
+    )
+
+
+def _read_header(path: Path) -> tuple[str, list[str]]:
+    """Separator and column names: those of the separator that finds most names."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    found = []
+    for separator in "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+            found.append((separator, next(csv.reader(lines, delimiter=separator), [])))
+    separator, names = max(found, key=lambda pair: len(pair[1]))
+    if not names:
+        raise csv.Error("no header line")
+    return separator, names
 
 
 def read_arrow(path: Path, names: tuple[str, ...] | None = None) -> pa.Table:
@@ -56,9 +106,8 @@ def read_arrow(path: Path, names: tuple[str, ...] | None = None) -> pa.Table:
         If the file cannot be read or its columns are not exactly the named ones.
     """
     with duckdb.connect() as connection:
-        relation = open_relation(path, connection)
+        relation = open_relation(path, connection, names)
         names = tuple(relation.columns) if names is None else names
-        check_columns(list(relation.columns), names)
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         try:
             return relation.project(quoted).to_arrow_table()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-import duckdb
 import narwhals as nw
 import pandas as pd
 import pyarrow as pa
@@ -71,7 +70,7 @@ def to_arrow(data: Any) -> pa.Table:
             f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
             "table, a DuckDB relation, or the path of a CSV or Parquet file"
         ) from None
-    except (pa.ArrowException, duckdb.Error):
+    except Exception:  # noqa: BLE001 - an engine's own error may quote cells
         raise DataError("the table cannot be read: its query fails or a row is malformed") from None
 
 
@@ -83,10 +82,11 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
     DataError
         If the columns are not exactly the schema's.
     """
-    if repeated := sorted({name for name in found if found.count(name) > 1}):
-        raise DataError(f"column names must be distinct; repeated: {repeated}")
+    # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
         raise DataError(f"the data lacks columns that the schema declares: {absent}")
+    if repeated := sorted({name for name in found if found.count(name) > 1}):
+        raise DataError(f"column names must be distinct; repeated: {repeated}")
     if extra := [name for name in found if name not in names]:
         raise DataError(
             f"the data has columns that the schema does not declare: {extra}; "
@@ -100,7 +100,7 @@ def _arrow_from_pandas(data: pd.DataFrame) -> pa.Table:
     for i, name in enumerate(names):
         try:
             arrays.append(pa.Array.from_pandas(data.iloc[:, i]))
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise DataError(
                 f"column {name!r} holds values of mixed or unsupported types; "
                 "convert it to one type (text or numbers) first"
