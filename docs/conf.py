@@ -18,3 +18,17 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = True
 napoleon_google_docstring = False
+
+
+def escape_bars(app, what, name, obj, options, lines):
+    """Absolute values in formulas are no reStructuredText substitutions."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+            lines[i] = "``".join(parts)
+
+
+def setup(app):
+    """Register the hook."""
+    app.connect("autodoc-process-docstring", escape_bars)
