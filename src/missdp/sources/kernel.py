@@ -152,14 +152,15 @@ def plan_groups(
     for row, clique in enumerate(cliques):
         member[row, [column[name] for name in clique]] = True
     waiting = np.arange(len(cliques))[np.argsort(-member.sum(axis=1), kind="stable")]
+    member = np.asfortranarray(member[waiting])
     groups = []
     while len(waiting):
-        chosen = _grow(member[waiting[0]], member[waiting], sizes, group_cells)
-        covered = ~np.any(member[waiting] & ~chosen, axis=1)
+        chosen = _grow(member[0], member, sizes, group_cells)
+        covered = ~np.any(member[:, ~chosen], axis=1)
         names = tuple(name for name, taken in zip(schema.names, chosen, strict=True) if taken)
         members = tuple(cliques[row] for row in waiting[covered])
         groups.append(_Group(names, schema.extended_shape(names), members))
-        waiting = waiting[~covered]
+        waiting, member = waiting[~covered], np.asfortranarray(member[~covered])
     return tuple(groups)
 
 
@@ -170,14 +171,16 @@ def _grow(
     group_cells: int,
 ) -> NDArray[np.bool_]:
     chosen = start.copy()
+    lacking = np.count_nonzero(member[:, ~chosen], axis=1)
     while True:
-        lacking = np.sum(member & ~chosen, axis=1)
         gain = member[lacking == 1].sum(axis=0).astype(np.float64)
         too_big = np.prod(sizes[chosen]) * sizes > group_cells
         gain[chosen | too_big] = 0.0
         if not gain.any():
             return chosen
-        chosen[np.lexsort((sizes, -gain))[0]] = True
+        best = np.lexsort((sizes, -gain))[0]
+        chosen[best] = True
+        lacking -= member[:, best]
 
 
 def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group) -> NDArray[Any]:

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from missdp import Categorical, PrivBayes, Schema, Table
+from missdp.synth.privbayes.plan import TableRule
 from missdp.synth.privbayes.structure import (
     SCORE_SENSITIVITY,
     Family,
@@ -14,6 +16,7 @@ from missdp.synth.privbayes.structure import (
     dependence_score,
     reachable_cliques,
 )
+from synth.conformance import make_table
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
@@ -86,3 +89,45 @@ def test_the_sensitivity_has_room_for_rounding():
         )
         error = abs(Fraction(dependence_score(counts)) - Fraction(off, 2 * total))
         assert 2 * error < SCORE_SENSITIVITY - 2
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize("cells", [1, 6, 30, 200, 10**6])
+def test_candidates_are_the_maximal_allowed_sets(degree, cells):
+    names = ("a", "b", "c", "d", "e")
+    sizes = dict(zip(names, (2, 3, 5, 7, 2), strict=True))
+    rule = TableRule(sizes, cells)
+    placed, waiting = ("c", "a", "e", "b"), ("d",)
+    every = [
+        frozenset(parents)
+        for size in range(1, degree + 1)
+        for parents in itertools.combinations(placed, size)
+        if rule(Family("d", parents))
+    ]
+    maximal = {one for one in every if not any(one < other for other in every)}
+    found = candidates(placed, waiting, rule, degree)
+    assert {frozenset(f.parents) for f in found} == (maximal or {frozenset()})
+    assert len(found) == max(1, len(maximal))
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
+    def synthetic():
+        model = PrivBayes(epsilon=1.0, missing=missing, degree=2, random_state=0)
+        return model.fit(make_table()).sample(200)
+
+    expected = synthetic()
+    monkeypatch.setattr("missdp.synth.privbayes.learn._CELLS_AT_ONCE", 40)
+    monkeypatch.setattr("missdp.synth.privbayes.fill._CELLS_AT_ONCE", 100)
+    assert synthetic().equals(expected)
+
+
+def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
+    monkeypatch.setattr("missdp.sources.kernel._MAX_TOTAL_CELLS", 20_000)
+    monkeypatch.setattr("missdp.synth.privbayes.learn._CELLS_AT_ONCE", 10_000)
+    levels = ("a", "b", "c", "d")
+    schema = Schema(tuple(Categorical(name=f"c{i}", levels=levels) for i in range(8)))
+    rng = np.random.default_rng(0)
+    table = Table.from_codes(schema, {name: rng.integers(0, 4, 50) for name in schema.names})
+    model = PrivBayes(epsilon=1.0, degree=4).fit(table)
+    assert max(len(f.parents) for f in model.network_.families) == 4

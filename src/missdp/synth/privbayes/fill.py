@@ -30,6 +30,7 @@ __all__ = ["fill_holes", "fit_filling_model"]
 _EM_ROUNDS = 8
 _SWEEPS = 2
 _EM_ROWS = 50_000
+_CELLS_AT_ONCE = 8_000_000  # of the laws of holes: 64 MB
 
 
 def fit_filling_model(
@@ -123,12 +124,13 @@ def _gibbs(
     for _ in range(sweeps):
         for family in model.families:
             hole = np.flatnonzero(holes[family.child] == sizes[family.child])
-            if hole.size:
-                laws = _full_conditional(family, model, filled, hole)
-                codes = filled[family.child].copy()
-                rows = np.arange(hole.size)
-                codes[hole] = invert(laws, rows, rng.random(hole.size))
-                filled[family.child] = codes
+            codes = filled[family.child].copy()
+            step = max(1, _CELLS_AT_ONCE // sizes[family.child])
+            for start in range(0, hole.size, step):
+                rows = hole[start : start + step]
+                laws = _full_conditional(family, model, filled, rows)
+                codes[rows] = invert(laws, np.arange(rows.size), rng.random(rows.size))
+            filled[family.child] = codes
     return filled
 
 
@@ -136,12 +138,13 @@ def _full_conditional(
     family: Family, model: Network, filled: Codes, rows: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Unnormalised law of a child given everything else in its row, shape ``(rows, child)``."""
-    here = {name: codes[rows] for name, codes in filled.items()}
+    children = [other for other in model.families if family.child in other.parents]
+    near = set(family.clique).union(*(other.clique for other in children))
+    here = {name: filled[name][rows] for name in near}
     own = _slice(model.conditionals[family.child], family.clique, family.child, here)
     law = np.broadcast_to(own, (len(rows), own.shape[1])).copy()
-    for other in model.families:
-        if family.child in other.parents:
-            law *= _slice(model.conditionals[other.child], other.clique, family.child, here)
+    for other in children:
+        law *= _slice(model.conditionals[other.child], other.clique, family.child, here)
     dead = law.sum(axis=1) <= 0
     law[dead] = 1.0
     return law

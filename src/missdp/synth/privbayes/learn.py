@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -19,12 +19,15 @@ from missdp.synth.privbayes.structure import (
     candidates,
     dependence_score,
     family_counts,
+    in_order,
     reachable_cliques,
 )
 from missdp.synth.projection import make_consistent
 from missdp.synth.strategies import CountingView
 
 __all__ = ["Learner"]
+
+_CELLS_AT_ONCE = 50_000_000  # 400 MB of counts
 
 
 class Learner:
@@ -58,6 +61,7 @@ class Learner:
         self._names = view.schema.names
         self._rule: TableRule
         self._degree = 0
+        self._scores: dict[Family, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
         """Choose parents for every attribute, one private selection at a time.
@@ -99,16 +103,29 @@ class Learner:
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
     @cached_property
-    def _counts(self) -> Mapping[Clique, NDArray[np.int64]]:
-        """Exact counts of every family that can come up: private, counted once, in one pass."""
+    def _all_counts(self) -> Mapping[Clique, NDArray[np.int64]] | None:
+        """Exact counts of every family that can come up, private, from one pass over the data.
+
+        None if they would fill the memory: then they are counted when they are needed.
+        """
         cliques = reachable_cliques(self._names, self._rule, self._degree)
+        if sum(map(self._cells, cliques)) > _CELLS_AT_ONCE:
+            return None
         return self._view.source.counts(cliques, rows=self._view.rows)
+
+    def _count(self, cliques: Iterable[Clique]) -> Mapping[Clique, NDArray[np.int64]]:
+        if self._all_counts is not None:
+            return self._all_counts
+        return self._view.source.counts(cliques, rows=self._view.rows)
+
+    def _cells(self, clique: Clique) -> int:
+        return math.prod(self._view.schema.extended_shape(clique))
 
     def _select(self, families: list[Family], step: int) -> Family:
         # Charged even if only one family is left to choose from: what a fit spends must not depend
         # on what it found, or its total would be an outcome and no guarantee.
         winner = exponential_mechanism(
-            lambda: np.array([self._score(family) for family in families]),
+            lambda: self._score(families),
             epsilon=self._plan.selection_epsilon,
             sensitivity=SCORE_SENSITIVITY,
             budget=self._budget,
@@ -118,14 +135,34 @@ class Learner:
         )
         return families[winner]
 
-    def _score(self, family: Family) -> float:
-        return dependence_score(family_counts(family, self._counts, self._names))
+    def _score(self, families: list[Family]) -> NDArray[np.float64]:
+        """Scores of the families, each computed once in a fit."""
+        for batch in self._batches([f for f in families if f not in self._scores]):
+            cliques = dict.fromkeys(in_order(f.clique, self._names) for f in batch)
+            counts = self._count(cliques)
+            for family in batch:
+                self._scores[family] = dependence_score(family_counts(family, counts, self._names))
+        return np.array([self._scores[family] for family in families])
+
+    def _batches(self, families: list[Family]) -> Iterator[list[Family]]:
+        """Families whose counts are held at once."""
+        batch: list[Family] = []
+        cells = 0
+        for family in families:
+            size = self._cells(family.clique)
+            if batch and cells + size > _CELLS_AT_ONCE:
+                yield batch
+                batch, cells = [], 0
+            batch.append(family)
+            cells += size
+        if batch:
+            yield batch
 
     def _release(self, clique: Clique, scale: float) -> NDArray[np.float64]:
-        ordered = tuple(name for name in self._names if name in clique)
+        ordered = in_order(clique, self._names)
         axes = [ordered.index(name) for name in clique]
         noisy = release_counts(
-            lambda: self._counts[ordered].transpose(axes),
+            lambda: self._count([ordered])[ordered].transpose(axes),
             noise="laplace" if self._plan.pure else "gaussian",
             scale=scale,
             sensitivity=1,

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from missdp.sources import Clique
 
-__all__ = ["SCORE_SENSITIVITY", "Family", "candidates", "dependence_score", "reachable_cliques"]
+__all__ = [
+    "SCORE_SENSITIVITY",
+    "Family",
+    "candidates",
+    "dependence_score",
+    "family_counts",
+    "in_order",
+    "reachable_cliques",
+]
 
 # Proven: below 2. The rest is room for floating-point rounding, which stays below 1e-5 up to 2**29
 # rows: rounding errors of the sum are a few units in the last place of m per level of pairwise
@@ -96,16 +104,24 @@ def candidates(
 def _maximal(
     child: str, placed: Clique, allowed: Callable[[Family], bool], degree: int
 ) -> Iterator[Family]:
-    larger: list[frozenset[str]] = []
-    for size in range(min(degree, len(placed)), 0, -1):
-        kept = []
-        for parents in itertools.combinations(placed, size):
-            inside = frozenset(parents)
-            if any(inside < other for other in larger) or not allowed(Family(child, parents)):
-                continue
-            kept.append(inside)
-            yield Family(child, parents)
-        larger.extend(kept)
+    """Allowed families of the child with no larger allowed one, most parents first.
+
+    Grown upwards: a set is tried only if it extends an allowed one.
+    """
+    levels: list[list[Clique]] = [[()]]
+    while len(levels) <= degree and levels[-1]:
+        levels.append(
+            [
+                (*parents, name)
+                for parents in levels[-1]
+                for name in placed[placed.index(parents[-1]) + 1 if parents else 0 :]
+                if allowed(Family(child, (*parents, name)))
+            ]
+        )
+    inside: set[Clique] = set()
+    for level in reversed(levels[1:]):
+        yield from (Family(child, parents) for parents in level if parents not in inside)
+        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
 
 
 def reachable_cliques(
@@ -131,10 +147,15 @@ def _fits(clique: Clique, child: int, allowed: Callable[[Family], bool]) -> bool
     return not parents or allowed(Family(clique[child], parents))
 
 
+def in_order(clique: Clique, names: Clique) -> Clique:
+    """Return the attributes of a clique in schema order."""
+    return tuple(sorted(clique, key=names.index))
+
+
 def family_counts(
     family: Family, counts: Mapping[Clique, NDArray[np.int64]], names: Clique
 ) -> NDArray[np.int64]:
     """Counts of a family with its own axis order, from counts keyed in schema order."""
-    ordered = tuple(name for name in names if name in family.clique)
+    ordered = in_order(family.clique, names)
     axes = [ordered.index(name) for name in family.clique]
     return counts[ordered].transpose(axes)
