@@ -10,6 +10,7 @@ from missdp.synth.base import Progress
 from missdp.synth.graphical.family import GraphicalSynthesizer
 from missdp.synth.graphical.learn import Plan
 from missdp.synth.graphical.workload import Workload
+from missdp.synth.graphical.zeros import StructuralZeros
 from missdp.synth.imputers import Imputer
 
 __all__ = ["AIM"]
@@ -43,6 +44,12 @@ class AIM(GraphicalSynthesizer):
         tuples of names.
     max_model_size : float, default 1.0
         Megabytes of the junction tree.
+    structural_zeros : mapping, optional
+        Public facts, never read from the private table: by tuples of attribute names, which
+        combinations are impossible, as an array of bool (True is impossible; one axis per name,
+        one entry per declared level or bin), or as a list of level combinations.  No filled
+        synthetic row has one.  Private rows that do are not counted in those cells, and nothing
+        shows how many there are.
     rounds : "auto" or int, default "auto"
         Selections planned for; ``"auto"`` is three per attribute.
     first_share : float in (0, 1), default 0.2
@@ -103,6 +110,7 @@ class AIM(GraphicalSynthesizer):
         missing: str = "auto",
         workload: Workload = 2,
         max_model_size: float = 1.0,
+        structural_zeros: StructuralZeros | None = None,
         rounds: int | Literal["auto"] = "auto",
         first_share: float = 0.2,
         selection_share: float = 0.1,
@@ -121,6 +129,7 @@ class AIM(GraphicalSynthesizer):
         self.missing = missing
         self.workload = workload
         self.max_model_size = max_model_size
+        self.structural_zeros = structural_zeros
         self.rounds = rounds
         self.first_share = first_share
         self.selection_share = selection_share

@@ -199,5 +199,7 @@ def _draw(
         u = rng.random(n)
     grid = (cumulative + np.arange(len(table))[:, None]).ravel()
     flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
-    drawn: NDArray[np.int64] = np.clip(flat - given * width, 0, width - 1)
+    # Rounding may push a draw past the end of its group: never onto a level of probability zero.
+    last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
+    drawn: NDArray[np.int64] = np.clip(flat - given * width, 0, last[given])
     return drawn

@@ -53,7 +53,9 @@ class Target:
 
 
 def log_linear(
-    sizes: Sequence[int], parameters: Mapping[Clique, Floats]
+    sizes: Sequence[int],
+    parameters: Mapping[Clique, Floats],
+    forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, float]:
     """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``.
 
@@ -62,7 +64,9 @@ def log_linear(
     sizes : sequence of int
         Levels of each attribute.
     parameters : mapping of Clique to ndarray
-        Log-potentials; −inf (or anything far below the maximum) makes a structural zero.
+        Log-potentials.
+    forbidden : mapping of Clique to ndarray of bool, optional
+        Cells (True) whose probability is exactly zero.
 
     Examples
     --------
@@ -70,8 +74,17 @@ def log_linear(
     >>> model.marginal((0,)).round(2).tolist(), round(float(np.exp(log_z)), 6)
     ([0.25, 0.75], 12.0)
     """
-    tree = JunctionTree.build(sizes, parameters)
-    return _propagate(tree, [(_home(tree, c), c, t) for c, t in parameters.items()])
+    tree = JunctionTree.build(sizes, [*parameters, *(forbidden or {})])
+    factors = [(_home(tree, c), c, t) for c, t in parameters.items()]
+    return _propagate(tree, factors + _barriers(tree, forbidden))
+
+
+def _barriers(
+    tree: JunctionTree, forbidden: Mapping[Clique, NDArray[np.bool_]] | None
+) -> list[tuple[int, Clique, Floats]]:
+    return [
+        (_home(tree, c), c, np.where(table, -np.inf, 0.0)) for c, table in (forbidden or {}).items()
+    ]
 
 
 def _home(tree: JunctionTree, clique: Clique) -> int:
@@ -105,6 +118,7 @@ def fit_entropy(
     shrink: float,
     iterations: int,
     start: Mapping[Clique, Floats] | None = None,
+    forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, Parameters]:
     """Fit the regularised maximum-entropy model to noisy marginals.
 
@@ -120,6 +134,8 @@ def fit_entropy(
         Most L-BFGS steps.
     start : mapping of Clique to ndarray, optional
         Parameters of an earlier fit; cliques it lacks start at zero.
+    forbidden : mapping of Clique to ndarray of bool, optional
+        Cells (True) whose probability is exactly zero.
 
     Returns
     -------
@@ -132,8 +148,9 @@ def fit_entropy(
     >>> model.marginal((0,)).round(4).tolist()
     [0.25, 0.75]
     """
-    tree = JunctionTree.build(sizes, [t.clique for t in targets])
+    tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
     homes = [_home(tree, t.clique) for t in targets]
+    barriers = _barriers(tree, forbidden)
     spans = np.cumsum([0, *(t.values.size for t in targets)])
     y = np.concatenate([t.values.ravel() for t in targets])
     std = [np.broadcast_to(np.asarray(t.std, dtype=float), t.values.shape) for t in targets]
@@ -152,7 +169,7 @@ def fit_entropy(
 
     def model(theta: Floats) -> tuple[Calibrated, float]:
         cliques = [t.clique for t in targets]
-        return _propagate(tree, list(zip(homes, cliques, split(theta), strict=True)))
+        return _propagate(tree, [*zip(homes, cliques, split(theta), strict=True), *barriers])
 
     def objective(scaled: Floats) -> tuple[float, Floats]:
         theta = scaled * scale

@@ -11,10 +11,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.synth.graphical.entropy import Parameters, Target, fit_entropy
+from missdp.synth.graphical.beliefs import Calibrated
+from missdp.synth.graphical.entropy import Parameters, Target, fit_entropy, log_linear
 from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.masks import MaskModel, Strip
+from missdp.synth.graphical.zeros import Zeros, level_kinds, merge_zeros
 
 __all__ = ["Estimate", "Measured"]
 
@@ -69,6 +71,8 @@ class Estimate:
         Regularisation of the two models.
     model_rows : int
         Rows drawn from the model to evaluate expectations over the mask model.
+    zeros : mapping of Clique to ndarray of bool
+        Cells on the declared levels that are publicly known to be impossible.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Estimate:
         shrink: float,
         ridge: float,
         model_rows: int,
+        zeros: Zeros,
     ) -> None:
         self._rng, self._shrink, self._ridge, self._draws = rng, shrink, ridge, model_rows
         self._partial, self._extended = partial, extended
@@ -91,8 +96,16 @@ class Estimate:
         ]
         totals = np.array([float(y.sum()) for y in ones])
         self.n_rows = max(1.0, n_rows if partial else _pooled(totals, ones))
-        self.levels = [Levels.from_counts(y, threshold=_RARE * std) for y in values]
+        kinds = level_kinds(zeros, [len(y) for y in values])
+        self.levels = [
+            Levels.from_counts(y, threshold=_RARE * std, kinds=kind)
+            for y, kind in zip(values, kinds, strict=True)
+        ]
         self.sizes = [level.n_groups for level in self.levels]
+        self._forbidden = merge_zeros(zeros, self.levels)
+        self._possible: Calibrated | None = None
+        if zeros:
+            self._possible = log_linear(self.sizes, {}, self._forbidden)[0]
         holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
         if partial:
             holes = [self.n_rows - total for total in totals]
@@ -115,8 +128,14 @@ class Estimate:
 
     @property
     def cliques(self) -> list[Clique]:
-        """Everything the model is fitted to."""
-        return [*self._ones, *self.measured]
+        """Everything the model is fitted to, or constrained by."""
+        return [*self._ones, *self.measured, *self._forbidden]
+
+    def possible(self, clique: Clique) -> NDArray[np.bool_]:
+        """Cells of a marginal that structural zeros leave possible; public but for merging."""
+        if self._possible is None:
+            return np.ones([self.sizes[v] for v in clique], dtype=bool)
+        return np.asarray(self._possible.marginal(clique) > 0)
 
     def add(self, clique: Clique, counts: Floats, std: float) -> None:
         """Take in one more released marginal."""
@@ -141,7 +160,12 @@ class Estimate:
             self._weigh()
         targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
         self.model, self.parameters = fit_entropy(
-            self.sizes, targets, shrink=self._shrink, iterations=iterations, start=self.parameters
+            self.sizes,
+            targets,
+            shrink=self._shrink,
+            iterations=iterations,
+            start=self.parameters,
+            forbidden=self._forbidden,
         )
 
     def redraw(self, draws: int | None = None) -> None:
@@ -176,8 +200,9 @@ class Estimate:
         return expected
 
     def values(self, clique: Clique, table: NDArray[np.generic]) -> Floats:
-        """Return the part of a marginal where nothing is missing."""
-        return table.astype(np.float64)[tuple(slice(0, self.sizes[v]) for v in clique)]
+        """Return the part of a marginal where nothing is missing; impossible cells are zero."""
+        observed = table.astype(np.float64)[tuple(slice(0, self.sizes[v]) for v in clique)]
+        return observed if self._possible is None else observed * self.possible(clique)
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""

@@ -19,6 +19,13 @@ from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
 from missdp.synth.graphical.multiple import Recipe
 from missdp.synth.graphical.workload import Workload, candidates
+from missdp.synth.graphical.zeros import (
+    StructuralZeros,
+    Zeros,
+    read_zeros,
+    zeros_from_json,
+    zeros_to_json,
+)
 from missdp.synth.imputers import Imputer
 from missdp.synth.strategies import prepare, rows_in_memory
 
@@ -35,6 +42,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     workload: Workload
     max_model_size: float
+    structural_zeros: StructuralZeros | None
     shrink: float
     ridge: float
     model_rows: int
@@ -70,8 +78,12 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _check_source(self, source: MarginalSource) -> None:
         candidates(self.workload, source.schema)
+        self._zeros(source)
         if self.missing in _IN_MEMORY:
             rows_in_memory(source, self.missing)
+
+    def _zeros(self, source: MarginalSource) -> Zeros:
+        return read_zeros(self.structural_zeros, source.schema, max_cells=self._max_cells)
 
     @property
     def _strategy(self) -> str:
@@ -89,6 +101,7 @@ class GraphicalSynthesizer(Synthesizer):
             budget=budget,
             noise=noise,
         )
+        zeros = self._zeros(source)
         learner = Learner(
             view,
             candidates(self.workload, source.schema),
@@ -99,9 +112,12 @@ class GraphicalSynthesizer(Synthesizer):
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
+            zeros=zeros,
         )
         estimate = learner.run()
-        self.model_ = GraphicalModel(tuple(estimate.levels), estimate.parameters, estimate.masks)
+        self.model_ = GraphicalModel(
+            tuple(estimate.levels), estimate.parameters, estimate.masks, zeros
+        )
         self._recipe = Recipe(
             n_rows=estimate.n_rows,
             first_sigma=learner.first_sigma,
@@ -176,6 +192,7 @@ class GraphicalSynthesizer(Synthesizer):
         shown = super()._public_parameters()
         if "workload" in shown:
             shown["workload"] = _workload_to_json(self.workload)
+        shown["structural_zeros"] = zeros_to_json(self.structural_zeros)
         return shown
 
     def _released(self) -> dict[str, Any]:
@@ -190,6 +207,7 @@ class GraphicalSynthesizer(Synthesizer):
         self.measured_ = tuple(tuple(names) for names in released["measured"])
         self._recipe = Recipe.from_json(released["recipe"])
         self.workload = _workload_from_json(self.workload)
+        self.structural_zeros = zeros_from_json(self.structural_zeros)
 
 
 def _workload_to_json(workload: Workload) -> Any:

@@ -21,6 +21,7 @@ from missdp.accounting.curves import zcdp_rho_of
 from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
 from missdp.synth.graphical.estimate import Estimate
 from missdp.synth.graphical.junction import Clique, tree_cells
+from missdp.synth.graphical.zeros import Zeros
 from missdp.synth.strategies import CountingView
 
 __all__ = ["Learner", "Plan"]
@@ -76,6 +77,8 @@ class Learner:
         Progress; gets public facts only.
     shrink, ridge, model_rows
         See :class:`~missdp.synth.graphical.estimate.Estimate`.
+    zeros : mapping of Clique to ndarray of bool
+        Cells that are publicly known to be impossible.
     """
 
     def __init__(
@@ -90,10 +93,12 @@ class Learner:
         shrink: float,
         ridge: float,
         model_rows: int,
+        zeros: Zeros,
     ) -> None:
         self._view, self._weights, self._plan = view, dict(weights), plan
         self._budget, self._noise, self._report = budget, noise, report
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
+        self._zeros = zeros
         self._names = view.schema.names
         self._extended = [view.rows == "extended" and a.nullable for a in view.schema]
 
@@ -113,6 +118,7 @@ class Learner:
             shrink=self._shrink,
             ridge=self._ridge,
             model_rows=self._model_rows,
+            zeros=self._zeros,
         )
         if not alone:
             self._select_all(estimate)
@@ -142,20 +148,27 @@ class Learner:
             estimate.add(chosen, self._release_merged(chosen, sigma, estimate), sigma)
             estimate.refit(iterations=40, sweeps=2)
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
-            if plan.anneal and moved <= math.sqrt(2 / math.pi) * sigma * before.size:
+            if (
+                plan.anneal
+                and moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum()
+            ):
                 share *= 4
 
     # What may be selected
 
     def _open(self, estimate: Estimate) -> list[Clique]:
         """Candidates that keep the model small enough for how far the fit is; public."""
-        if self._plan.forest:
-            return [c for c in self._weights if len(c) == 2 and _joins(c, estimate.measured)]
         limit = self._plan.max_cells * min(1.0, self._done)
+        wanted = list(self._weights)
+        if self._plan.forest:
+            wanted = [c for c in wanted if len(c) == 2 and _joins(c, estimate.measured)]
+            if not self._zeros:  # a tree of pairs is small enough as it is
+                return wanted
+            limit = self._plan.max_cells
         held = estimate.cliques
         return [
             c
-            for c in self._weights
+            for c in wanted
             if estimate.model.tree.home(c) is not None
             or tree_cells(estimate.sizes, [*held, c]) <= limit
         ]
@@ -221,12 +234,13 @@ class Learner:
 
         Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
         law, not to patterns of missingness.  What is missing comes along when such a marginal is
-        measured, and matters where its attributes depend on each other.
+        measured, and matters where its attributes depend on each other.  Impossible cells do not
+        count either: leaving out fixed cells does not make a row's influence any larger.
         """
         expected = estimate.predict(clique)
         exact = estimate.values(clique, self._merged(clique, estimate))
         gap = np.abs(exact - expected).sum()
-        bias = math.sqrt(2 / math.pi) * sigma * expected.size
+        bias = math.sqrt(2 / math.pi) * sigma * estimate.possible(clique).sum()
         return float(self._weights[clique] * (gap - bias))
 
     def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:

@@ -34,8 +34,18 @@ class Levels:
     shares: Floats
 
     @classmethod
-    def from_counts(cls, counts: Floats, *, threshold: float) -> Levels:
-        """Put all levels with a released count below ``threshold`` into one group.
+    def from_counts(
+        cls, counts: Floats, *, threshold: float, kinds: NDArray[np.int64] | None = None
+    ) -> Levels:
+        """Put levels with a released count below ``threshold`` into one group per kind.
+
+        Parameters
+        ----------
+        counts : ndarray, shape (size,)
+            Released counts.
+        threshold : float
+        kinds : ndarray of int64, shape (size,), optional
+            Levels of different kinds are never merged; by default all are of one kind.
 
         Examples
         --------
@@ -46,7 +56,9 @@ class Levels:
         rare = counts < threshold
         groups = np.arange(len(counts))
         if np.count_nonzero(rare) > 1:
-            groups = np.where(rare, np.count_nonzero(~rare), np.cumsum(~rare) - 1)
+            kind = np.zeros(len(counts), dtype=np.int64) if kinds is None else kinds
+            rank = np.searchsorted(np.unique(kind[rare]), kind)
+            groups = np.where(rare, np.count_nonzero(~rare) + rank, np.cumsum(~rare) - 1)
         weight = np.maximum(counts, 0.0) + 1e-6
         totals = np.bincount(groups, weights=weight)
         return cls(groups.astype(np.int64), weight / totals[groups])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from missdp.synth.graphical.entropy import Parameters, log_linear
 from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.masks import MaskModel
+from missdp.synth.graphical.zeros import Zeros, merge_zeros
 from missdp.synth.storage import array_from_json, array_to_json
 
 __all__ = ["GraphicalModel"]
@@ -32,16 +33,21 @@ class GraphicalModel:
         Log-linear parameters of the complete-data law on merged levels.
     masks : MaskModel
         Which cells go missing, given the complete row.
+    zeros : mapping of Clique to ndarray of bool
+        Impossible cells on the declared levels (public); each group of merged levels is possible
+        or impossible as a whole.
     """
 
     levels: tuple[Levels, ...]
     parameters: Parameters
     masks: MaskModel
+    zeros: Zeros = field(default_factory=dict)
 
     @cached_property
     def law(self) -> Calibrated:
         """The complete-data law on merged levels."""
-        return log_linear([level.n_groups for level in self.levels], self.parameters)[0]
+        sizes = [level.n_groups for level in self.levels]
+        return log_linear(sizes, self.parameters, merge_zeros(self.zeros, self.levels))[0]
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
         """Marginal of the complete-data law on the declared levels, at sorted positions."""
@@ -71,6 +77,7 @@ class GraphicalModel:
             "shares": [array_to_json(level.shares) for level in self.levels],
             "parameters": [[list(c), array_to_json(t)] for c, t in self.parameters.items()],
             "masks": self.masks.to_json(),
+            "zeros": [[list(c), table.tolist()] for c, table in self.zeros.items()],
         }
 
     @classmethod
@@ -81,4 +88,5 @@ class GraphicalModel:
             for g, s in zip(stored["groups"], stored["shares"], strict=True)
         )
         parameters = {tuple(c): array_from_json(t) for c, t in stored["parameters"]}
-        return cls(levels, parameters, MaskModel.from_json(stored["masks"]))
+        zeros = {tuple(c): np.asarray(t, dtype=bool) for c, t in stored.get("zeros", [])}
+        return cls(levels, parameters, MaskModel.from_json(stored["masks"]), zeros)

@@ -72,12 +72,15 @@ class Recipe:
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
+            zeros=model.zeros,
         )
         for clique, sigma in self.sigmas.items():
             counts = self._counts(clique, codes, holes, estimate.levels)
             estimate.add(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
         estimate.finish()
-        return GraphicalModel(tuple(estimate.levels), estimate.parameters, estimate.masks)
+        return GraphicalModel(
+            tuple(estimate.levels), estimate.parameters, estimate.masks, model.zeros
+        )
 
     def _one(
         self,

@@ -8,6 +8,7 @@ from missdp.accounting import Budget
 from missdp.synth.base import Progress
 from missdp.synth.graphical.family import GraphicalSynthesizer
 from missdp.synth.graphical.learn import Plan
+from missdp.synth.graphical.zeros import StructuralZeros
 from missdp.synth.imputers import Imputer
 
 __all__ = ["MST"]
@@ -30,7 +31,7 @@ class MST(GraphicalSynthesizer):
         Budget of the whole fit; delta above 0.
     missing : {"auto", "joint", "adaptive", "complete-rows", "impute-first"}, default "auto"
         See :class:`~missdp.synth.aim.AIM`.
-    shrink, ridge, model_rows, imputer, imputer_share
+    structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
         See :class:`~missdp.synth.aim.AIM`.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
@@ -69,6 +70,7 @@ class MST(GraphicalSynthesizer):
         epsilon: float,
         delta: float,
         missing: str = "auto",
+        structural_zeros: StructuralZeros | None = None,
         shrink: float = 0.2,
         ridge: float = 1.0,
         model_rows: int = 20_000,
@@ -82,6 +84,7 @@ class MST(GraphicalSynthesizer):
         self.epsilon = epsilon
         self.delta = delta
         self.missing = missing
+        self.structural_zeros = structural_zeros
         self.shrink = shrink
         self.ridge = ridge
         self.model_rows = model_rows

@@ -1,0 +1,198 @@
+"""Structural zeros: combinations of levels that are publicly known to be impossible.
+
+They are public facts, so they cost nothing; they must never be read from the private table.
+Impossible cells of a marginal are fixed at zero whatever the private counts say, which is a
+function of each row on its own: one row still changes one cell by at most one, both in what is
+measured and in the score of a selection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.schema import Numeric, Schema
+from missdp.synth.graphical.entropy import log_linear
+from missdp.synth.graphical.junction import Clique, tree_cells
+from missdp.synth.graphical.levels import Levels
+from missdp.synth.graphical.workload import MAX_CELLS
+
+__all__ = ["StructuralZeros", "Zeros", "level_kinds", "merge_zeros", "read_zeros"]
+__all__ += ["zeros_from_json", "zeros_to_json"]
+
+Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
+"""Impossible cells by sorted attribute positions, on the declared levels."""
+
+StructuralZeros: TypeAlias = Mapping[
+    tuple[str, ...], NDArray[np.bool_] | Sequence[tuple[str | int | bool, ...]]
+]
+
+
+def read_zeros(given: StructuralZeros | None, schema: Schema, *, max_cells: float) -> Zeros:
+    """Check structural zeros and put them on attribute positions.
+
+    Parameters
+    ----------
+    given : mapping of tuple of str to ndarray of bool or to sequence of tuples, or None
+        By attribute names: which combinations are impossible, as an array (True is impossible)
+        with one axis per name and one entry per declared level or bin, or as a list of level
+        combinations (not for numeric attributes, whose entries are bins).
+    schema : Schema
+    max_cells : float
+        Most cells of the junction tree that the constraints alone may need.
+
+    Raises
+    ------
+    ParameterError
+        If a name, shape or level is unknown, nothing at all would be possible, or the
+        constraints need too large a model.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical
+    >>> schema = Schema((
+    ...     Categorical(name="age", levels=("child", "adult")),
+    ...     Categorical(name="married", levels=(False, True)),
+    ... ))
+    >>> read_zeros({("married", "age"): [(True, "child")]}, schema, max_cells=100)[0, 1].tolist()
+    [[False, True], [False, False]]
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ParameterError(
+            "structural_zeros must map tuples of attribute names to impossible combinations"
+        )
+    out: Zeros = {}
+    for names, cells in given.items():
+        clique = _positions(names, schema)
+        table = _table(names, cells, schema)
+        order = np.argsort([schema.names.index(name) for name in names])
+        table = table.transpose(order)
+        if table.any():
+            out[clique] = out[clique] | table if clique in out else table
+    if out:
+        _check_possible(out, [a.size for a in schema], max_cells)
+    return out
+
+
+def _positions(names: Any, schema: Schema) -> Clique:
+    if not isinstance(names, tuple) or not names or not set(names) <= set(schema.names):
+        raise ParameterError("structural_zeros: every key must be a tuple of attribute names")
+    if len(set(names)) != len(names):
+        raise ParameterError("structural_zeros: the names of a key must be distinct")
+    if math.prod(schema[name].size for name in names) > MAX_CELLS:
+        raise ParameterError(
+            f"structural_zeros: {names} has more than {MAX_CELLS:,} level combinations"
+        )
+    return tuple(sorted(schema.names.index(name) for name in names))
+
+
+def _table(names: tuple[str, ...], cells: Any, schema: Schema) -> NDArray[np.bool_]:
+    shape = tuple(schema[name].size for name in names)
+    if isinstance(cells, np.ndarray):
+        if cells.dtype != np.bool_ or cells.shape != shape:
+            raise ParameterError(
+                f"structural_zeros: the array of {names} must be of bool and have shape {shape}"
+            )
+        return cells.copy()
+    if isinstance(cells, str) or not isinstance(cells, Iterable):
+        raise ParameterError(
+            f"structural_zeros: {names} needs an array of bool or a list of level combinations"
+        )
+    table = np.zeros(shape, dtype=bool)
+    for cell in cells:
+        table[_codes(names, cell, schema)] = True
+    return table
+
+
+def _codes(names: tuple[str, ...], cell: Any, schema: Schema) -> tuple[int, ...]:
+    if isinstance(cell, str) or not isinstance(cell, Sequence) or len(cell) != len(names):
+        raise ParameterError(f"structural_zeros: {names} needs one level for each name")
+    codes = []
+    for name, level in zip(names, cell, strict=True):
+        attribute = schema[name]
+        if isinstance(attribute, Numeric):
+            raise ParameterError(
+                f"structural_zeros: {name!r} is numeric; give an array of bool over its bins"
+            )
+        if level not in attribute.levels:
+            raise ParameterError(f"structural_zeros: {level!r} is not a level of {name!r}")
+        codes.append(attribute.levels.index(level))
+    return tuple(codes)
+
+
+def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> None:
+    if tree_cells(sizes, zeros) > max_cells:
+        raise ParameterError(
+            "structural_zeros need a larger model than max_model_size allows; raise it, or give "
+            "fewer constraints"
+        )
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            possible = math.isfinite(log_linear(sizes, {}, zeros)[1])
+    except ValueError:  # the logarithm of zero
+        possible = False
+    if not possible:
+        raise ParameterError("structural_zeros rule out every row")
+
+
+def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Number the levels of each attribute by what they are impossible with.
+
+    Levels of one kind are interchangeable, so that merging them loses no constraint.
+
+    Examples
+    --------
+    >>> level_kinds({(0, 1): np.array([[True, False], [False, False], [False, False]])}, [3, 2])
+    [array([1, 0, 0]), array([1, 0])]
+    """
+    kinds = []
+    for v, size in enumerate(sizes):
+        seen = [
+            np.moveaxis(table, clique.index(v), 0).reshape(size, -1)
+            for clique, table in zeros.items()
+            if v in clique
+        ]
+        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *seen], axis=1)
+        kinds.append(np.unique(pattern, axis=0, return_inverse=True)[1].reshape(size))
+    return kinds
+
+
+def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
+    """Put impossible cells on merged levels of one kind each."""
+    first = [np.unique(level.groups, return_index=True)[1] for level in levels]
+    return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
+
+
+def zeros_to_json(given: StructuralZeros | None) -> Any:
+    """Return JSON values of what the caller gave."""
+    if given is None:
+        return None
+    return [
+        {"names": list(names), "table": cells.tolist()}
+        if isinstance(cells, np.ndarray)
+        else {"names": list(names), "combinations": [[_plain(x) for x in cell] for cell in cells]}
+        for names, cells in given.items()
+    ]
+
+
+def zeros_from_json(stored: Any) -> StructuralZeros | None:
+    """Inverse of :func:`zeros_to_json`."""
+    if stored is None:
+        return None
+    return {
+        tuple(one["names"]): np.asarray(one["table"], dtype=bool)
+        if "table" in one
+        else [tuple(cell) for cell in one["combinations"]]
+        for one in stored
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
