@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -219,6 +220,39 @@ def test_interruption_leaves_no_file(folder, capsys, monkeypatch):
     assert code == 130
     assert "charged" in err
     assert not (folder / "out.csv").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_stopped_command_leaves_no_half_written_file(folder, name):
+    (folder / "slow.py").write_text(SLOW, encoding="utf-8")
+    arguments = [str(a) for a in SYNTHESIZE]
+    with subprocess.Popen(
+        [sys.executable, "slow.py", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"writing\n"
+        process.send_signal(getattr(signal, name))
+        err = process.communicate(timeout=60)[1].decode()
+    assert "Traceback" not in err
+    assert not (folder / "out.csv").exists()
+    if name != "SIGKILL":
+        assert process.returncode == 130
+        assert not [f for f in os.listdir(folder) if f.endswith(".tmp")]
+
+
+SLOW = """
+import pathlib, sys, time
+import pyarrow.csv
+from missdp.cli.main import run
+
+def half(table, path):
+    pathlib.Path(path).write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+
+pyarrow.csv.write_csv = half
+run()
+"""
 
 
 def test_draft_refuse_complete_release(folder, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -100,6 +101,8 @@ def run() -> None:
         # A terminal that cannot show a character must not turn a finished release into a failure.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    # Stopped politely, the command tidies up as if interrupted from the keyboard.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
 
 
