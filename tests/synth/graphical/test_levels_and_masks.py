@@ -121,3 +121,10 @@ def test_the_ridge_holds_slopes_back():
         spread.append(np.ptp(model.slopes[1, 0]))
     assert spread[2] < 0.5 * spread[0]
     assert spread[1] > 0.7 * spread[0]
+
+
+def test_a_workload_too_large_to_count_is_refused():
+    schema = Schema(tuple(Categorical(name=f"a{i}", levels=tuple(range(90))) for i in range(16)))
+    assert len(candidates(2, schema)) == 120
+    with pytest.raises(ParameterError, match="one pass"):
+        candidates(3, schema)

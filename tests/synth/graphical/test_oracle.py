@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.synth.graphical.entropy import Target, fit_entropy, log_linear
-from missdp.synth.graphical.junction import JunctionTree, tree_cells
+from missdp.synth.graphical.junction import Growth, JunctionTree, tree_cells
 from synth.graphical.graphs import joint, marginal, models
 
 
@@ -39,6 +39,27 @@ def test_the_tree_holds_every_clique_and_has_running_intersections(model):
         holders = {i for i, c in enumerate(tree.cliques) if v in c}
         tops = [i for i in holders if tree.parents[i] not in holders]
         assert len(tops) == 1  # the cliques that hold an attribute are connected
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(max_attributes=7), st.integers(1, 2000))
+def test_growth_is_the_size_of_the_larger_tree(model, limit):
+    sizes, parameters = model
+    cliques = list(parameters)
+    growth = Growth(sizes)
+    for k in range(len(cliques)):
+        growth.hold(cliques[:k])
+        for query in queries(len(sizes)):
+            grown = tree_cells(sizes, [*cliques[:k], query])
+            assert (
+                growth.cells(query)
+                == grown
+                == JunctionTree.build(sizes, [*cliques[:k], query]).cells
+            )
+            if growth.fits(query, limit):
+                assert grown <= limit
+            elif k == 0:
+                assert grown > limit
 
 
 @settings(max_examples=25, deadline=None)

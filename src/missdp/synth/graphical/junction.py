@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from math import prod
 
-__all__ = ["Clique", "JunctionTree", "tree_cells"]
+__all__ = ["Clique", "Growth", "JunctionTree", "tree_cells"]
 
 Clique = tuple[int, ...]
 
@@ -36,26 +37,35 @@ def _members(mask: int) -> Clique:
     return tuple(out)
 
 
-def _eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[int]:
-    """Maximal cliques (bit masks) of the triangulation by cheapest-clique elimination.
+def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
+    """Maximal cliques (bit masks) of a triangulation, with their cells.
 
     Always eliminates the vertex whose elimination clique has the fewest cells.  Greedy, so not
     optimal, but deterministic and quick: it runs for every candidate in every selection round.
     """
-    near = _neighbours(len(sizes), cliques)
+    near = list(near)
     weight = [prod(sizes[u] for u in _members(near[v])) * sizes[v] for v in range(len(sizes))]
-    left = set(range(len(sizes)))
-    found: list[int] = []
+    queue = [(w, v) for v, w in enumerate(weight)]
+    heapify(queue)
+    left = (1 << len(sizes)) - 1
+    found: dict[int, int] = {}
+    inner: set[int] = set()
     while left:
-        v = min(left, key=weight.__getitem__)
-        left.remove(v)
-        clique = near[v] | (1 << v)
-        if not any(clique & ~other == 0 for other in found):
-            found.append(clique)
-        for u in _members(near[v]):
-            near[u] = (near[u] | near[v]) & ~(1 << u) & ~(1 << v)
-        for u in _members(near[v]):
-            weight[u] = prod(sizes[w] for w in _members(near[u])) * sizes[u]
+        cells, v = heappop(queue)
+        if not left >> v & 1 or cells != weight[v]:  # an entry that was overtaken
+            continue
+        around = near[v]
+        left &= ~(1 << v)
+        # Inside an earlier clique only if it is all that an earlier elimination left of one.
+        if around | 1 << v not in inner:
+            found[around | 1 << v] = cells
+        inner.add(around)
+        for u in _members(around):
+            now = (near[u] | around) & ~(1 << u) & ~(1 << v)
+            more = prod(sizes[x] for x in _members(now & ~near[u]))
+            weight[u] = weight[u] // sizes[v] * more
+            near[u] = now
+            heappush(queue, (weight[u], u))
     return found
 
 
@@ -69,7 +79,57 @@ def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
     >>> tree_cells([2, 3, 4], [(0, 1), (1, 2), (0, 2)])
     24
     """
-    return sum(prod(sizes[v] for v in _members(c)) for c in _eliminate(sizes, cliques))
+    return sum(_eliminate(sizes, _neighbours(len(sizes), cliques)).values())
+
+
+class Growth:
+    """How large the junction tree would be with one more clique; remembers what it worked out.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of levels of every attribute.
+
+    Examples
+    --------
+    >>> growth = Growth([2, 3, 4])
+    >>> growth.hold([(0, 1), (1, 2)])
+    >>> growth.cells((0, 2)), growth.cells((0, 1))
+    (24, 18)
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = tuple(sizes)
+        self._near: list[int] = []
+        self._known: dict[Clique, int] = {}
+        self._least: dict[Clique, int] = {}
+        self.hold([])
+
+    def hold(self, cliques: Iterable[Clique]) -> None:
+        """Set the cliques that are there already; more of them each time."""
+        near = _neighbours(len(self._sizes), cliques)
+        if near != self._near:
+            self._near = near
+            self._least |= self._known
+            self._known = {}
+
+    def cells(self, clique: Clique) -> int:
+        """Cells of the tree with ``clique`` added."""
+        if clique not in self._known:
+            whole = sum(1 << v for v in clique)
+            near = list(self._near)
+            for v in clique:
+                near[v] |= whole & ~(1 << v)
+            self._known[clique] = sum(_eliminate(self._sizes, near).values())
+        return self._known[clique]
+
+    def fits(self, clique: Clique, limit: float) -> bool:
+        """Whether the tree with ``clique`` added has at most ``limit`` cells.
+
+        What was too large with fewer cliques held is taken for too large still, which saves most
+        of the work: only the greedy order of elimination could say otherwise.
+        """
+        return self._least.get(clique, 0) <= limit and self.cells(clique) <= limit
 
 
 @dataclass(frozen=True)
@@ -99,7 +159,7 @@ class JunctionTree:
         >>> JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)]).cells
         18
         """
-        masks = _eliminate(sizes, cliques)
+        masks = list(_eliminate(sizes, _neighbours(len(sizes), cliques)))
         root = max(range(len(masks)), key=lambda i: prod(sizes[v] for v in _members(masks[i])))
         order, parents = [root], [-1]
         left = set(range(len(masks))) - {root}

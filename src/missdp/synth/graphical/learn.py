@@ -20,7 +20,7 @@ from missdp.accounting import Budget, flatten
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
 from missdp.synth.graphical.estimate import Estimate
-from missdp.synth.graphical.junction import Clique, tree_cells
+from missdp.synth.graphical.junction import Clique, Growth
 from missdp.synth.graphical.zeros import Zeros
 from missdp.synth.strategies import CountingView
 
@@ -99,6 +99,7 @@ class Learner:
         self._budget, self._noise, self._report = budget, noise, report
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
+        self._growth: Growth | None = None
         self._names = view.schema.names
         self._extended = [view.rows == "extended" and a.nullable for a in view.schema]
 
@@ -165,22 +166,20 @@ class Learner:
             if not self._zeros:  # a tree of pairs is small enough as it is
                 return wanted
             limit = self._plan.max_cells
-        held = estimate.cliques
-        return [
-            c
-            for c in wanted
-            if estimate.model.tree.home(c) is not None
-            or tree_cells(estimate.sizes, [*held, c]) <= limit
-        ]
+        if self._growth is None:
+            self._growth = Growth(estimate.sizes)
+        self._growth.hold(estimate.cliques)
+        home, fits = estimate.model.tree.home, self._growth.fits
+        return [c for c in wanted if home(c) is not None or fits(c, limit)]
 
     # Mechanisms: the only places that touch private counts
 
     @cached_property
-    def _counts(self) -> Mapping[tuple[str, ...], NDArray[np.int64]]:
+    def _counts(self) -> dict[tuple[str, ...], NDArray[np.int64]]:
         """Exact counts of everything that can come up: private, in one pass over the rows."""
         cliques: list[tuple[str, ...]] = [(name,) for name in self._names]
         cliques += [self._named(c) for c in self._weights]
-        return self._view.source.counts(cliques, rows=self._view.rows)
+        return dict(self._view.source.counts(cliques, rows=self._view.rows))
 
     def _named(self, clique: Clique) -> tuple[str, ...]:
         return tuple(self._names[v] for v in clique)
@@ -245,7 +244,7 @@ class Learner:
 
     def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:
         if clique not in self._merged_counts:
-            table = self._counts[self._named(clique)]
+            table = self._counts.pop(self._named(clique))  # asked for merged from now on
             for axis, v in enumerate(clique):
                 table = np.asarray(estimate.levels[v].merge(table, axis), dtype=np.int64)
             self._merged_counts[clique] = table

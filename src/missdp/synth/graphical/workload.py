@@ -11,11 +11,12 @@ from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.synth.graphical.junction import Clique
 
-__all__ = ["MAX_CELLS", "Workload", "candidates"]
+__all__ = ["MAX_CELLS", "MAX_TOTAL_CELLS", "Workload", "candidates"]
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
 MAX_CELLS = 1_000_000
+MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
 
 
@@ -38,7 +39,8 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     Raises
     ------
     ParameterError
-        If the workload is empty or not understood.
+        If the workload is empty or not understood, or all its marginals together have more than
+        2²⁷ cells: they are counted in one pass and held in memory.
 
     Examples
     --------
@@ -58,6 +60,12 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     }
     sizes = [a.extended_size for a in schema]
     small = sorted(r for r in subsets if math.prod(sizes[v] for v in r) <= MAX_CELLS)
+    if sum(math.prod(sizes[v] for v in r) for r in small) > MAX_TOTAL_CELLS:
+        raise ParameterError(
+            f"the {len(small):,} marginals of the workload have more than {MAX_TOTAL_CELLS:,} "
+            "cells together, too many to count in one pass; name fewer marginals, use a smaller "
+            "k, or declare coarser bins"
+        )
     weight = {r: sum(c * len(set(r) & set(s)) for s, c in wanted.items()) for r in small}
     top = max(weight.values(), default=1.0)
     return {r: w / top for r, w in weight.items()}
