@@ -148,7 +148,16 @@ def test_tables_without_rows_are_as_far_as_can_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"k": 0}, {"k": 5}, {"k": True}, {"bins": 0}, {"missing": "ignore"}]
+    "options",
+    [
+        {"k": 0},
+        {"k": 5},
+        {"k": True},
+        {"k": 1.5},
+        {"bins": 0},
+        {"bins": 2.5},
+        {"missing": "ignore"},
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):

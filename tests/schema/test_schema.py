@@ -109,3 +109,9 @@ def test_undeclared_facts_are_listed_until_declared():
     assert schema.undeclared == {"x": ("upper",)}
     assert schema.declare_public().undeclared == {}
     assert schema.subset(("y",)).undeclared == {}
+
+
+@pytest.mark.parametrize("kind", ["list", ["numeric"], {"a": 1}, 3, None])
+def test_an_unknown_kind_of_any_type_is_refused(kind):
+    with pytest.raises(SchemaError, match="kind must be one of"):
+        Schema.from_dict({"attribute": [{"name": "a", "kind": kind}]})

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -137,13 +138,13 @@ def marginal_distance(
     0.5
     """
     real, made = align(truth, synthetic, schema)
-    if isinstance(k, bool) or not 1 <= k <= len(real.schema):
+    if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= len(real.schema):
         raise ParameterError(f"k must be from 1 to {len(real.schema)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
     if bins is not None:
-        if bins < 1:
-            raise ParameterError(f"bins must be at least 1, not {bins}")
+        if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
+            raise ParameterError(f"bins must be a whole number of at least 1, not {bins!r}")
         real, made = rebin(real, bins), rebin(made, bins)
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     sources = MemorySource(real), MemorySource(made)

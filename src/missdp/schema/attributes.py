@@ -26,6 +26,8 @@ Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
 _MAX_LEVELS = 1_000_000
+_MAX_WHOLE = 2**53  # beyond, floating-point numbers skip whole ones
+_LEVEL_TYPES = "levels must be a list, all text, all integers or all true/false"
 
 
 class Attribute(BaseModel):
@@ -106,9 +108,11 @@ class _Levelled(Attribute):
         if len(self.levels) > _MAX_LEVELS:
             raise ValueError(f"at most {_MAX_LEVELS} levels are supported")
         if len({type(level) for level in self.levels}) > 1:
-            raise ValueError("levels must all be text, all integers or all true/false")
+            raise ValueError(_LEVEL_TYPES)
         if len(set(self.levels)) != len(self.levels):
             raise ValueError("levels must be distinct")
+        if any(isinstance(level, int) and abs(level) > _MAX_WHOLE for level in self.levels):
+            raise ValueError("levels that are whole numbers must be within 2**53 of 0")
         if any(isinstance(level, str) and level != level.strip() for level in self.levels):
             raise ValueError(
                 "levels must not begin or end with blanks: they are dropped on reading"
@@ -195,10 +199,14 @@ class Numeric(Attribute):
             raise ValueError("upper - lower must be a finite number")
         if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
             raise ValueError("integer attributes need whole-number bounds")
+        if self.integer and max(abs(self.lower), abs(self.upper)) > _MAX_WHOLE:
+            raise ValueError("bounds of an integer attribute must be within 2**53 of 0")
         if self.bins is not None and self.edges is not None:
             raise ValueError("give bins or edges, not both")
         if self.edges is not None:
             self._check_edges(self.edges)
+        if np.any(np.diff(self.bin_edges) <= 0):
+            raise ValueError("bins are narrower than floating-point numbers can tell apart")
         if self.integer and np.any(self._integer_counts() < 1):
             raise ValueError("every bin of an integer attribute must hold a whole number")
         if any(isinstance(code, str) and _is_number(code) for code in self.missing_codes):
@@ -286,6 +294,8 @@ def _explain(name: object, error: ValidationError) -> str:
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         where = ".".join(str(step) for step in item["loc"] if not str(step).startswith("tuple["))
         message = str(item["msg"]).removeprefix("Value error, ")
+        if where.startswith("levels") and item["type"] != "missing":
+            where, message = "", _LEVEL_TYPES
         parts.append(f"{where}: {message}" if where else message)
     subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
     return f"{subject} is not valid: " + "; ".join(dict.fromkeys(parts))

@@ -157,7 +157,7 @@ def _attribute_dict(attribute: AnyAttribute) -> dict[str, Any]:
 
 def _parse_attribute(row: Mapping[str, Any]) -> AnyAttribute:
     kind = row.get("kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(
             f"attribute {row.get('name')!r}: kind must be one of {sorted(_KINDS)}, not {kind!r}"
         )
