@@ -55,6 +55,14 @@ def to_rows(frame):
     return frame[list(NAMES)].to_numpy(dtype=np.int64)
 
 
+def line(aware, naive, gaps):
+    by_cell = np.mean(aware, axis=0)
+    bias = np.abs(np.mean(gaps, axis=0)) / np.std(gaps, axis=0)
+    return f"{by_cell.mean():>12.3f}{np.mean(naive):>8.3f}{bias.mean():>9.2f}   " + " ".join(
+        f"{c:.2f}" for c in np.sort(by_cell)
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=100)
@@ -67,11 +75,12 @@ def main():
     everyone = draw(2_000_000, rng)
     truth = np.array([share(everyone, cell) for cell in CELLS])
     print(
-        f"{'strategy':<12}{'noise-aware':>12}{'naive':>8}{'bias/se':>9}   coverage by cell, sorted"
+        f"{'strategy':<12}{'reps':>5}{'noise-aware':>12}{'naive':>8}{'bias/se':>9}"
+        "   coverage by cell, sorted"
     )
     for strategy in options.strategies:
         aware, naive, gaps = [], [], []
-        for _ in range(options.repetitions):
+        for repetition in range(1, options.repetitions + 1):
             model = AIM(epsilon=options.epsilon, delta=1e-6, missing=strategy, model_rows=5000).fit(
                 with_holes(draw(options.rows, rng), rng)
             )
@@ -84,13 +93,8 @@ def main():
             half = norm.ppf(0.975) * np.sqrt(one * (1 - one) / options.rows)
             naive.append(np.abs(one - truth) <= half)
             gaps.append(one - truth)
-        by_cell = np.mean(aware, axis=0)
-        bias = np.abs(np.mean(gaps, axis=0)) / np.std(gaps, axis=0)
-        print(
-            f"{strategy:<12}{by_cell.mean():>12.3f}{np.mean(naive):>8.3f}{bias.mean():>9.2f}   "
-            + " ".join(f"{c:.2f}" for c in np.sort(by_cell)),
-            flush=True,
-        )
+            if repetition % 10 == 0 or repetition == options.repetitions:
+                print(f"{strategy:<12}{repetition:>5}" + line(aware, naive, gaps), flush=True)
 
 
 if __name__ == "__main__":

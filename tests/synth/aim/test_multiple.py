@@ -51,6 +51,15 @@ def test_multiple_tables_have_the_shape_of_one():
     assert all(t["b"].isna().any() for t in kept)
 
 
+def test_tables_vary_as_samples_do(monkeypatch):
+    # The combining rule takes out the variance of a real sample: it must be there in full.
+    model = fit()
+    monkeypatch.setattr(type(model._recipe), "repeat", lambda _, model, rng: model)
+    shares = [np.mean(t["a"]) for t in model.sample(400, multiple=300, random_state=0)]
+    p = np.mean(shares)
+    assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.3)
+
+
 @pytest.mark.parametrize("multiple", [0, 1, True, 2.5, "3"])
 def test_bad_numbers_of_tables_are_refused(multiple):
     with pytest.raises(ParameterError):

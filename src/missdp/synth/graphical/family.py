@@ -15,6 +15,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms import NoiseSource
 from missdp.sources import MarginalSource
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.graphical.beliefs import Draws
 from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
 from missdp.synth.graphical.multiple import Recipe
@@ -40,6 +41,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     strategies: ClassVar[tuple[str, ...]] = ("auto", "joint", "adaptive", *_IN_MEMORY)
 
+    _draws: Draws = "even"
     workload: Workload
     max_model_size: float
     structural_zeros: StructuralZeros | None
@@ -165,6 +167,7 @@ class GraphicalSynthesizer(Synthesizer):
         for _ in range(multiple):
             another = copy.copy(self)
             another.model_ = self._recipe.repeat(self.model_, rng)
+            another._draws = "independent"  # combining takes the variance of real samples for given
             seed = int(rng.integers(2**63))
             tables.append(another.sample(n, missing_values=missing_values, random_state=seed))
         return tables
@@ -185,7 +188,7 @@ class GraphicalSynthesizer(Synthesizer):
                 f"missing={self.missing!r} does not model holes; fit with missing='joint' to keep "
                 "them in synthetic rows"
             )
-        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep")
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.schema_.names, codes, strict=True))
 
     def _public_parameters(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.synth.graphical.beliefs import Calibrated
+from missdp.synth.graphical.beliefs import Calibrated, Draws
 from missdp.synth.graphical.entropy import Parameters, log_linear
 from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
@@ -59,10 +59,10 @@ class GraphicalModel:
         return table
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = self.law.sample(n, rng)
+        rows = self.law.sample(n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
         out = []
         for v, level in enumerate(self.levels):
