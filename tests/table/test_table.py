@@ -184,6 +184,18 @@ def test_a_draft_of_a_file_without_header_quotes_no_cell(tmp_path):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("stem", ["d[1]", "[d]", *([] if os.name == "nt" else ["d*", "d?"])])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_path_names_one_file_and_no_other(tmp_path, stem, suffix):
+    schema = Schema((Categorical(name="a", levels=("x", "y")),))
+    for name, level in (("d1", "x"), ("d", "x"), (stem, "y")):
+        write_arrow(pa.table({"a": [level]}), tmp_path / f"{name}.{suffix}")
+    path = tmp_path / f"{stem}.{suffix}"
+    assert Table.read(path, schema).codes("a").tolist() == [1]
+    counts = DuckDBSource(path, schema).counts([("a",)], rows="observed")
+    assert counts[("a",)].tolist() == [0, 1]
+
+
 def test_paths_that_cannot_be_are_typed(tmp_path):
     for name in ("x" * 5000 + ".csv", "a\0.csv"):
         with pytest.raises(DataError, match="no data file"):

@@ -42,7 +42,7 @@ def open_relation(
         raise DataError(f"no data file at {str(path)!r}")
     try:
         if name.endswith((".parquet", ".pq")):
-            relation = connection.read_parquet(str(path))
+            relation = connection.read_parquet(_literal(path))
             check_columns(list(relation.columns), names or tuple(relation.columns))
             return relation
         if name.endswith((".csv", ".csv.gz", ".tsv")):
@@ -51,6 +51,11 @@ def open_relation(
         kind = "Parquet file" if "p" in path.suffix else "CSV file in UTF-8 with a header line"
         raise DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}") from None
     raise DataError(f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}")
+
+
+def _literal(path: Path) -> str:
+    """Name this one file to DuckDB, which takes ``*``, ``?`` and ``[`` for patterns."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
 def _is_file(path: Path) -> bool:
@@ -73,7 +78,7 @@ def _open_csv(
             "rename the columns"
         )
     return connection.read_csv(
-        str(path),
+        _literal(path),
         header=True,
         auto_detect=False,
         columns=dict.fromkeys(found, "VARCHAR"),
