@@ -184,6 +184,12 @@ def test_a_draft_of_a_file_without_header_quotes_no_cell(tmp_path):
     assert "secret" not in str(caught.value)
 
 
+def test_names_with_quotes(tmp_path):
+    schema = Schema((Categorical(name='it\'s "a"', levels=("x", "y")),))
+    write_arrow(pa.table({'it\'s "a"': ["y"]}), tmp_path / "o'clock.csv")
+    assert Table.read(tmp_path / "o'clock.csv", schema).codes(schema.names[0]).tolist() == [1]
+
+
 @pytest.mark.parametrize("stem", ["d[1]", "[d]", *([] if os.name == "nt" else ["d*", "d?"])])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_path_names_one_file_and_no_other(tmp_path, stem, suffix):

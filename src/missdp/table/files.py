@@ -42,7 +42,7 @@ def open_relation(
         raise DataError(f"no data file at {str(path)!r}")
     try:
         if name.endswith((".parquet", ".pq")):
-            relation = connection.read_parquet(_literal(path))
+            relation = connection.read_parquet(_literal(path), hive_partitioning=False)
             check_columns(list(relation.columns), names or tuple(relation.columns))
             return relation
         if name.endswith((".csv", ".csv.gz", ".tsv")):
@@ -77,16 +77,15 @@ def _open_csv(
             f"the header line of {str(path)!r} repeats a column name, capital letters apart; "
             "rename the columns"
         )
-    return connection.read_csv(
-        _literal(path),
-        header=True,
-        auto_detect=False,
-        columns=dict.fromkeys(found, "VARCHAR"),
-        sep=separator,
-        quotechar='"',
-        escapechar='"',
-        encoding="utf-8",
+    columns = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in found)
+    return connection.sql(
+        f"SELECT * FROM read_csv({_quoted(_literal(path))}, header = true, auto_detect = false, "
+        f"columns = {{{columns}}}, delim = {_quoted(separator)}, quote = '\"', escape = '\"')"
     )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _read_header(path: Path) -> tuple[str, list[str]]:
