@@ -29,9 +29,16 @@ class Estimate:
         ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
         It covers the noise only: not sampling, and not the uncertainty of the imputed values.
     confidence : float
-        Of the interval.
+        Of the interval, and of ``imputation_interval``; each alone, not both at once.
     guarantee : Guarantee
         What this answer alone promises; the budget holds the total.
+    imputation_interval : (float, float) or None
+        Where the statistic of the complete table lies with probability at least ``confidence``
+        over the noise: the same rows, every missing cell that the question reads holding *some*
+        value of its public domain, whatever the reason that it is missing. It relies neither on
+        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
+        For means and proportions it speaks of complete tables whose subpopulation has a row. None
+        unless paid for with ``uncertainty="worst-case"``.
     """
 
     name: str
@@ -39,6 +46,7 @@ class Estimate:
     interval: Interval | None
     confidence: float
     guarantee: Guarantee
+    imputation_interval: Interval | None = None
 
     def __float__(self) -> float:
         return self.value

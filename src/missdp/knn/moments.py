@@ -7,21 +7,23 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.knn.asks import Ask, Cost
 from missdp.knn.estimates import Estimate, Interval, Noisy, clip, corners
 from missdp.knn.filled import FilledTable
 from missdp.knn.parts import QueryParts
-from missdp.knn.releases import Ask, Cost
+from missdp.knn.predicates import Predicate
 from missdp.knn.rows import counted, quantised, weights_of
-from missdp.knn.where import Predicate
+from missdp.knn.worst_case import MissingCells
 
 __all__ = ["correlation", "mean", "square_change", "variance"]
 
 
-def mean(parts: QueryParts, name: str, chosen: Predicate, cost: Cost) -> Estimate:
+def mean(parts: QueryParts, name: str, missing: MissingCells) -> Estimate:
     """Centre + (sum of centred values) / size, both released."""
+    chosen, cost = missing.where, missing.rest
     small = 0.4 if parts.depends(chosen) else 0.1
     asks = [_centred_ask(parts, name, chosen, cost.share(1 - small)),
-            _size_ask(parts, chosen, cost.share(small))]  # fmt: skip
+            _size_ask(parts, chosen, cost.share(small)), *missing.asks]  # fmt: skip
     rows = parts.releaser.begin(asks)
     selected = parts.selected(rows, name, chosen)
     noisy = [_centred(parts, name, chosen, asks[0], rows, selected),
@@ -29,7 +31,8 @@ def mean(parts: QueryParts, name: str, chosen: Predicate, cost: Cost) -> Estimat
     attribute = parts.numeric(name)
     middle = (attribute.lower + attribute.upper) / 2
     bounds = (attribute.lower, attribute.upper)
-    return parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q)
+    answer = parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q)
+    return missing.average(answer, parts.releaser)
 
 
 def variance(

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
+from missdp.knn.asks import Ask, Cost
 from missdp.knn.estimates import Estimate, Interval, Noisy, clip, corners
 from missdp.knn.filled import FilledTable
 from missdp.knn.imputers import Imputation
-from missdp.knn.releases import Ask, Cost, Releaser
+from missdp.knn.predicates import Predicate
+from missdp.knn.releases import Releaser
 from missdp.knn.rows import RowSum, counted
-from missdp.knn.where import Predicate, parse_where
+from missdp.knn.where import parse_where
 from missdp.schema import Numeric, Schema
 
 __all__ = ["QueryParts"]

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from missdp.accounting import Budget
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, UnprovenError
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
 from missdp.knn.scale import ScaleRelease
 from missdp.knn.statistics import ImputedStatistics
+from missdp.knn.worst_case import Uncertainty
 from missdp.table import Table
 
 __all__ = ["QueryRequest", "Statistic", "run_query"]
@@ -19,6 +20,7 @@ Statistic = Literal[
     "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation",
     "histogram",
 ]  # fmt: skip
+_BOUNDED = ("count", "proportion", "mean", "sum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,16 @@ class QueryRequest:
     bar_share : float, default 0.2
         Share of epsilon spent on the error bar; 0 for none. Queries that read no imputed value
         need none and pay none.
+    uncertainty : {"noise", "worst-case"}, default "noise"
+        "worst-case" spends a tenth of what is left on `Estimate.imputation_interval`: counts,
+        proportions, means and sums only.
+
+    Raises
+    ------
+    ParameterError
+        If a field is out of range.
+    UnprovenError
+        If "worst-case" is asked of another statistic: no bound is derived.
 
     Examples
     --------
@@ -61,6 +73,7 @@ class QueryRequest:
     k: int = 1
     group: str = ""
     bar_share: float = 0.2
+    uncertainty: Uncertainty = "noise"
 
     def __post_init__(self) -> None:
         if self.statistic not in get_args(Statistic):
@@ -69,6 +82,10 @@ class QueryRequest:
             raise ParameterError("bar_share must be at least 0 and below 1")
         if (self.statistic == "count") != (not self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
+        if self.uncertainty not in get_args(Uncertainty):
+            raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
+        if self.uncertainty != "noise" and self.statistic not in _BOUNDED:
+            raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
 
 
 def run_query(
@@ -122,16 +139,14 @@ def run_query(
 
 
 def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:
-    where, epsilon = request.where or None, request.epsilon
-    if request.statistic == "count":
-        return statistics.count(where=where, epsilon=epsilon)
-    if request.statistic == "proportion":
-        return statistics.proportion(request.of, where=where, epsilon=epsilon)
-    names = _split(request.of)
-    if request.statistic == "correlation":
-        return statistics.correlation(*names, where=where, epsilon=epsilon)
+    arguments = [] if request.statistic == "count" else [request.of]
+    if request.statistic not in ("count", "proportion"):
+        arguments = list(_split(request.of))
+    more = {"uncertainty": request.uncertainty} if request.statistic in _BOUNDED else {}
     ask = getattr(statistics, request.statistic)
-    answer: Estimate | Histogram = ask(names[0], where=where, epsilon=epsilon)
+    answer: Estimate | Histogram = ask(
+        *arguments, where=request.where or None, epsilon=request.epsilon, **more
+    )
     return answer
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -27,13 +26,14 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import ParameterError, SchemaError, UnprovenError
+from missdp.knn.asks import Ask, plain_event
 from missdp.knn.bound import smooth_bound
 from missdp.knn.estimates import Noisy
 from missdp.knn.filled import FilledTable
 from missdp.knn.imputers import Imputation
 from missdp.knn.paper import paper_gamma, paper_mechanism
 from missdp.knn.prepared import Prepared
-from missdp.knn.rows import QUANTA, RowSum, Weights
+from missdp.knn.rows import RowSum, Weights
 from missdp.knn.scale import ReleasedScale, ScaleRelease
 from missdp.mechanisms import NoiseSource
 from missdp.mechanisms.smooth import SmoothNoise, release_smooth
@@ -41,64 +41,9 @@ from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bo
 from missdp.schema import Schema
 from missdp.table import Table
 
-__all__ = ["Ask", "Cost", "QueryNoise", "Releaser"]
+__all__ = ["QueryNoise", "Releaser"]
 
 QueryNoise = Literal["lomax", "cauchy", "paper"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What one query may spend: pure DP ``epsilon``, or zCDP ``rho``."""
-
-    epsilon: float | None = None
-    rho: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.rho is None):
-            raise ParameterError("give epsilon, or rho, and not both")
-        amount = self.epsilon if self.rho is None else self.rho
-        if isinstance(amount, bool) or not (amount is not None and 0 < amount < math.inf):
-            raise ParameterError("epsilon or rho must be finite and above 0")
-
-    def share(self, part: float) -> Cost:
-        """Return a part of the cost."""
-        if self.epsilon is not None:
-            return Cost(epsilon=self.epsilon * part)
-        assert self.rho is not None
-        return Cost(rho=self.rho * part)
-
-    @property
-    def as_epsilon(self) -> float:
-        """Pure epsilon that fits in: rho-zCDP follows from sqrt(2 rho)-DP."""
-        return self.epsilon if self.epsilon is not None else math.sqrt(2 * (self.rho or 0.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """A release to come, as far as it is public before anything is computed.
-
-    Parameters
-    ----------
-    label : str
-        For reports.
-    cost : Cost
-        What it may spend.
-    depends : bool
-        Whether it reads imputed values that depend on other rows.
-    whole : int
-        Weight ``own`` of the release (1 for counts, `QUANTA` for sums).
-    moves : int
-        Weight ``donee`` relative to own, roughly; used to choose the noise only.
-    dimension : int
-        Number of coordinates.
-    """
-
-    label: str
-    cost: Cost
-    depends: bool
-    whole: int = QUANTA
-    moves: int = 1
-    dimension: int = 1
 
 
 class Releaser:
@@ -155,6 +100,10 @@ class Releaser:
         self.budget.charge(*events, conditions=self._conditions)
         return self._ready().filled
 
+    def observed(self) -> FilledTable:
+        """Return the rows with their holes, of a query that `begin` has charged."""
+        return FilledTable(self._table, {})
+
     def guarantee(self, asks: Sequence[Ask]) -> Guarantee:
         """Guarantee of a query alone, the released scale it relies on included."""
         events = (*self._setup, *(self._event(ask) for ask in asks))
@@ -175,7 +124,7 @@ class Releaser:
         mechanism = self._mechanism(ask)
         if mechanism == "plain":
             size = ask.whole * (1 + ask.moves * (self.imputation.cap() or 0) * ask.depends)
-            return _plain_event(ask, size)
+            return plain_event(ask, size)
         if mechanism == "gaussian":
             assert ask.cost.rho is not None
             return ZCDPEvent(rho=ask.cost.rho, label=ask.label)
@@ -279,15 +228,6 @@ class Releaser:
         profile = self._ready().profile
         assert profile is not None
         return smooth_bound(profile, own=weights.own, donee=weights.donee, beta=beta)
-
-
-def _plain_event(ask: Ask, sensitivity: int) -> Event:
-    if ask.cost.epsilon is not None:
-        scale = math.nextafter(sensitivity / ask.cost.epsilon, math.inf)
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, label=ask.label)
-    assert ask.cost.rho is not None
-    sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.cost.rho), math.inf)
-    return GaussianEvent(sensitivity=sensitivity, sigma=sigma, label=ask.label)
 
 
 def _laplace_radius(scale: float, unit: float) -> Callable[[float], float]:

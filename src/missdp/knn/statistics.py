@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from missdp.accounting import Budget
-from missdp.knn.estimates import Estimate, Histogram, clip, corners
+from missdp.knn.asks import Ask, Cost
+from missdp.knn.counts import count, proportion, total
+from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputers import Imputation
 from missdp.knn.moments import correlation, mean, variance
 from missdp.knn.parts import QueryParts
-from missdp.knn.releases import Ask, Cost, QueryNoise, Releaser
-from missdp.knn.rows import counted, histogram_of, quantised, weights_of
+from missdp.knn.predicates import Predicate
+from missdp.knn.releases import QueryNoise, Releaser
+from missdp.knn.rows import histogram_of
 from missdp.knn.scale import ScaleRelease
+from missdp.knn.worst_case import MissingCells, Uncertainty
 from missdp.mechanisms import NoiseSource, noise_source
 from missdp.schema import Level, Numeric
 from missdp.table import Table
@@ -108,7 +111,12 @@ class ImputedStatistics:
         return self._parts.releaser.budget
 
     def count(
-        self, *, where: str | None = None, epsilon: float | None = None, rho: float | None = None
+        self,
+        *,
+        where: str | None = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+        uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Count the rows of a subpopulation.
 
@@ -120,16 +128,12 @@ class ImputedStatistics:
             What to spend (pure DP).
         rho : float, optional
             What to spend instead (zCDP).
+        uncertainty : {"noise", "worst-case"}, default "noise"
+            "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: where the
+            answer could be, whatever the missing cells hold.
         """
-        chosen = self._parts.where(where)
-        ask = self._parts.count_ask("count", chosen, Cost(epsilon=epsilon, rho=rho))
-        rows = self._parts.releaser.begin([ask])
-        (noisy,) = self._parts.releaser.release(ask, self._parts.counted(rows, chosen))
-        bounds = (0.0, math.inf)
-        interval = corners(lambda n: n, [noisy.within(self._parts.releaser.level(1))], bounds)
-        return self._parts.estimate(
-            f"count({where or ''})", clip(noisy.value, bounds), interval, [ask]
-        )
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        return count(self._parts, where or "", self._missing(uncertainty, cost, chosen))
 
     def proportion(
         self,
@@ -138,26 +142,12 @@ class ImputedStatistics:
         where: str | None = None,
         epsilon: float | None = None,
         rho: float | None = None,
+        uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        part, whole = self._parts.where(of), self._parts.where(where)
-        cost = Cost(epsilon=epsilon, rho=rho)
-        small = 0.5 if self._parts.depends(whole) else 0.15
-        asks = [
-            Ask(
-                label="part", cost=cost.share(1 - small), whole=1,
-                depends=self._parts.depends(part) or self._parts.depends(whole),
-            ),
-            self._parts.count_ask("whole", whole, cost.share(small)),
-        ]  # fmt: skip
-        rows = self._parts.releaser.begin(asks)
-        inside = whole.select(rows)
-        first = counted(inside & part.select(rows), depends=asks[0].depends)
-        noisy = [
-            *self._parts.releaser.release(asks[0], first),
-            *self._parts.releaser.release(asks[1], counted(inside, depends=asks[1].depends)),
-        ]
-        return self._parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q)
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        missing = self._missing(uncertainty, cost, chosen, self._parts.where(of))
+        return proportion(self._parts, of, missing)
 
     def mean(
         self,
@@ -166,10 +156,12 @@ class ImputedStatistics:
         where: str | None = None,
         epsilon: float | None = None,
         rho: float | None = None,
+        uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
         chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
-        return mean(self._parts, name, chosen, cost)
+        missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
+        return mean(self._parts, name, missing)
 
     def sum(
         self,
@@ -178,23 +170,23 @@ class ImputedStatistics:
         where: str | None = None,
         epsilon: float | None = None,
         rho: float | None = None,
+        uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
-        chosen, attribute = self._parts.where(where), self._parts.numeric(name)
-        limit = max(abs(attribute.lower), abs(attribute.upper))
-        ask = self._parts.sum_ask("sum", name, chosen, Cost(epsilon=epsilon, rho=rho))
-        rows = self._parts.releaser.begin([ask])
-        values = np.where(self._parts.selected(rows, name, chosen), rows.values(name), 0.0)
-        change = self._parts.change(name, chosen, limit)
-        noisy = self._parts.releaser.release(
-            ask, quantised(values, limit, weights_of(limit, change))
-        )[0]
-        bounds = (
-            0.0 if attribute.lower >= 0 else -math.inf,
-            0.0 if attribute.upper <= 0 else math.inf,
+        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
+        return total(self._parts, name, missing)
+
+    def _missing(
+        self,
+        uncertainty: Uncertainty,
+        cost: Cost,
+        where: Predicate,
+        of: Numeric | Predicate | None = None,
+    ) -> MissingCells:
+        return MissingCells(
+            schema=self._schema, uncertainty=uncertainty, cost=cost, where=where, of=of
         )
-        interval = corners(lambda n: n, [noisy.within(self._parts.releaser.level(1))], bounds)
-        return self._parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, [ask])
 
     def variance(
         self,

@@ -11,25 +11,15 @@ and a missing cell satisfies no comparison.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
+from missdp.knn.predicates import OPERATORS, Compare, Everyone, Join, Not, Predicate
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 
-__all__ = ["Everyone", "Predicate", "RowView", "parse_where"]
+__all__ = ["parse_where"]
 
-BoolArray = NDArray[np.bool_]
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "==": operator.eq, "!=": operator.ne,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "!=": "!="}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
@@ -38,89 +28,6 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WORDS = {"and", "or", "not", "in", "true", "false"}
-
-
-class RowView(Protocol):
-    """Rows after imputation, as a predicate sees them."""
-
-    def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
-
-    def values(self, name: str) -> NDArray[np.float64]:
-        """Values of a numeric attribute."""
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts."""
-
-    def __len__(self) -> int:
-        """Number of rows. Private."""
-
-
-class Predicate(Protocol):
-    """Which rows belong to a subpopulation; a function of each row alone."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Attributes it reads."""
-
-    def select(self, rows: RowView) -> BoolArray:
-        """Return True for the rows that belong, shape ``(n,)``."""
-
-
-@dataclass(frozen=True)
-class Everyone:
-    """All rows."""
-
-    names: frozenset[str] = frozenset()
-
-    def select(self, rows: RowView) -> BoolArray:
-        """Return True for every row."""
-        return np.ones(len(rows), dtype=bool)
-
-
-@dataclass(frozen=True)
-class _Compare:
-    attribute: AnyAttribute
-    sign: str
-    value: float
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset({self.attribute.name})
-
-    def select(self, rows: RowView) -> BoolArray:
-        name = self.attribute.name
-        codes = rows.codes(name)
-        cells = rows.values(name) if isinstance(self.attribute, Numeric) else codes
-        known = codes != self.attribute.missing_code
-        return np.asarray(_OPERATORS[self.sign](cells, self.value) & known)
-
-
-@dataclass(frozen=True)
-class _Join:
-    parts: tuple[Predicate, ...]
-    all_of: bool
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset().union(*(part.names for part in self.parts))
-
-    def select(self, rows: RowView) -> BoolArray:
-        reduce = np.logical_and if self.all_of else np.logical_or
-        return np.asarray(reduce.reduce([part.select(rows) for part in self.parts]))
-
-
-@dataclass(frozen=True)
-class _Not:
-    part: Predicate
-
-    @property
-    def names(self) -> frozenset[str]:
-        return self.part.names
-
-    def select(self, rows: RowView) -> BoolArray:
-        return ~self.part.select(rows)
 
 
 def parse_where(text: str | None, schema: Schema) -> Predicate:
@@ -201,12 +108,12 @@ class _Parser:
         while self._peek()[0] == word:
             self._at += 1
             parts.append(part())
-        return parts[0] if len(parts) == 1 else _Join(tuple(parts), all_of)
+        return parts[0] if len(parts) == 1 else Join(tuple(parts), all_of)
 
     def _negation(self) -> Predicate:
         if self._peek()[0] == "not":
             self._at += 1
-            return _Not(self._negation())
+            return Not(self._negation())
         if self._peek()[1] == "(" and self._peek()[0] == "sign":
             self._at += 1
             inner = self.any_of()
@@ -217,12 +124,12 @@ class _Parser:
     def _comparison(self) -> Predicate:
         if self._peek()[0] not in ("name", "quoted"):
             left = self._constant()
-            sign = self.expect(*_OPERATORS)
+            sign = self.expect(*OPERATORS)
             attribute = self._attribute()
             first = _compare(attribute, _MIRRORED[sign], left)
-            if self._peek()[1] not in _OPERATORS:
+            if self._peek()[1] not in OPERATORS:
                 return first
-            return _Join((first, self._rest(attribute)), all_of=True)
+            return Join((first, self._rest(attribute)), all_of=True)
         attribute = self._attribute()
         negated = self._peek()[0] == "not"
         if negated:
@@ -235,7 +142,7 @@ class _Parser:
         return self._rest(attribute)
 
     def _rest(self, attribute: AnyAttribute) -> Predicate:
-        sign = self.expect(*_OPERATORS)
+        sign = self.expect(*OPERATORS)
         return _compare(attribute, sign, self._constant())
 
     def _member(self, attribute: AnyAttribute, *, negated: bool) -> Predicate:
@@ -246,7 +153,7 @@ class _Parser:
             self._at += 1
             parts.append(_compare(attribute, sign, self._constant()))
         self.expect(")")
-        return _Join(tuple(parts), all_of=negated)
+        return Join(tuple(parts), all_of=negated)
 
     def _attribute(self) -> AnyAttribute:
         name = self.expect("name", "quoted")
@@ -268,7 +175,7 @@ def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predic
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
             raise ParameterError(f"where: {attribute.name!r} is numeric; compare it with a number")
-        return _Compare(attribute, sign, float(value))
+        return Compare(attribute, sign, float(value))
     if isinstance(attribute, Categorical) and sign not in ("=", "==", "!="):
         raise ParameterError(f"where: {attribute.name!r} has no order; use =, != or in")
     kind = type(attribute.levels[0])
@@ -276,7 +183,7 @@ def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predic
     codes = [code for code, level in enumerate(attribute.levels) if level == wanted]
     if wanted is None or not codes:
         raise ParameterError(f"where: {value!r} is not a level of {attribute.name!r}")
-    return _Compare(attribute, sign, float(codes[0]))
+    return Compare(attribute, sign, float(codes[0]))
 
 
 def _as_level(value: Level | float, kind: type) -> Level | None:
