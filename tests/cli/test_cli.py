@@ -66,6 +66,26 @@ def test_json_and_side_files(folder, capsys):
     assert PrivBayes.load(folder / "m.json").guarantee_ == stored
 
 
+def test_a_saved_model_can_be_sampled_again(folder, capsys):
+    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    code, out, _ = run(capsys, "sample", "m.json", "-o", "more.csv", "--rows", 9, "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == 9
+    assert len(Table.read(folder / "more.csv", SCHEMA)) == 9
+    assert run(capsys, "sample", "m.json", "-o", "h.csv", "--rows", 500, "--keep-holes")[0] == 0
+    assert Table.read(folder / "h.csv", SCHEMA).incomplete_rows().any()
+    for extra, expected in (
+        (("schema.toml", "-o", "x.csv"), 3),
+        (("m.json", "-o", "m.json"), 5),
+        (("m.json", "-o", "no/x.csv"), 5),
+        (("m.json", "-o", "x.csv", "--rows", "-1"), 2),
+    ):
+        code, _, err = run(capsys, "sample", *extra)
+        assert code == expected
+        assert "unexpected" not in err
+    assert not (folder / "x.csv").exists()
+
+
 @pytest.mark.parametrize("missing", PrivBayes.strategies)
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_every_strategy(folder, capsys, missing, delta):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 from missdp.errors import DataError
 from missdp.synth import AIM, MST, PrivBayes
 from missdp.synth.base import Synthesizer
 
-__all__ = ["FAMILIES", "family_of"]
+__all__ = ["FAMILIES", "load_model"]
 
 FAMILIES: dict[str, Callable[..., Synthesizer]] = {
     "privbayes": PrivBayes,
@@ -18,14 +20,18 @@ FAMILIES: dict[str, Callable[..., Synthesizer]] = {
 _CLASSES: dict[str, type[Synthesizer]] = {"PrivBayes": PrivBayes, "AIM": AIM, "MST": MST}
 
 
-def family_of(class_name: str) -> type[Synthesizer]:
-    """Return the class that a saved model belongs to.
+def load_model(path: Path) -> Synthesizer:
+    """Read a saved model of any family.
 
     Raises
     ------
     DataError
-        If no such class is known.
+        If the file is not a saved model, or belongs to an unknown family.
     """
-    if class_name not in _CLASSES:
+    try:
+        family = json.loads(path.read_text(encoding="utf-8"))["family"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(f"{str(path)!r} is not a saved missdp model") from None
+    if family not in _CLASSES:
         raise DataError(f"unknown synthesizer family; there are {sorted(_CLASSES)}")
-    return _CLASSES[class_name]
+    return _CLASSES[family].load(path)

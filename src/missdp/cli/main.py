@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from missdp import __version__, errors
-from missdp.cli import demo, evaluate, price, query, schema, simulate, synthesize
+from missdp.cli import demo, evaluate, price, query, sample, schema, simulate, synthesize
 
 __all__ = ["EXIT_CODES", "app", "main"]
 
@@ -44,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(schema.app, name="schema")
 app.command("synthesize")(synthesize.synthesize)
+app.command("sample")(sample.sample)
 app.command("evaluate")(evaluate.evaluate)
 app.command("simulate")(simulate.simulate)
 app.command("query")(query.query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +14,11 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.cli.common import JsonOption, emit
-from missdp.cli.families import family_of
-from missdp.errors import DataError, ParameterError
+from missdp.cli.families import load_model
+from missdp.errors import ParameterError
 from missdp.files import check_writable
 from missdp.pipelines import load_pipeline, plot_price
 from missdp.pipelines import price as price_pipeline
-from missdp.synth.base import Synthesizer
 
 __all__ = ["price"]
 
@@ -67,7 +65,7 @@ def price(
         return
     if delta is not None or plot is not None:
         raise ParameterError("--delta and --plot are for pipelines (.toml)")
-    model = _load(target)
+    model = load_model(target)
     guarantee = model.guarantee_
     if ground_truth:
         if stated is None:
@@ -89,14 +87,6 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
     if plot is not None:
         plot_price(pipeline, plot)
     emit(found.to_dict(), str(found), as_json=as_json)
-
-
-def _load(path: Path) -> Synthesizer:
-    try:
-        name = json.loads(path.read_text(encoding="utf-8"))["family"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(f"{str(path)!r} is not a saved missdp model") from None
-    return family_of(name).load(path)
 
 
 def _assumption(
