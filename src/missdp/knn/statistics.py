@@ -61,6 +61,9 @@ class ImputedStatistics:
     range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
     values centred at the middle of their bounds, which halves the own weight.
 
+    Counts, proportions, means and sums take ``uncertainty="worst-case"``: a tenth of their cost
+    then pays for `Estimate.imputation_interval`, which holds whatever the missing cells are.
+
     Source: spec privacy.md §5; Clifton et al. (2022).
 
     Examples
