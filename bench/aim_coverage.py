@@ -6,8 +6,8 @@ table, fits AIM, and asks: how often does the interval hold the population's val
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
-A first small run (12 repetitions, 10 tables, 5,000 rows, epsilon 1): noise-aware intervals always
-covered (too wide rather than too narrow), naive ones from a single table in .81 of the cases.
+Measured (30 repetitions, 20 tables, 5,000 rows, epsilon 1, "auto"): noise-aware intervals covered in
+.973 of the cases (.87 to 1.00 by proportion), naive ones from a single table in .878.
 """
 
 import argparse

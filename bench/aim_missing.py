@@ -6,6 +6,10 @@ source.  CPU seconds of fit plus sample in one process, and its peak memory.
 
     python bench/aim_missing.py --files truth mcar_0.2 mar_0.35 mnar_0.2 --strategies auto adaptive
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
+
+Measured (Adult, epsilon 1, three runs, 2-way): none .0192; auto / adaptive at MCAR 10, 20, 30 %
+.0215 / .0221, .0247 / .0240, .0308 / .0271; MAR 20, 35, 50 % .0239 / .0336, .0264 / .0432,
+.0356 / .0459; MNAR 10, 20, 30 % .0228 / .0270, .0274 / .0338, .0319 / .0481.
 """
 
 import argparse
