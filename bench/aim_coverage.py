@@ -6,8 +6,8 @@ table, fits AIM, and asks: how often does the interval hold the population's val
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
-Measured (30 repetitions, 20 tables, 5,000 rows, epsilon 1, "auto"): noise-aware intervals covered in
-.973 of the cases (.87 to 1.00 by proportion), naive ones from a single table in .878.
+Measured (30 repetitions, 20 tables, 5,000 rows, epsilon 1, "auto"): noise-aware intervals covered
+in .973 of the cases (.87 to 1.00 by proportion), naive ones from a single table in .878.
 """
 
 import argparse
