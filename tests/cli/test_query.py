@@ -38,6 +38,16 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(capsys):
     assert answer["guarantee"]["epsilon"] == pytest.approx(2.0)
 
 
+def test_what_the_missing_cells_could_hide(capsys):
+    code, out, _ = run(capsys, *ASK, *MEAN, "--uncertainty", "worst-case", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    low, high = answer["imputation_interval"]
+    assert low <= answer["value"] <= high
+    assert high - low > 0.3  # some 9 % of the answers are missing, and an answer is 0 to 7
+    assert answer["guarantee"]["epsilon"] == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -49,6 +59,7 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(capsys):
         ("--correlation", "strength_training_7d,physically_active_7d"),
         ("--histogram", "strength_training_7d"),
         (*MEAN, "--no-error-bar"),
+        (*MEAN, "--uncertainty", "worst-case"),
     ],
 )
 def test_every_question(capsys, question):

@@ -45,6 +45,10 @@ def query(
     error_bar: Annotated[
         bool, typer.Option("--error-bar/--no-error-bar", help="Pay a fifth for an error bar.")
     ] = True,
+    uncertainty: Annotated[
+        Literal["noise", "worst-case"],
+        typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
+    ] = "noise",
     undeclared: Annotated[
         Literal["refuse", "accept"],
         typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
@@ -79,6 +83,7 @@ def query(
         k=k,
         group=group,
         bar_share=0.2 if error_bar else 0.0,
+        uncertainty=uncertainty,
     )
     table = Table.read(data, Schema.from_toml(schema))
     answer = run_query(table, request, budget=budget, undeclared=undeclared)
@@ -113,6 +118,11 @@ def _text(answer: Estimate | Histogram) -> str:
         lines.append(
             f"In brackets: where the answer without noise lies with confidence "
             f"{answer.confidence:.0%}. Sampling and imputation error come on top."
+        )
+    if isinstance(answer, Estimate) and answer.imputation_interval is not None:
+        lines.append(
+            f"Whatever the missing cells were, the answer lies in "
+            f"{_bar(answer.imputation_interval).strip()} with confidence {answer.confidence:.0%}."
         )
     return "\n".join([*lines, "", answer.guarantee.in_words()])
 
