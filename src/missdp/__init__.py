@@ -1,5 +1,8 @@
 """Differential privacy for the tables people really have: the ones with holes."""
 
+from importlib import import_module
+from types import ModuleType
+
 from missdp.accounting import Budget, Guarantee
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.synth import AIM, MST, PrivBayes
@@ -20,3 +23,29 @@ __all__ = [
     "Table",
     "__version__",
 ]
+
+_ROOMS = frozenset(
+    {
+        "accounting",
+        "datasets",
+        "evaluate",
+        "knn",
+        "mechanisms",
+        "missingness",
+        "pipelines",
+        "sources",
+        "synth",
+        "transforms",
+    }
+)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a room of the house when it is first asked for, e.g. ``missdp.evaluate``."""
+    if name in _ROOMS:
+        return import_module(f"missdp.{name}")
+    raise AttributeError(f"module 'missdp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS})

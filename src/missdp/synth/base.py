@@ -193,7 +193,8 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         ----------
         assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
             How values went missing. It becomes a condition of the result. Never state it from
-            the private table itself: see :func:`missdp.accounting.observed_rate_bound`.
+            the private table itself: see
+            :func:`missdp.accounting.amplification.observed_rate_bound`.
 
         Returns
         -------

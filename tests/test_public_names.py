@@ -1,0 +1,27 @@
+"""What a user can reach from the top."""
+
+import subprocess
+import sys
+
+import pytest
+
+import missdp
+
+
+def test_every_public_name_is_there():
+    assert all(hasattr(missdp, name) for name in missdp.__all__)
+    for room in ("missingness", "evaluate", "accounting", "knn", "pipelines", "transforms"):
+        assert room in dir(missdp)
+        assert getattr(missdp, room).__name__ == f"missdp.{room}"
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = missdp.nothing_here
+
+
+def test_rooms_can_be_used_after_a_plain_import():
+    code = "import missdp; missdp.missingness.MCAR(rate=0.1); missdp.evaluate.LEARNERS"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_heavy_rooms_are_not_imported_before_they_are_needed():
+    code = "import sys, missdp; assert not {'missdp.evaluate', 'opendp'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
