@@ -189,6 +189,8 @@ def test_the_model_stays_within_its_size():
         {"imputer": "knn"},
         {"workload": 9},
         {"workload": [("a", "zzz")]},
+        {"workload": iter([("a", "b")])},
+        {"workload": None},
     ],
 )
 def test_bad_options_are_refused_before_anything_is_charged(bad):

@@ -226,6 +226,7 @@ def test_rows_in_impossible_cells_count_nowhere_there():
         {("age", "married"): [("child", "maybe")]},
         {("age", "married"): "xy"},
         {("age", "married"): 3},
+        {("age", "married"): iter([("child", "yes")])},
         {("age", "married"): np.zeros((2, 3), dtype=bool)},
         {("age", "married"): np.zeros((3, 2))},
         {("age", "income"): [("child", 3.0)]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
@@ -73,7 +73,10 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
 
 def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
     d = len(schema)
-    if isinstance(workload, (bool, str, float)):
+    # An iterator could be read only once.
+    if isinstance(workload, (bool, str, float, Iterator)) or not isinstance(
+        workload, (int, Iterable)
+    ):
         raise ParameterError(
             "workload must be a number k (all k-way marginals), names, or weights by names"
         )

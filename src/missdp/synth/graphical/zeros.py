@@ -9,7 +9,7 @@ measured and in the score of a selection.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -101,7 +101,7 @@ def _table(names: tuple[str, ...], cells: Any, schema: Schema) -> NDArray[np.boo
                 f"structural_zeros: the array of {names} must be of bool and have shape {shape}"
             )
         return cells.copy()
-    if isinstance(cells, str) or not isinstance(cells, Iterable):
+    if not isinstance(cells, (list, tuple, set, frozenset)):  # read more than once
         raise ParameterError(
             f"structural_zeros: {names} needs an array of bool or a list of level combinations"
         )
