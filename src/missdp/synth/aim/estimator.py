@@ -34,8 +34,8 @@ class AIM(GraphicalSynthesizer):
         the *complete* data together with a model of what goes missing given the row, so that
         observed tables can be weighted by their chance of being observed: correct if values are
         missing at random given what was measured.  Without evidence for selective missingness it
-        is the same as partial marginals.  ``"adaptive"`` (AIME, Mohapatra et al. 2024) counts each
-        marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
+        does nearly what partial marginals do.  ``"adaptive"`` (AIME, Mohapatra et al. 2024) counts
+        each marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
         ``"impute-first"`` fills holes privately before learning.  ``"auto"`` is ``"joint"``: the
         rule needs no fact about the data, because evidence for or against selective missingness
         is weighed inside the fit, from released values.
