@@ -23,3 +23,10 @@ pytest_collect_file = Sybil(
     patterns=["README.md", "docs/*.md"],
     fixtures=["scratch"],
 ).pytest()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the snippets of one document together, in order, when tests run in parallel."""
+    for item in items:
+        if item.path.suffix == ".md":
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
