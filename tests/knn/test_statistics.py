@@ -105,8 +105,8 @@ def truth() -> dict[str, float]:
 @pytest.mark.parametrize("cost", [{"epsilon": 1000.0}, {"rho": 1e5}])
 def test_answers_approach_the_imputed_table(name: str, cost: dict[str, float]) -> None:
     scale = ScaleRelease(rho=1e5, delta=1e-9) if "rho" in cost else None
-    answer = ASKS[name](statistics(scale=scale), **cost)
-    # Different tie-breaking labels give slightly different imputations.
+    # Tie-breaking labels decide between equal donors: drawn freely, they move a correlation by 5 %.
+    answer = ASKS[name](statistics(scale=scale, random_state=3), **cost)
     assert answer.value == pytest.approx(truth()[name], rel=0.03)
 
 

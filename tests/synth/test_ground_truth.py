@@ -9,6 +9,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.errors import MissDPError, NotFittedError, UnprovenError
+from missdp.synth.ground_truth import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
 OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}
@@ -106,3 +107,14 @@ def test_a_saved_model_gives_the_same(tmp_path):
     known = MissingCompletelyAtRandom(OBSERVED)
     again = PrivBayes.load(tmp_path / "m.json").ground_truth_guarantee(known)
     assert again == model.ground_truth_guarantee(known)
+
+
+def test_gates_of_an_unknown_strategy_amplify_nothing():
+    model = fit("complete-rows")
+    found = synthesizer_ground_truth(
+        model.guarantee_,
+        missing="something new",
+        schema=SCHEMA,
+        assumption=MissingCompletelyAtRandom(OBSERVED),
+    )
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)

@@ -174,8 +174,11 @@ class Releaser:
 
     def _plain(self, ask: Ask, answer: RowSum) -> list[Noisy]:
         weights, event = answer.weights, self._event(ask)
-        cap = self.imputation.cap() or 0
-        if weights.own + weights.donee * cap > getattr(event, "sensitivity", 0):
+        cap = self.imputation.cap()
+        # Without a cap a donor may serve any number of rows: no plain noise covers that.
+        donees = (math.inf if cap is None else cap) if weights.donee else 0
+        moved = weights.own + (weights.donee * donees if donees else 0)
+        if moved > getattr(event, "sensitivity", 0):
             raise UnprovenError("the release is more sensitive than what was charged for")
         unit, size = float(weights.unit), len(answer.totals)
         if isinstance(event, GaussianEvent):

@@ -16,6 +16,7 @@ from missdp.accounting import (
     ground_truth_guarantee,
 )
 from missdp.schema import Schema
+from missdp.synth.strategies import ROW_STRATEGIES
 
 __all__ = ["synthesizer_ground_truth"]
 
@@ -57,7 +58,9 @@ def synthesizer_ground_truth(
     """
     gates = {event.gate for event in guarantee.events if event.gate}
     chosen = missing == "adaptive" and bool(gates)
-    if guarantee.delta > 0 or (chosen and len(schema.nullable) < len(schema)):
+    # Of a strategy that is not known here, nothing is known about who chose its gates.
+    known = missing in ("adaptive", *ROW_STRATEGIES)
+    if guarantee.delta > 0 or not known or (chosen and len(schema.nullable) < len(schema)):
         return ground_truth_guarantee(_ungated(guarantee), assumption, structure=FixedGates())
     if not chosen and len(gates) != 1:
         # Nothing is gated, or every gate and its epsilon was fixed in advance (imputation first).
