@@ -28,18 +28,17 @@ from missdp.synth.graphical.zeros import (
     zeros_to_json,
 )
 from missdp.synth.imputers import Imputer
-from missdp.synth.strategies import prepare, rows_in_memory
+from missdp.synth.strategies import ROW_STRATEGIES, prepare
 
 __all__ = ["GraphicalSynthesizer"]
 
 _BYTES = 8
-_IN_MEMORY = ("complete-rows", "impute-first")
 
 
 class GraphicalSynthesizer(Synthesizer):
     """Base of AIM and MST; see there."""
 
-    strategies: ClassVar[tuple[str, ...]] = ("auto", "joint", "adaptive", *_IN_MEMORY)
+    strategies: ClassVar[tuple[str, ...]] = ("auto", "joint", "adaptive", *ROW_STRATEGIES)
 
     _draws: Draws = "even"
     workload: Workload
@@ -81,8 +80,7 @@ class GraphicalSynthesizer(Synthesizer):
     def _check_source(self, source: MarginalSource) -> None:
         candidates(self.workload, source.schema)
         self._zeros(source)
-        if self.missing in _IN_MEMORY:
-            rows_in_memory(source, self.missing)
+        super()._check_source(source)
 
     def _zeros(self, source: MarginalSource) -> Zeros:
         return read_zeros(self.structural_zeros, source.schema, max_cells=self._max_cells)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, PureAccountant
+from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.mechanisms import NoiseSource
 from missdp.sources import MarginalSource
@@ -155,7 +155,7 @@ class PrivBayes(Synthesizer):
         plan = make_plan(
             epsilon=budget.epsilon,
             delta=budget.delta,
-            spent=PureAccountant().epsilon(budget.events, 0.0),
+            spent=budget.pure_epsilon_spent,
             structure_share=float(self.structure_share),
             attributes=len(source.schema),
         )

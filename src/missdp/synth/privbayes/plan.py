@@ -65,8 +65,8 @@ def make_plan(
     ----------
     epsilon, delta : float
         Whole budget.
-    spent : tuple of float
-        Pure epsilons of what was released before (row counts, imputation).
+    spent : float
+        Sum of the pure epsilons of what was released before (row counts, imputation).
     structure_share : float in (0, 1)
     attributes : int
     """
