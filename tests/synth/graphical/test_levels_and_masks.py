@@ -57,7 +57,7 @@ def test_the_mask_model_recovers_who_goes_missing(slope):
     rows, hole = selective(slope=slope)
     model = MaskModel(np.array([0.0, hole.mean()]))
     seen = np.bincount(rows[hole, 0], minlength=4).astype(float)
-    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 5.0)
+    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 5.0, 4)
     model.learn(rows, len(rows), {(1, 0): strip}, ridge=1.0, sweeps=40)
     rate = np.bincount(rows[:, 0], weights=hole) / np.bincount(rows[:, 0])
     for level in range(4):
@@ -71,12 +71,46 @@ def test_noise_alone_does_not_look_selective():
     rng = np.random.default_rng(1)
     std = 60.0
     # The truth: 20 % everywhere.
-    strip = Strip(100 + rng.normal(0, std, 4), 500 + rng.normal(0, 2 * std, 4), std)
+    strip = Strip(100 + rng.normal(0, std, 4), 500 + rng.normal(0, 2 * std, 4), std, 3)
     model = MaskModel(np.array([0.0, 0.2]))
     model.learn(rows, 2000, {(1, 0): strip}, ridge=1.0, sweeps=40)
     rates = [model.missing(rows)[rows[:, 0] == level, 1].mean() for level in range(4)]
     raw = strip.missing / strip.rows
     assert np.abs(np.array(rates) - 0.2).max() < 0.8 * np.abs(raw - 0.2).max()
+
+
+def strips(rates, *, n=6000, std=25.0, cells=5, draws=400):
+    """Released strips of a mask with these missing rates by level, each with noise of its own."""
+    rng = np.random.default_rng(2)
+    for _ in range(draws):
+        rows = rng.multinomial(n, np.full(len(rates), 1 / len(rates)))
+        noise = rng.normal(0, std, len(rates))
+        observed = rng.normal(0, std * np.sqrt(cells), len(rates))
+        yield Strip(rng.binomial(rows, rates) + noise, rows + noise + observed, std, cells)
+
+
+def test_evidence_of_selection_is_weighed_against_noise_and_chance():
+    flat = np.mean([strip.selective for strip in strips(np.full(8, 0.3))])
+    assert flat < 0.05
+    # The same with noise that is understated by half: the test would see selection everywhere.
+    told_less = [Strip(s.missing, s.rows, s.std / 2, 5) for s in strips(np.full(8, 0.3))]
+    assert np.mean([strip.selective for strip in told_less]) > 0.5
+    sloped = [strip.selective for strip in strips(np.linspace(0.2, 0.4, 8))]
+    assert np.mean(sloped) > 0.9
+    assert not Strip(np.array([3.0]), np.array([9.0]), 0.1, 2).selective  # one level: no contrast
+    assert not Strip(np.array([9.0, -8.0]), np.array([500.0, 500.0]), 5.0, 2).selective  # no holes
+
+
+def test_a_slope_is_dropped_once_its_evidence_is_gone():
+    rows, hole = selective()
+    seen = np.bincount(rows[hole, 0], minlength=4).astype(float)
+    level_counts = np.bincount(rows[:, 0], minlength=4).astype(float)
+    model = MaskModel(np.array([0.0, hole.mean()]))
+    model.learn(rows, len(rows), {(1, 0): Strip(seen, level_counts, 5.0, 4)}, ridge=1.0, sweeps=10)
+    assert np.ptp(model.slopes[1, 0]) > 1
+    flat = Strip(level_counts * hole.mean(), level_counts, 5.0, 4)
+    model.learn(rows, len(rows), {(1, 0): flat}, ridge=1.0, sweeps=1)
+    assert not model.slopes[1, 0].any()
 
 
 def test_drawn_masks_follow_the_model():
@@ -113,7 +147,7 @@ def test_bad_workloads_are_refused(bad):
 def test_the_ridge_holds_slopes_back():
     rows, hole = selective(n=4000)
     seen = np.bincount(rows[hole, 0], minlength=4).astype(float)
-    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 30.0)
+    strip = Strip(seen, np.bincount(rows[:, 0], minlength=4).astype(float), 30.0, 4)
     spread = []
     for ridge in (0.01, 1.0, 30.0):
         model = MaskModel(np.array([0.0, hole.mean()]))

@@ -279,7 +279,7 @@ class Estimate:
         table = table[:, : self.sizes[b]]
         summed = prod(measured.counts.shape[i] for i in others)
         std = float(measured.std) * float(np.sqrt(summed))
-        return Strip(table[self.sizes[a]], table.sum(axis=0), std)
+        return Strip(table[self.sizes[a]], table.sum(axis=0), std, self.sizes[a])
 
 
 def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:

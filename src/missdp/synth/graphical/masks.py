@@ -5,7 +5,7 @@
 independent over attributes given the complete row ``x``.  Given the complete-data model, the
 sufficient statistics are small released tables: how often ``a`` is missing (α), and how often it is
 missing at each observed level of ``b`` (β; a strip of the extended marginal of ``{a, b}``).  No
-table means β = 0: missing completely at random.  This is what makes the strategy ``"joint"``
+table, or one without evidence against it, means β = 0: missing completely at random.  This is what makes the strategy ``"joint"``
 correct when values are missing at random (Rubin 1976): observed tables are divided by their
 probability of being observed, as in inverse probability weighting.
 """
@@ -29,6 +29,7 @@ Codes = NDArray[np.int64]
 
 _LEAST_RATE = 1e-6
 _DAMPING = 0.7
+_EVIDENCE = 3.0
 _STEP = 1.0  # largest move of a parameter in one sweep
 
 
@@ -44,11 +45,31 @@ class Strip:
         Noisy counts of all rows, one per level of ``b``.
     std : float
         Standard deviation of the noise of each missing count.
+    observed_cells : int
+        How many counts with the same noise make up the observed part of each of ``rows``.
     """
 
     missing: Floats
     rows: Floats
     std: float
+    observed_cells: int
+
+    @property
+    def selective(self) -> bool:
+        """Whether missing rates differ between levels by more than noise and chance explain.
+
+        A chi-squared statistic of the released counts, against ``_EVIDENCE`` of its standard
+        deviations above its mean.
+        """
+        levels, whole = len(self.missing), float(self.missing.sum())
+        if levels < 2 or whole <= 3 * self.std * np.sqrt(levels):
+            return False
+        rate = float(np.clip(whole / max(self.rows.sum(), 1.0), 0.0, 1.0))
+        noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
+        chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
+        statistic = float((np.square(self.missing - rate * self.rows) / (noise + chance)).sum())
+        freedom = levels - 1
+        return statistic > freedom + _EVIDENCE * float(np.sqrt(2 * freedom))
 
     @property
     def rates(self) -> Floats:
@@ -108,7 +129,8 @@ class MaskModel:
 
         Each sweep takes a damped, clipped Newton step on every parameter of the penalised
         likelihood; the penalty ``ridge · std`` lets a slope of one leave ``ridge`` standard
-        deviations unexplained, so that noise alone does not make data look selectively missing.
+        deviations unexplained, and strips without evidence of selection have no slope at all, so
+        that noise alone does not make data look selectively missing.
 
         Parameters
         ----------
@@ -186,11 +208,13 @@ def _step(
     predictor's own margin do not pass for selective missingness; and only their shape, because
     their level also carries how often holes coincide.
     """
+    if not strip.selective:
+        return -slope
     levels = len(slope)
     expected = np.bincount(codes, weights=seen * chance, minlength=levels)
     curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
     aim = strip.rates * np.bincount(codes, weights=seen, minlength=levels)
-    if aim.sum() <= 0 or strip.missing.sum() <= 3 * strip.std * np.sqrt(levels):
+    if aim.sum() <= 0:
         return np.zeros(levels)
     aim *= expected.sum() / aim.sum()
     penalty = ridge * strip.std
