@@ -5,9 +5,9 @@
 independent over attributes given the complete row ``x``.  Given the complete-data model, the
 sufficient statistics are small released tables: how often ``a`` is missing (α), and how often it is
 missing at each observed level of ``b`` (β; a strip of the extended marginal of ``{a, b}``).  No
-table, or one without evidence against it, means β = 0: missing completely at random.  This is what makes the strategy ``"joint"``
-correct when values are missing at random (Rubin 1976): observed tables are divided by their
-probability of being observed, as in inverse probability weighting.
+table, or one without evidence against it, means β = 0: missing completely at random.  This is what
+makes the strategy ``"joint"`` correct when values are missing at random (Rubin 1976): observed
+tables are divided by their probability of being observed, as in inverse probability weighting.
 """
 
 from __future__ import annotations
