@@ -1,8 +1,8 @@
 """Coverage of 95 % intervals from m synthetic tables, with and without regard to noise and holes.
 
 A population of five related attributes with values missing at random; 20 proportions (cells of one-
-and two-way marginals) and their true values in the population.  Each repetition draws a private
-table, fits AIM, and asks: how often does the interval hold the population's value?
+and two-way marginals), the five means, and their true values in the population.  Each repetition
+draws a private table, fits AIM, and asks: how often does the interval hold the population's value?
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
@@ -51,15 +51,31 @@ def share(rows, cell):
     return np.all(rows[:, attributes] == levels, axis=1).mean()
 
 
+def estimates(rows):
+    """20 proportions and 5 means, and their variances as if the rows were a simple sample."""
+    shares = np.array([share(rows, cell) for cell in CELLS])
+    values = np.concatenate([shares, rows.mean(axis=0)])
+    variances = np.concatenate([np.maximum(shares * (1 - shares), 1e-9), rows.var(axis=0)])
+    return values, variances / len(rows)
+
+
 def to_rows(frame):
     return frame[list(NAMES)].to_numpy(dtype=np.int64)
 
 
 def line(aware, naive, gaps):
-    by_cell = np.mean(aware, axis=0)
+    by_target = np.mean(aware, axis=0)
+    parts = [
+        f"{part.mean():.3f} ({part.min():.2f}-{part.max():.2f})"
+        for part in (by_target[: len(CELLS)], by_target[len(CELLS) :])
+    ]
+    plain = np.mean(naive, axis=0)
+    plains = [f"{part.mean():.3f}" for part in (plain[: len(CELLS)], plain[len(CELLS) :])]
     bias = np.abs(np.mean(gaps, axis=0)) / np.std(gaps, axis=0)
-    return f"{by_cell.mean():>12.3f}{np.mean(naive):>8.3f}{bias.mean():>9.2f}   " + " ".join(
-        f"{c:.2f}" for c in np.sort(by_cell)
+    return (
+        "".join(f"{part:>20}" for part in parts)
+        + "".join(f"{part:>9}" for part in plains)
+        + (f"{bias.mean():>9.2f}")
     )
 
 
@@ -73,10 +89,11 @@ def main():
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     everyone = draw(2_000_000, rng)
-    truth = np.array([share(everyone, cell) for cell in CELLS])
+    truth = estimates(everyone)[0]
+    print(f"{'':<17}{'noise-aware: mean (least-most)':^40}{'naive':^18}")
     print(
-        f"{'strategy':<12}{'reps':>5}{'noise-aware':>12}{'naive':>8}{'bias/se':>9}"
-        "   coverage by cell, sorted"
+        f"{'strategy':<12}{'reps':>5}{'proportions':>20}{'means':>20}{'props':>9}{'means':>9}"
+        f"{'bias/se':>9}"
     )
     for strategy in options.strategies:
         aware, naive, gaps = [], [], []
@@ -85,13 +102,11 @@ def main():
                 with_holes(draw(options.rows, rng), rng)
             )
             tables = [to_rows(t) for t in model.sample(options.rows, multiple=options.tables)]
-            q = np.array([[share(t, cell) for cell in CELLS] for t in tables])
-            u = np.maximum(q * (1 - q), 1e-9) / options.rows
-            bounds = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(CELLS))]
-            aware.append([low <= t <= high for (low, high), t in zip(bounds, truth, strict=True)])
-            one = np.array([share(to_rows(model.sample(options.rows)), cell) for cell in CELLS])
-            half = norm.ppf(0.975) * np.sqrt(one * (1 - one) / options.rows)
-            naive.append(np.abs(one - truth) <= half)
+            q, u = (np.array(part) for part in zip(*map(estimates, tables), strict=True))
+            found = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(truth))]
+            aware.append([low <= t <= high for (low, high), t in zip(found, truth, strict=True)])
+            one, variance = estimates(to_rows(model.sample(options.rows)))
+            naive.append(np.abs(one - truth) <= norm.ppf(0.975) * np.sqrt(variance))
             gaps.append(one - truth)
             if repetition % 10 == 0 or repetition == options.repetitions:
                 print(f"{strategy:<12}{repetition:>5}" + line(aware, naive, gaps), flush=True)
