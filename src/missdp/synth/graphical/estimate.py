@@ -5,20 +5,21 @@ Nothing here sees private counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.synth.graphical.beliefs import Calibrated
+from missdp.synth.graphical.copula import fit_correlation
 from missdp.synth.graphical.entropy import Parameters, Target, fit_entropy, log_linear
 from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
-from missdp.synth.graphical.masks import MaskModel, Strip
+from missdp.synth.graphical.masks import MaskModel
+from missdp.synth.graphical.measured import Measured, both_missing, strips
 from missdp.synth.graphical.zeros import Zeros, level_kinds, merge_zeros
 
-__all__ = ["Estimate", "Measured"]
+__all__ = ["Estimate"]
 
 Floats = NDArray[np.float64]
 
@@ -27,27 +28,6 @@ _HOLES = 3.0  # fewer holes than this many standard deviations are taken for non
 _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
 _LEAST_OBSERVED = 0.02
 _TURNS = 6
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A released marginal on merged levels.
-
-    Parameters
-    ----------
-    counts : ndarray
-        Noisy counts; the last level of an extended axis is "missing".
-    std : float or ndarray
-        Noise of each cell.
-    """
-
-    counts: Floats
-    std: float | Floats
-
-    def combine(self, other: Measured) -> Measured:
-        """Average two measurements of one marginal by their precisions."""
-        w, v = 1 / np.square(self.std), 1 / np.square(other.std)
-        return Measured((w * self.counts + v * other.counts) / (w + v), (w + v) ** -0.5)
 
 
 class Estimate:
@@ -148,6 +128,9 @@ class Estimate:
         for _ in range(_TURNS if self.masks.present.any() and not self._partial else 0):
             self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
         self.refit(iterations=300)
+        if self.masks.present.any() and not self._partial:
+            both = both_missing(self.measured, self.sizes, self.masks.present)
+            self.masks.correlation = fit_correlation(1.0 - self._observed.T, both, self.n_rows)
 
     def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
@@ -155,7 +138,11 @@ class Estimate:
         if sweeps:
             self.redraw(draws)
             self.masks.learn(
-                self._rows.T, self.n_rows, self._strips(), ridge=self._ridge, sweeps=sweeps
+                self._rows.T,
+                self.n_rows,
+                strips(self.measured, self.sizes, self.masks.present),
+                ridge=self._ridge,
+                sweeps=sweeps,
             )
             self._weigh()
         targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
@@ -258,28 +245,6 @@ class Estimate:
         noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
         total = max(float(values.sum()), noise, 1.0)
         return Target(clique, values / total, std / total)
-
-    def _strips(self) -> dict[tuple[int, int], Strip]:
-        """For each attribute with holes, how often it is missing by levels of the others."""
-        strips: dict[tuple[int, int], Strip] = {}
-        for clique, measured in self.measured.items():
-            for a in clique:
-                for b in clique:
-                    if a != b and self.masks.present[a]:
-                        strip = self._strip(a, b, clique, measured)
-                        old = strips.get((a, b))
-                        if old is None or strip.std < old.std:
-                            strips[a, b] = strip
-        return strips
-
-    def _strip(self, a: int, b: int, clique: Clique, measured: Measured) -> Strip:
-        others = tuple(i for i, v in enumerate(clique) if v not in (a, b))
-        table = measured.counts.sum(axis=others)
-        table = table if clique.index(a) < clique.index(b) else table.T
-        table = table[:, : self.sizes[b]]
-        summed = prod(measured.counts.shape[i] for i in others)
-        std = float(measured.std) * float(np.sqrt(summed))
-        return Strip(table[self.sizes[a]], table.sum(axis=0), std, self.sizes[a])
 
 
 def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:

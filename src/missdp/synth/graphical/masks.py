@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from missdp.synth.graphical.copula import coincident
 from missdp.synth.storage import array_from_json, array_to_json
 
 __all__ = ["MaskModel", "Strip"]
@@ -94,8 +95,10 @@ class MaskModel:
     rates: Floats
     intercepts: Floats = field(init=False)
     slopes: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    correlation: Floats = field(init=False)  # of latent variables: which holes coincide
 
     def __post_init__(self) -> None:
+        self.correlation = np.eye(len(self.rates))
         self.intercepts = logit(np.clip(self.rates, _LEAST_RATE, 1 - _LEAST_RATE))
 
     @property
@@ -114,7 +117,7 @@ class MaskModel:
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Draw masks for complete rows; True is missing."""
-        return np.asarray(rng.random(rows.shape) < self.missing(rows))
+        return coincident(self.missing(rows), self.correlation, rng)
 
     def learn(
         self,
@@ -187,6 +190,7 @@ class MaskModel:
         return {
             "rates": array_to_json(self.rates),
             "intercepts": array_to_json(self.intercepts),
+            "correlation": array_to_json(self.correlation),
             "slopes": [[a, b, array_to_json(s)] for (a, b), s in self.slopes.items()],
         }
 
@@ -195,6 +199,7 @@ class MaskModel:
         """Inverse of :meth:`to_json`."""
         model = cls(array_from_json(stored["rates"]))
         model.intercepts = array_from_json(stored["intercepts"])
+        model.correlation = array_from_json(stored["correlation"])
         model.slopes = {(int(a), int(b)): array_from_json(s) for a, b, s in stored["slopes"]}
         return model
 
