@@ -14,7 +14,9 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")
 
+import jax
 import numpy as np
 import pandas as pd
 from mbi import Dataset, Domain, LinearMeasurement, estimation, junction_tree
@@ -80,6 +82,7 @@ class Loop:
         self.refit()
         last = False
         while not last:
+            jax.clear_caches()  # each round compiles anew; kept programs exhaust memory maps
             left = self.rho - self.spent
             last = left < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
             if last:
