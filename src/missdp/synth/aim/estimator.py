@@ -58,7 +58,7 @@ class AIM(GraphicalSynthesizer):
         Share of each round's budget for the selection.
     shrink : float, default 0.2
         Regularisation of the complete-data model, in units of the noise.
-    ridge : float, default 1.0
+    ridge : float, default 0.3
         Regularisation of the model of missingness, in units of the noise.
     model_rows : int, default 20,000
         Synthetic rows that expectations over the missingness model are computed on.
@@ -115,7 +115,7 @@ class AIM(GraphicalSynthesizer):
         first_share: float = 0.2,
         selection_share: float = 0.1,
         shrink: float = 0.2,
-        ridge: float = 1.0,
+        ridge: float = 0.3,
         model_rows: int = 20_000,
         imputer: Imputer = "marginal",
         imputer_share: float = 0.1,

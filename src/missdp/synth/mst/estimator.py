@@ -72,7 +72,7 @@ class MST(GraphicalSynthesizer):
         missing: str = "auto",
         structural_zeros: StructuralZeros | None = None,
         shrink: float = 0.2,
-        ridge: float = 1.0,
+        ridge: float = 0.3,
         model_rows: int = 20_000,
         imputer: Imputer = "marginal",
         imputer_share: float = 0.1,
