@@ -52,7 +52,7 @@ class AIM(GraphicalSynthesizer):
         shows how many there are.
     rounds : "auto" or int, default "auto"
         Selections planned for; ``"auto"`` is three per attribute.
-    first_share : float in (0, 1), default 0.2
+    first_share : float in (0, 1), default 0.3
         Share of the budget for the one-way marginals.
     selection_share : float in (0, 1), default 0.1
         Share of each round's budget for the selection.
@@ -112,7 +112,7 @@ class AIM(GraphicalSynthesizer):
         max_model_size: float = 1.0,
         structural_zeros: StructuralZeros | None = None,
         rounds: int | Literal["auto"] = "auto",
-        first_share: float = 0.2,
+        first_share: float = 0.3,
         selection_share: float = 0.1,
         shrink: float = 0.2,
         ridge: float = 0.3,
