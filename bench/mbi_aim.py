@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 from mbi import Dataset, Domain, LinearMeasurement, estimation, junction_tree
 
-ITERATIONS = 1000
+ITERATIONS = 250  # of each warm-started fit; the last fit takes 1,000
+ROUNDS_PER_CACHE = 15
 
 
 class Loop:
@@ -41,9 +42,9 @@ class Loop:
         self.measurements.append(LinearMeasurement(noisy, clique, stddev=sigma))
         self.spent += 0.5 / sigma**2
 
-    def refit(self):
+    def refit(self, iterations=ITERATIONS):
         self.model = estimation.MirrorDescent().estimate(
-            self.data.domain, self.measurements, iters=ITERATIONS, warm_start=self.model
+            self.data.domain, self.measurements, iters=iterations, warm_start=self.model
         )
 
     def predicted(self, clique):
@@ -80,9 +81,11 @@ class Loop:
         for clique in [c for c in self.weights if len(c) == 1]:
             self.measure(clique, sigma)
         self.refit()
-        last = False
+        last, count = False, 0
         while not last:
-            jax.clear_caches()  # each round compiles anew; kept programs exhaust memory maps
+            count += 1
+            if count % ROUNDS_PER_CACHE == 0:
+                jax.clear_caches()  # each round compiles anew; kept programs exhaust memory maps
             left = self.rho - self.spent
             last = left < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
             if last:
@@ -94,6 +97,7 @@ class Loop:
             moved = np.abs(self.predicted(clique) - before).sum()
             if moved <= np.sqrt(2 / np.pi) * sigma * before.size:
                 sigma, epsilon = sigma / 2, epsilon * 2
+        self.refit(iterations=1000)
         return self.model
 
 
