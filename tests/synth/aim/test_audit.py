@@ -32,7 +32,7 @@ ROWS = {
     "unique row": {"x": "rare", "y": "rare"},
     "all missing": {"x": None, "y": None},
 }
-TRIALS = 200
+TRIALS = 400
 
 
 class Weak(SeededNoise):
