@@ -22,7 +22,7 @@ import pandas as pd
 from mbi import Dataset, Domain, LinearMeasurement, estimation, junction_tree
 
 ITERATIONS = 250  # of each warm-started fit; the last fit takes 1,000
-ROUNDS_PER_CACHE = 15
+ROUNDS_PER_CACHE = 4
 
 
 class Loop:
