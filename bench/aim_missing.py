@@ -29,7 +29,7 @@ FAMILIES = {"aim": AIM, "mst": MST}
 FILES = ["truth", "mcar_0.2", "mar_0.35", "mnar_0.2"]
 
 
-def one_run(family, private, truth, *, share, **options):
+def one_run(family, private, truth, *, share=1.0, **options):
     if share < 1:
         order = np.random.default_rng().permutation(len(private))
         private = private.take(order[: round(share * len(private))])
