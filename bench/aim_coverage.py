@@ -6,8 +6,9 @@ draws a private table, fits AIM, and asks: how often does the interval hold the 
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
-Measured (30 repetitions, 20 tables, 5,000 rows, epsilon 1, "auto"): noise-aware intervals covered
-in .973 of the cases (.87 to 1.00 by proportion), naive ones from a single table in .878.
+Measured (100 repetitions, 20 tables, 5,000 rows, epsilon 1, "auto"): noise-aware intervals covered
+.974 of the proportions (.95 to 1.00) and .964 of the means (.93 to .99), naive ones from a single
+table .865 and .858.
 """
 
 import argparse

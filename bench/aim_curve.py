@@ -6,8 +6,8 @@ noise source.
 
     python bench/aim_curve.py --files truth mcar_0.2 --seeds 2
 
-Measured (one run each, nothing missing, 2-way and CPU seconds): MST .0365, 1; AIM with one round
-per attribute and 1 MB .0279, 1; default .0197, 4; 8 MB .0179, 17; 8 rounds per attribute .0188, 15.
+Measured (two runs each, nothing missing, 2-way and CPU seconds): MST .0367, 1; AIM with one round
+per attribute and 1 MB .0279, 1; default .0195, 5; 8 MB .0191, 12; 8 rounds per attribute .0193, 6.
 """
 
 import argparse

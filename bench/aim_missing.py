@@ -8,9 +8,10 @@ source.  CPU seconds of fit plus sample in one process, and its peak memory.
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
     python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # what losing rows alone costs
 
-Measured (Adult, epsilon 1, three runs, 2-way): none .0192; auto / adaptive at MCAR 10, 20, 30 %
-.0215 / .0221, .0247 / .0240, .0308 / .0271; MAR 20, 35, 50 % .0239 / .0336, .0264 / .0432,
-.0356 / .0459; MNAR 10, 20, 30 % .0228 / .0270, .0274 / .0338, .0319 / .0481.
+Measured (Adult, epsilon 1, three runs, 2-way): none .0193; auto / adaptive at MCAR 10, 20, 30 %
+.0222 / .0220, .0254 / .0252, .0284 / .0291; MAR 20, 35, 50 % .0247 / .0332, .0267 / .0417,
+.0355 / .0479; MNAR 10, 20, 30 % .0225 / .0271, .0275 / .0340, .0326 / .0457.  docs/strategies.md
+has all of it.
 """
 
 import argparse
