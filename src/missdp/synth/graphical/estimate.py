@@ -103,8 +103,13 @@ class Estimate:
         self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
         self._weigh()
         self.refit(iterations=100)
-        if self.masks.present.any() and not partial:
+        if self._models_holes:
             self.redraw()
+
+    @property
+    def _models_holes(self) -> bool:
+        """Whether there are holes, and marginals that count them."""
+        return bool(self.masks.present.any()) and not self._partial
 
     @property
     def cliques(self) -> list[Clique]:
@@ -125,17 +130,16 @@ class Estimate:
 
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
-        for _ in range(_TURNS if self.masks.present.any() and not self._partial else 0):
+        for _ in range(_TURNS if self._models_holes else 0):
             self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
         self.refit(iterations=300)
-        if self.masks.present.any() and not self._partial:
+        if self._models_holes:
             both = both_missing(self.measured, self.sizes, self.masks.present)
             self.masks.correlation = fit_correlation(1.0 - self._observed.T, both, self.n_rows)
 
     def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
-        sweeps = sweeps if self.masks.present.any() and not self._partial else 0
-        if sweeps:
+        if sweeps and self._models_holes:
             self.redraw(draws)
             self.masks.learn(
                 self._rows.T,

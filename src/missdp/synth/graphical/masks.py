@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ Codes = NDArray[np.int64]
 
 _LEAST_RATE = 1e-6
 _DAMPING = 0.7
-_EVIDENCE = 3.0
+_EVIDENCE = 3.0  # standard deviations of the statistic
 _STEP = 1.0  # largest move of a parameter in one sweep
 
 
@@ -55,7 +56,7 @@ class Strip:
     std: float
     observed_cells: int
 
-    @property
+    @cached_property  # asked for in every sweep
     def selective(self) -> bool:
         """Whether missing rates differ between levels by more than noise and chance explain.
 
@@ -72,7 +73,7 @@ class Strip:
         freedom = levels - 1
         return statistic > freedom + _EVIDENCE * float(np.sqrt(2 * freedom))
 
-    @property
+    @cached_property  # asked for in every sweep
     def rates(self) -> Floats:
         """Missing rate by level, leaning on the whole rate where rows are few."""
         whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
