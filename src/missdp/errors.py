@@ -6,6 +6,10 @@ a private count or a row number: an error is an output like any other, and it is
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+
 __all__ = [
     "BudgetExceededError",
     "DataError",
@@ -16,6 +20,7 @@ __all__ = [
     "ParameterError",
     "SchemaError",
     "UnprovenError",
+    "replacing",
 ]
 
 
@@ -60,3 +65,54 @@ class OutputError(MissDPError, OSError):
 
 class MissingDependencyError(MissDPError, ImportError):
     """An optional dependency is not installed; the message names the extra to install."""
+
+
+class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statement: with replacing(...)
+    """Replace errors of other libraries, which may quote private values, by one of ours.
+
+    The new error has neither ``__cause__`` nor ``__context__``: ``raise ... from None`` would only
+    hide the original from a printed traceback, and a logger or debugger would still show it.
+
+    Parameters
+    ----------
+    *kinds : type of exception
+        What to replace; anything else passes through.
+    by : MissDPError or callable
+        The error to raise instead, or a function from the original error to it, which may use
+        public facts only (for example ``strerror`` of an `OSError`).
+
+    Examples
+    --------
+    >>> from missdp.errors import DataError, replacing
+    >>> try:
+    ...     with replacing(ValueError, by=DataError("a cell is not a number")):
+    ...         float("a private value")
+    ... except DataError as error:
+    ...     print(error, error.__context__, error.__cause__)
+    a cell is not a number None None
+    """
+
+    def __init__(
+        self,
+        *kinds: type[BaseException],
+        by: MissDPError | Callable[[BaseException], MissDPError],
+    ) -> None:
+        self._kinds = kinds
+        self._by = by
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise the replacement, with no trace of the original."""
+        del kind, traceback
+        if error is None or not isinstance(error, self._kinds):
+            return
+        fresh = self._by if isinstance(self._by, MissDPError) else self._by(error)
+        try:
+            raise fresh
+        except MissDPError:
+            fresh.__cause__ = fresh.__context__ = None
+            raise
