@@ -148,16 +148,22 @@ def test_conditions_and_seeds_stay_with_the_budget():
     budget = Budget(1.0)
     budget.charge(TENTH, conditions=[ExplicitSeed()])
     budget.charge(TENTH, conditions=[PublicDomain("codebook")])
-    assert set(budget.spent.conditions) == {ExplicitSeed(), PublicDomain("codebook")}
+    stated = {ExplicitSeed(), PublicDomain("codebook"), FixedSchedule()}
+    assert set(budget.spent.conditions) == stated
 
 
-def test_several_charges_at_a_delta_rest_on_a_fixed_schedule():
-    gaussian = GaussianEvent(sensitivity=1, sigma=30)
-    budget = Budget(1.0, 1e-6)
-    budget.charge(gaussian, gaussian)
-    assert budget.spent.conditions == ()
-    budget.charge(gaussian)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_plan_that_is_not_spent_whole_rests_on_a_fixed_schedule(delta):
+    """That nothing more was charged may itself depend on the answers."""
+    budget = Budget(1.0, delta)
+    budget.charge(PureEvent(epsilon=0.25))
     assert budget.spent.conditions == (FixedSchedule(),)
+    budget.charge(PureEvent(epsilon=0.75))
+    # A pure sum is a filter, and this is all of it, unless delta leaves room for more.
+    assert budget.spent.conditions == (() if delta == 0 else (FixedSchedule(),))
+    gaussian = Budget(1.0, 1e-6)
+    gaussian.charge(GaussianEvent(sensitivity=1, sigma=30))
+    assert gaussian.spent.conditions == (FixedSchedule(),)
 
 
 def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
@@ -171,7 +177,8 @@ def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
     assert FixedSchedule() not in budget.spent.conditions
     with pytest.raises(UnprovenError, match="schedule='fixed'"):
         budget.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
-    budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
+    with pytest.raises(UnprovenError, match="currency"):
+        budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
 
 
 def test_an_adaptive_budget_does_not_use_accountants_that_are_no_filters():

@@ -12,6 +12,7 @@ from missdp.accounting import (
     ApproximateEvent,
     DeclaredRowCount,
     ExplicitSeed,
+    FixedGates,
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
@@ -21,6 +22,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
     SampledGaussianEvent,
     epsilon_of,
+    ground_truth_guarantee,
 )
 from missdp.errors import ParameterError, UnprovenError
 
@@ -81,11 +83,65 @@ def test_epsilon_at_recomputes_and_keeps_the_statement():
     assert guarantee.epsilon_at(1e-9) > guarantee.epsilon > guarantee.epsilon_at(1e-3)
     assert guarantee.epsilon_at(1e-6) == guarantee.epsilon
     stated = Guarantee(0.5, 1e-6)
-    assert stated.epsilon_at(1e-5) == 0.5
+    assert stated.epsilon_at(1e-6) == 0.5
+    assert 0.49 < stated.epsilon_at(1e-5) <= 0.5
     assert math.isinf(stated.epsilon_at(1e-7))
-    tighter = Guarantee(0.01, 1e-6, events=[GAUSSIAN])
-    assert tighter.epsilon_at(1e-5) == 0.01
-    assert tighter.epsilon_at(1e-7) == epsilon_of(GAUSSIAN, 1e-7)
+    looser = Guarantee(5.0, 1e-6, events=[GAUSSIAN])
+    assert looser.epsilon_at(1e-6) == 5.0
+    assert looser.epsilon_at(1e-7) == 5.0  # never below the statement at a smaller delta
+    assert looser.epsilon_at(1e-5) == epsilon_of(GAUSSIAN, 1e-5)
+
+
+def test_numbers_below_what_the_events_prove_are_refused():
+    """Also those of a file that somebody edited, and whichever accountant is the tightest."""
+    for event, delta in ((LAPLACE, 0.0), (GAUSSIAN, 1e-6), (LAPLACE, 1e-3)):
+        true = epsilon_of(event, delta)
+        assert Guarantee(true, delta, events=[event]).epsilon == true
+        for claim in (0.0, true / 10, math.nextafter(true, 0)):
+            with pytest.raises(ParameterError, match="smaller than the events prove"):
+                Guarantee(claim, delta, events=[event])
+            saved = Guarantee(true, delta, events=[event]).to_dict()
+            saved["epsilon"] = claim
+            with pytest.raises(ParameterError, match="smaller than the events prove"):
+                Guarantee.from_dict(saved)
+    saved = Guarantee(1.0, events=[LaplaceEvent(sensitivity=1, scale=1.0)]).to_dict()
+    with pytest.raises(ParameterError, match="needs the events"):
+        Guarantee.from_dict({**saved, "epsilon": 0.1, "events": []})
+
+
+def test_amplified_numbers_are_recomputed_from_what_they_rest_on():
+    known = MissingCompletelyAtRandom({"a": 0.5})
+    for adjacency in ("add-remove", "replace-one"):
+        plain = Guarantee.from_events([PureEvent(epsilon=1.0, gate={"a"})], adjacency=adjacency)
+        truth = ground_truth_guarantee(plain, known, structure=FixedGates())
+        assert truth.epsilon < plain.epsilon
+        assert Guarantee.from_json(truth.to_json()) == truth
+        assert truth.to_replace_one().epsilon <= 2 * truth.epsilon
+        saved = truth.to_dict()
+        with pytest.raises(ParameterError, match="smaller than the events prove"):
+            Guarantee.from_dict({**saved, "epsilon": truth.epsilon * 0.99})
+        with pytest.raises(ParameterError):  # for the incomplete table nothing is amplified
+            Guarantee(truth.epsilon, 0.0, adjacency, "incomplete", truth.conditions, truth.events)
+        fewer = [c for c in saved["conditions"] if c["kind"] != "FixedSchedule"]
+        with pytest.raises(ParameterError, match="condition is missing"):
+            Guarantee.from_dict({**saved, "conditions": fewer})
+
+
+def test_old_files_of_adaptive_schedules_are_read_as_their_statement():
+    """What was spent along the way was written down then, the cap was not."""
+    saved = Guarantee(2.0, 1e-6, events=[GAUSSIAN, GAUSSIAN]).to_dict()
+    old = Guarantee.from_dict({**saved, "format": 1})
+    assert (old.epsilon, old.delta) == (2.0, 1e-6)
+    assert old.events == (ApproximateEvent(epsilon=2.0, delta=1e-6),)
+    assert Guarantee.from_dict(saved).events == (GAUSSIAN, GAUSSIAN)
+
+
+def test_words_for_the_ground_truth_and_for_large_epsilons():
+    known = MissingCompletelyAtRandom({"a": 0.5})
+    truth = ground_truth_guarantee(PureEvent(epsilon=1.0), known)
+    assert "missing cells included" not in truth.in_words()
+    assert "missing cells included" in Guarantee(1.0).in_words()
+    assert "at most e^1000." in Guarantee(1000.0).in_words()
 
 
 @settings(max_examples=30, deadline=None)
@@ -137,12 +193,10 @@ def test_amplified_epsilons_are_never_added():
     amplified = math.log1p(p * math.expm1(epsilon))
     together = math.log1p(p * math.expm1(2 * epsilon))
     assert together > 2 * amplified
-    truth = Guarantee(
-        amplified,
-        protects="ground-truth",
-        conditions=[MissingCompletelyAtRandom({"a": p})],
-        events=[PureEvent(epsilon=epsilon, gate={"a"})],
-    )
+    event = PureEvent(epsilon=epsilon, gate={"a"})
+    known = MissingCompletelyAtRandom({"a": p})
+    truth = ground_truth_guarantee(event, known, structure=FixedGates())
+    assert truth.epsilon == pytest.approx(amplified)
     assert truth.compose(truth).epsilon >= together
     bare = Guarantee(amplified, protects="ground-truth", conditions=truth.conditions)
     with pytest.raises(UnprovenError, match="without events"):
@@ -178,7 +232,7 @@ def test_strange_json_is_refused(text):
 
 def test_json_of_another_format_is_refused():
     data = Guarantee(1).to_dict()
-    for change in ({"format": 2}, {"extra": 1}):
+    for change in ({"format": 3}, {"extra": 1}):
         with pytest.raises(ParameterError):
             Guarantee.from_dict({**data, **change})
 

@@ -16,6 +16,7 @@ from missdp.accounting.accountants import (
     epsilon_of,
 )
 from missdp.accounting.amplification import (
+    AmplifiedEvent,
     DataChosenGates,
     ExPostLoss,
     FixedGates,
@@ -52,6 +53,7 @@ from missdp.accounting.events import (
     Event,
     GaussianEvent,
     LaplaceEvent,
+    Protects,
     PureEvent,
     RDPEvent,
     SampledGaussianEvent,
@@ -59,7 +61,8 @@ from missdp.accounting.events import (
     ZCDPEvent,
     flatten,
 )
-from missdp.accounting.guarantee import Guarantee, Protects
+from missdp.accounting.filters import Cost, Currency, FilterEvent
+from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.neighbours import epsilon_under, replace_one_of
 
 __all__ = [
@@ -67,12 +70,15 @@ __all__ = [
     "FAST_ACCOUNTANTS",
     "Accountant",
     "Adjacency",
+    "AmplifiedEvent",
     "ApproximateEvent",
     "Assumption",
     "BoundedObservation",
     "Budget",
     "ComposedEvent",
     "Condition",
+    "Cost",
+    "Currency",
     "DataChosenGates",
     "DataDependentDomain",
     "DatasetCollection",
@@ -81,6 +87,7 @@ __all__ = [
     "Event",
     "ExPostLoss",
     "ExplicitSeed",
+    "FilterEvent",
     "FixedGates",
     "FixedSchedule",
     "GaussianEvent",

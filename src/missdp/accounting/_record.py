@@ -21,11 +21,13 @@ class Record:
     """
 
     _kinds: ClassVar[dict[str, type[Record]]]
+    _families: ClassVar[list[type[Record]]] = []
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Record in cls.__bases__:
             cls._kinds = {}
+            Record._families.append(cls)
             return
         known = cls._kinds.get(cls.__name__)
         if known is not None and known.__module__ != cls.__module__:
@@ -76,8 +78,10 @@ class Record:
 
     @classmethod
     def _decode(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return cls.from_dict(value)
+        if isinstance(value, Mapping):  # a record of any family: an event may carry a condition
+            kind = value.get("kind")
+            homes = (family for family in Record._families if kind in family._kinds)
+            return next(homes, cls).from_dict(value)
         if isinstance(value, list):
             return tuple(cls._decode(item) for item in value)
         return value

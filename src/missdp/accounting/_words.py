@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["guarantee_in_words", "rounded_up"]
 
 _WIDTH = 92
+_PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
 _CHANGE = {
     "add-remove": "Adding one person's row to the table, or removing it",
     "replace-one": "Replacing one person's row of the table by any other row",
@@ -54,17 +55,23 @@ def _statement(guarantee: Guarantee) -> str:
 
 
 def _odds(guarantee: Guarantee) -> str:
-    factor = rounded_up(math.exp(min(guarantee.epsilon, 700.0)))
+    if guarantee.epsilon <= _PRINTABLE:
+        factor = rounded_up(math.exp(guarantee.epsilon))
+    else:
+        factor = f"e^{rounded_up(guarantee.epsilon)}"
     beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # Before values went missing there were no missing cells.
+    holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
+    change = _CHANGE[guarantee.adjacency]
+    change = f"{change}{holes}" if holes else change.removesuffix(",")
     return (
-        f"{_CHANGE[guarantee.adjacency]}, its missing cells included, changes the probability of "
-        f"any outcome by a factor of at most {factor}{beyond}."
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
     )
 
 
 def _guess(guarantee: Guarantee) -> str:
     # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
-    odds = math.exp(-min(guarantee.epsilon, 700.0))
+    odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
     chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
     return (
         "Someone who sees only this release, and to whom both tables seemed equally likely "

@@ -21,9 +21,18 @@ from missdp.accounting._convert import (
     epsilon_from_rdp,
     epsilon_from_rho,
 )
+from missdp.accounting._exact import exact, float_up
+from missdp.accounting._exact import total as exact_total
 from missdp.accounting._record import check_delta, check_nonnegative
-from missdp.accounting.curves import approximate_delta, pure_epsilon, rdp_curve, zcdp_rho_of
-from missdp.accounting.events import Event, flatten
+from missdp.accounting.curves import (
+    approximate_delta,
+    pure_cost,
+    pure_epsilon,
+    rdp_curve,
+    zcdp_cost,
+    zcdp_rho_of,
+)
+from missdp.accounting.events import Event, RDPEvent, flatten
 from missdp.errors import ParameterError, UnprovenError
 
 __all__ = [
@@ -48,6 +57,8 @@ RDP_ORDERS: FloatArray = np.unique(
         ]
     )
 )
+# Tables of orders that events bring along are added to the grid up to this many.
+_MAX_ORDERS = 1_000
 # More distinct kinds of events than this cost the PLD accountant seconds for little gain.
 _MAX_DISTINCT = 400
 # Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
@@ -92,13 +103,13 @@ class PureAccountant:
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return the sum of epsilons, infinite if the deltas of the events exceed ``delta``."""
-        total = math.fsum(pure_epsilon(event) for event in events)
+        total = float_up(exact_total(pure_cost(event) for event in events))
         return total if _failure(events) <= delta else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return the sum of deltas if the sum of epsilons is at most ``epsilon``, else 1."""
-        total = math.fsum(pure_epsilon(event) for event in events)
-        return _failure(events) if total <= epsilon else 1.0
+        total = exact_total(pure_cost(event) for event in events)
+        return _failure(events) if total <= exact(epsilon) else 1.0
 
 
 class ZCDPAccountant:
@@ -119,13 +130,13 @@ class ZCDPAccountant:
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return epsilon at ``delta`` less the deltas of the events."""
-        rho = math.fsum(zcdp_rho_of(event) for event in events)
+        rho = float_up(exact_total(zcdp_cost(event) for event in events))
         left = delta - _failure(events)
         return epsilon_from_rho(rho, left) if left >= 0 else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return delta at ``epsilon`` plus the deltas of the events."""
-        rho = math.fsum(zcdp_rho_of(event) for event in events)
+        rho = float_up(exact_total(zcdp_cost(event) for event in events))
         return min(1.0, delta_from_rho(rho, epsilon) + _failure(events))
 
 
@@ -157,18 +168,21 @@ class RDPAccountant:
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return epsilon at ``delta`` less the deltas of the events."""
         left = delta - _failure(events)
-        return epsilon_from_rdp(self.orders, self._curve(events), left) if left >= 0 else math.inf
+        return epsilon_from_rdp(*self._curve(events), left) if left >= 0 else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return delta at ``epsilon`` plus the deltas of the events."""
-        tail = delta_from_rdp(self.orders, self._curve(events), epsilon)
+        tail = delta_from_rdp(*self._curve(events), epsilon)
         return min(1.0, tail + _failure(events))
 
-    def _curve(self, events: Sequence[Event]) -> FloatArray:
-        total = np.zeros_like(self.orders)
+    def _curve(self, events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
+        """Orders, those of tabulated events among them, and the summed curve."""
+        known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
+        orders = np.union1d(self.orders, sorted(known)) if len(known) < _MAX_ORDERS else self.orders
+        total = np.zeros_like(orders)
         for event in events:
-            total = total + rdp_curve(event, self.orders)
-        return total
+            total = total + rdp_curve(event, orders)
+        return orders, total
 
 
 class PLDAccountant:

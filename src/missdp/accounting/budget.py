@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
+from collections import Counter
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from missdp.accounting._convert import best_order
+from missdp.accounting._exact import ceiling, exact, float_down, float_up
 from missdp.accounting._record import check_delta, check_positive
 from missdp.accounting._totals import Totals
 from missdp.accounting.accountants import RDP_ORDERS
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.curves import approximate_delta
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
+from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.neighbours import epsilon_under
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -23,16 +26,33 @@ from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 __all__ = ["Budget", "Schedule"]
 
 Schedule = Literal["fixed", "adaptive"]
-# Calibrated noise spends a target exactly; this much relative overshoot is floating point.
-_TOLERANCE = 1e-9
+
+
+class _Process:
+    """Which process this is: a new object after every fork, since numbers are used again."""
+
+    def __init__(self) -> None:
+        self.token = object()
+
+    def renew(self) -> None:
+        self.token = object()
+
+    @property
+    def identity(self) -> tuple[int, object]:
+        return os.getpid(), self.token
+
+
+_PROCESS = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_PROCESS.renew)
 
 
 class Budget:
     """A privacy budget that is charged before a mechanism runs, and refuses what it cannot afford.
 
     One budget is one object: copies, deep copies and scikit-learn clones are the budget itself,
-    so that cross-validation spends from it, and it cannot be pickled into a second copy. All
-    methods are thread-safe.
+    so that cross-validation spends from it. It cannot be pickled into a second copy, and a forked
+    process cannot spend it. All methods are thread-safe.
 
     Parameters
     ----------
@@ -45,10 +65,13 @@ class Budget:
         converts them (see `Event.to_replace_one`); the opposite is refused.
     schedule : {"fixed", "adaptive"}, default "fixed"
         Whether noise scales and the number of charges are fixed in advance. ``"fixed"`` lets
-        every accountant compete, and `spent` states the condition `FixedSchedule` once there are
-        several charges at a delta above 0. Use ``"adaptive"`` if an earlier output decides how
-        much noise a later release gets: the budget is then a *privacy filter*, which needs no
-        such condition but accounts at a single Rényi order, chosen from (epsilon, delta) alone.
+        every accountant compete, and `spent` states the condition `FixedSchedule`. Use
+        ``"adaptive"`` if an earlier output decides how much noise a later release gets, or whether
+        there is one: the budget is then a *privacy filter*, which needs no such condition. It
+        counts in one currency, and `spent` is the whole budget from the first charge on.
+    currency : {"pure", "zcdp", "renyi"}, optional
+        What an adaptive budget counts: pure epsilons, zCDP rhos, or Rényi divergences at the one
+        order that suits (epsilon, delta) best. Default: ``"zcdp"``, or ``"pure"`` at delta 0.
 
     Raises
     ------
@@ -58,10 +81,9 @@ class Budget:
     Notes
     -----
     Fixed: adaptive queries with fixed parameters compose under pure DP, zCDP, Rényi DP and
-    dominating pairs alike. Adaptive: pure DP sums (Rogers et al. 2016) and Rényi sums at a fixed
-    order (Feldman & Zrnic 2021) are filters, and using both is sound: outcomes within the pure
-    sum have no delta, so the deltas of the two do not add up. A charge is refused if the total
-    would exceed epsilon by more than a relative 1e-9, the room for floating-point summation.
+    dominating pairs alike. Adaptive: see `FilterEvent`. Sums are exact and nothing is tolerated
+    beyond the total: a number that a person wrote counts as that decimal number (ten charges of
+    0.1 fit into 1), and the cost of noise as the exact quotient.
 
     Examples
     --------
@@ -83,6 +105,7 @@ class Budget:
         *,
         adjacency: Adjacency = "add-remove",
         schedule: Schedule = "fixed",
+        currency: Currency | None = None,
     ) -> None:
         self._epsilon = check_positive("epsilon", epsilon)
         self._delta = check_delta("delta", delta)
@@ -90,14 +113,26 @@ class Budget:
         if schedule not in get_args(Schedule):
             raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
         self._schedule: Schedule = schedule
+        self._cost = self._capacity(currency)
         orders = RDP_ORDERS if self._delta > 0 else np.empty(0)  # without delta only pure DP counts
-        if schedule == "adaptive" and self._delta > 0:
-            orders = np.array([best_order(self._epsilon, self._delta)])
         self._totals = Totals(orders, curve=np.zeros_like(orders))
-        self._events: tuple[Event, ...] = ()
+        self._spent = Fraction(0)  # in the currency of an adaptive budget
+        self._entries: tuple[Event | Budget, ...] = ()
         self._conditions: tuple[Condition, ...] = ()
-        self._charges = 0
+        self._label = ""
+        self._reserved = False
         self._lock = threading.RLock()
+        self._process = _PROCESS.identity
+
+    def _capacity(self, currency: Currency | None) -> Cost | None:
+        if self._schedule == "fixed":
+            if currency is not None:
+                raise ParameterError("currency is for budgets with schedule='adaptive'")
+            return None
+        chosen = currency or ("zcdp" if self._delta > 0 else "pure")
+        if chosen not in get_args(Currency):
+            raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
+        return Cost.worth(chosen, self._epsilon, self._delta)
 
     @property
     def epsilon(self) -> float:
@@ -120,10 +155,16 @@ class Budget:
         return self._schedule
 
     @property
+    def cost(self) -> Cost | None:
+        """What an adaptive budget is capped by; None for a fixed one."""
+        return self._cost
+
+    @property
     def events(self) -> tuple[Event, ...]:
-        """Everything charged so far, in order."""
+        """Everything charged so far, in order; a part that was reserved is one event."""
         with self._lock:
-            return self._events
+            entries = self._entries
+        return tuple(e.filter() if isinstance(e, Budget) else e for e in entries)
 
     def charge(self, *events: Event, conditions: Iterable[Condition] = ()) -> None:
         """Record ``events`` as spent, or refuse them all.
@@ -141,32 +182,82 @@ class Budget:
         Raises
         ------
         BudgetExceededError
-            If the total would exceed the budget. Nothing is recorded.
+            If the total would exceed the budget, or this process is a fork of the one that made
+            it. Nothing is recorded.
         UnprovenError
             If the total cannot be bounded. Nothing is recorded.
         """
-        kept = tuple(conditions)
-        if not all(isinstance(condition, Condition) for condition in kept):
-            raise ParameterError("conditions must all be Condition objects")
-        parts = flatten(events)
-        with self._lock:
-            totals = self._after(parts)
-            if totals is None:
-                raise BudgetExceededError(
-                    f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
-                    f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
-                    "Add noise, ask for less, or use a larger budget"
-                )
-            self._totals = totals
-            self._events += events
-            self._conditions += kept
-            self._charges += 1
+        self._check_process()
+        self._record(flatten(events), events, conditions)
+
+    def reserve(
+        self, part: Budget, *, label: str = "", conditions: Iterable[Condition] = ()
+    ) -> Budget:
+        """Set a part of this budget aside, and return it.
+
+        This budget is charged, now, with the cap that the part enforces, in the part's currency:
+        whatever is charged to the part later costs this budget nothing more, and nothing that the
+        part does not spend comes back.
+
+        Parameters
+        ----------
+        part : Budget
+            A fresh budget with schedule ``"adaptive"``.
+        label : str
+            Public name of the part, for reports.
+        conditions : iterable of Condition
+            What the releases of the part rest on.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the part does not fit. Nothing is recorded.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Budget
+        >>> total = Budget(1.0, 1e-5)
+        >>> fits = [total.reserve(Budget(0.3, 1e-6, schedule="adaptive")) for _ in range(5)]
+        >>> round(total.spent.epsilon, 2)
+        0.62
+        """
+        self._check_process()
+        if part.cost is None or part._reserved or part._entries:
+            raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
+        part._label = label
+        self._record(flatten(part.filter()), (part,), conditions)
+        part._reserved = True
+        return part
+
+    def filter(self, *, label: str = "") -> FilterEvent:
+        """Return the event that an adaptive budget is accounted by: its cap, and what was spent.
+
+        Raises
+        ------
+        ParameterError
+            If the schedule is fixed.
+
+        Examples
+        --------
+        >>> Budget(1.0, schedule="adaptive").filter().capacity.epsilon
+        1.0
+        """
+        if self._cost is None:
+            raise ParameterError("a budget with schedule='fixed' is no filter")
+        capacity = self._cost.event(adjacency=self._adjacency)
+        return FilterEvent(
+            capacity=capacity,
+            log=self.events,
+            label=label or self._label,
+            adjacency=self._adjacency,
+        )
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
-        parts = flatten(events)
+        self._check_process()
+        parts = self._converted(flatten(events))
         with self._lock:
-            return self._after(parts) is not None
+            return self._fits(parts, self._totals.plus(parts))
 
     @property
     def spent(self) -> Guarantee:
@@ -177,21 +268,21 @@ class Budget:
         much an adaptive sequence happened to spend is an outcome, not a guarantee.
         """
         with self._lock:
-            events, conditions, charges = self._events, self._conditions, self._charges
-            pure = self.pure_epsilon_spent
+            events, conditions, totals = self.events, self._conditions, self._totals
         if not events:
             return Guarantee(0.0, 0.0, self._adjacency, "incomplete", conditions)
-        if pure <= self._limit:
-            epsilon, delta = min(pure, self._epsilon), 0.0
+        if self._cost is not None:
+            delta = 0.0 if self._cost.currency == "pure" else self._delta
+            event = (self.filter(),)
+            return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, event)
+        if totals.pure is not None and totals.pure <= exact(self._epsilon) and not totals.failure:
+            epsilon, delta = totals.pure_epsilon, 0.0
+            # Only if nothing more could have been charged, whatever came out.
+            planned = self._delta == 0 and totals.pure == exact(self._epsilon)
         else:
-            delta = self._delta
-            # Adaptive sequences are only worth their filter, so nothing is recomputed for them.
-            exact = self._schedule == "fixed"
-            found = epsilon_under(events, delta, self._adjacency) if exact else self._epsilon
-            epsilon = min(found, self._epsilon)
-        if self._schedule == "adaptive":
-            epsilon, delta = self._epsilon, self._delta
-        elif delta > 0 and charges > 1:
+            epsilon, delta = epsilon_under(events, self._delta, self._adjacency), self._delta
+            planned = False
+        if not planned:
             conditions = (*conditions, FixedSchedule())
         return Guarantee(epsilon, delta, self._adjacency, "incomplete", conditions, events)
 
@@ -199,7 +290,7 @@ class Budget:
     def pure_epsilon_spent(self) -> float:
         """The plain sum of epsilons charged so far; infinite if one of them is not pure DP."""
         with self._lock:
-            return math.inf if self._totals.failure else self._totals.pure
+            return math.inf if self._totals.failure else self._totals.pure_epsilon
 
     @property
     def remaining_epsilon(self) -> float:
@@ -209,41 +300,91 @@ class Budget:
         ask `can_afford`.
         """
         with self._lock:
-            events, running = self._events, self._totals.epsilon(self._delta)
-        if events and self._schedule == "fixed" and self._delta > 0:
-            running = min(running, epsilon_under(events, self._delta, self._adjacency))
+            events, totals, spent = self.events, self._totals, self._spent
+        if self._cost is not None and self._cost.currency != "pure":
+            running = self._in_currency(float_up(spent)).epsilon(self._delta) if events else 0.0
+        elif self._delta == 0 or self._cost is not None:
+            if totals.pure is None:
+                return 0.0
+            return max(0.0, float_down(exact(self._epsilon) - totals.pure))
+        else:
+            running = totals.epsilon(self._delta)
+            if events:
+                running = min(running, epsilon_under(events, self._delta, self._adjacency))
         return max(0.0, self._epsilon - running)
 
     @property
-    def _limit(self) -> float:
-        return self._epsilon * (1 + _TOLERANCE)
+    def left(self) -> Cost:
+        """What an adaptive budget can still be charged with, in its currency.
 
-    def _after(self, parts: tuple[Event, ...]) -> Totals | None:
-        """Return the totals with ``parts`` charged, or None if they exceed the budget."""
+        Raises
+        ------
+        ParameterError
+            If the schedule is fixed: such a budget has no single currency; ask `can_afford`.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Budget, GaussianEvent
+        >>> budget = Budget(1.0, 1e-6, schedule="adaptive")
+        >>> budget.charge(GaussianEvent(sensitivity=1, sigma=10.0))
+        >>> round(budget.left.amount, 4)
+        0.0194
+        """
+        if self._cost is None:
+            raise ParameterError("a budget with schedule='fixed' counts in no single currency")
+        with self._lock:
+            left = exact(self._cost.amount) - self._spent
+        return self._in_currency(max(0.0, float_down(left)))
+
+    def _in_currency(self, amount: float) -> Cost:
+        kind = self._cost or Cost(currency="pure", amount=0.0)
+        return Cost(currency=kind.currency, amount=amount, order=kind.order)
+
+    def _record(
+        self,
+        parts: tuple[Event, ...],
+        entries: tuple[Event | Budget, ...],
+        conditions: Iterable[Condition],
+    ) -> None:
+        kept = tuple(conditions)
+        if not all(isinstance(condition, Condition) for condition in kept):
+            raise ParameterError("conditions must all be Condition objects")
         converted = self._converted(parts)
-        totals = self._totals.plus(converted)
-        if totals.epsilon(self._delta) <= self._limit:
-            return totals
-        if self._schedule == "adaptive":
-            return None
-        # Only now the exact and slower accountants, which may still accept what the totals do not.
-        everything = (*self._events, *parts)
-        if self._delta > 0 and self._slow(everything) <= self._limit:
-            return totals
-        return None
+        with self._lock:
+            totals = self._totals.plus(converted)
+            if not self._fits(converted, totals):
+                raise BudgetExceededError(
+                    f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
+                    f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
+                    "Add noise, ask for less, or use a larger budget"
+                )
+            self._totals = totals
+            self._spent = self._spent_with(converted)
+            self._entries += entries
+            self._conditions += kept
 
-    def _slow(self, events: tuple[Event, ...]) -> float:
-        return epsilon_under(events, self._delta, self._adjacency)
+    def _spent_with(self, parts: tuple[Event, ...]) -> Fraction:
+        """What was spent and these parts together, in the currency of an adaptive budget."""
+        total = self._spent
+        for part, times in Counter(parts).items() if self._cost is not None else ():
+            total = ceiling(total + times * filter_cost(part, self._in_currency(0.0)))
+        return total
+
+    def _fits(self, parts: tuple[Event, ...], totals: Totals) -> bool:
+        if self._cost is not None:
+            return self._spent_with(parts) <= exact(self._cost.amount)
+        if totals.pure is not None and totals.pure <= exact(self._epsilon):
+            return totals.failure <= self._delta
+        if self._delta == 0:
+            return False
+        if totals.epsilon(self._delta) <= self._epsilon:
+            return True
+        # Only now the exact and slower accountants, which may still accept what the totals do not.
+        everything = (*self.events, *parts)
+        return epsilon_under(everything, self._delta, self._adjacency) <= self._epsilon
 
     def _converted(self, parts: tuple[Event, ...]) -> tuple[Event, ...]:
         """Return the events under the budget's adjacency; refuse what has no place in it."""
-        if self._schedule == "adaptive":
-            for event in parts:
-                if approximate_delta(event) > 0:
-                    raise UnprovenError(
-                        f"{type(event).__name__} needs a budget with schedule='fixed': no filter "
-                        "is proven here for events with a delta of their own"
-                    )
         if self._adjacency == "replace-one":
             return tuple(event.to_replace_one() for event in parts)
         for event in parts:
@@ -253,6 +394,13 @@ class Budget:
                     "follows for adding or removing a row; use a replace-one budget"
                 )
         return parts
+
+    def _check_process(self) -> None:
+        if self._process != _PROCESS.identity:
+            raise BudgetExceededError(
+                "this budget belongs to the process that made it: a fork holds a copy, which could "
+                "be spent a second time. Charge it in the parent process, or use threads"
+            )
 
     def __repr__(self) -> str:
         return (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from scipy.special import log_ndtr
 
 from missdp.accounting._convert import rho_capacity
+from missdp.accounting._exact import scale_for
 from missdp.accounting._record import check_delta, check_nonnegative, check_positive
 from missdp.accounting.curves import integer_shift
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
@@ -38,7 +39,7 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
     Returns
     -------
     float
-        ``count * sensitivity / epsilon``.
+        ``count * sensitivity / epsilon``, rounded up.
 
     Examples
     --------
@@ -46,7 +47,8 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
     4.0
     """
     _check_count(count)
-    return count * check_positive("sensitivity", sensitivity) / check_positive("epsilon", epsilon)
+    sensitivity = check_positive("sensitivity", sensitivity)
+    return scale_for(sensitivity, check_positive("epsilon", epsilon), count=count)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -121,12 +121,14 @@ class RowIndependentMissingness(Condition):
 
 @dataclass(frozen=True)
 class BoundedObservation(Condition):
-    """Any row is read with probability at most ``p_max``, independently of the other rows.
+    """Any row opens one of the gates with probability at most ``p_max``, whatever other rows do.
 
     Parameters
     ----------
     p_max : float
-        Declared upper bound, in [0, 1], whatever the row's values are (covers MAR and MNAR).
+        Declared upper bound, in [0, 1], on the probability that a row is read by *at least one*
+        of the mechanisms that need some of its cells observed (the union of all gates, not the
+        largest of them), whatever the row's values are (covers MAR and MNAR).
 
     Examples
     --------
@@ -144,8 +146,9 @@ class BoundedObservation(Condition):
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         return (
-            "Whatever its values, a row is complete enough to be read with probability at most "
-            f"{self.p_max:.6g}, independently of every other row."
+            "Whatever its values, a row is complete enough to be read by at least one of the "
+            f"mechanisms that need observed cells with probability at most {self.p_max:.6g}, "
+            "independently of every other row."
         )
 
 

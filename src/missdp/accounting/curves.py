@@ -7,12 +7,14 @@ is proven. A module that defines its own event registers its bounds with ``.regi
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from missdp.accounting._exact import exact, float_up
 from missdp.accounting.events import (
     ApproximateEvent,
     Event,
@@ -30,8 +32,10 @@ __all__ = [
     "approximate_delta",
     "integer_shift",
     "laplace_epsilon",
+    "pure_cost",
     "pure_epsilon",
     "rdp_curve",
+    "zcdp_cost",
     "zcdp_rho_of",
 ]
 
@@ -67,8 +71,40 @@ def laplace_epsilon(event: LaplaceEvent) -> float:
     >>> laplace_epsilon(LaplaceEvent(sensitivity=1.5, scale=2.0))
     0.5
     """
+    return float_up(_exact_laplace(event))
+
+
+def _exact_laplace(event: LaplaceEvent) -> Fraction:
     shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
-    return shift / event.scale
+    return Fraction(shift) / Fraction(event.scale)
+
+
+def pure_cost(event: Event) -> Fraction:
+    """Return the epsilon of an event exactly.
+
+    Examples
+    --------
+    >>> pure_cost(LaplaceEvent(sensitivity=1, scale=3.0))
+    Fraction(1, 3)
+    """
+    return _exact_laplace(event) if isinstance(event, LaplaceEvent) else exact(pure_epsilon(event))
+
+
+def zcdp_cost(event: Event) -> Fraction:
+    """Return the rho of an event exactly.
+
+    Examples
+    --------
+    >>> zcdp_cost(GaussianEvent(sensitivity=1, sigma=10.0))
+    Fraction(1, 200)
+    """
+    if isinstance(event, GaussianEvent):
+        return (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
+    if isinstance(event, SelectionEvent):
+        return exact(event.epsilon) ** 2 / 8
+    if isinstance(event, LaplaceEvent | PureEvent | ApproximateEvent):
+        return pure_cost(event) ** 2 / 2
+    return exact(zcdp_rho_of(event))
 
 
 def approximate_delta(event: Event) -> float:

@@ -16,6 +16,7 @@ from missdp.accounting.events import (
     SelectionEvent,
     ZCDPEvent,
 )
+from missdp.accounting.filters import FilterEvent
 from missdp.errors import UnprovenError
 
 __all__ = ["to_dp_event"]
@@ -89,6 +90,11 @@ def _(event: SampledGaussianEvent) -> Any:
 
     step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(event.noise_multiplier))
     return SelfComposedDpEvent(step, event.steps)
+
+
+@to_dp_event.register
+def _(event: FilterEvent) -> Any:
+    return to_dp_event(event.capacity)
 
 
 @to_dp_event.register

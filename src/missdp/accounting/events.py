@@ -29,6 +29,7 @@ __all__ = [
     "Event",
     "GaussianEvent",
     "LaplaceEvent",
+    "Protects",
     "PureEvent",
     "RDPEvent",
     "SampledGaussianEvent",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 Adjacency = Literal["add-remove", "replace-one"]
+Protects = Literal["incomplete", "ground-truth"]
 
 
 def check_adjacency(value: str) -> Adjacency:
@@ -85,6 +87,19 @@ class Event(Record):
     def flatten(self) -> tuple[Event, ...]:
         """Return the elementary events this one is made of."""
         return (self,)
+
+    def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
+        """Return an epsilon that this event proves by itself at ``delta``; infinite by default.
+
+        For events that carry a proof of their own (amplification, a test before a release): it is
+        recomputed here, by the code that knows the proof, whenever a guarantee states it.
+        """
+        del delta, adjacency, protects
+        return math.inf
+
+    def required_conditions(self) -> tuple[Record, ...]:
+        """Return the conditions without which `epsilon_bound` is not proven; none by default."""
+        return ()
 
     def to_replace_one(self) -> Event:
         """Return the same mechanism's event under replace-one adjacency.

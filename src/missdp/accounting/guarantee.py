@@ -6,34 +6,38 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
+from missdp.accounting._exact import exact, float_up
+from missdp.accounting._exact import total as exact_total
 from missdp.accounting._record import check_delta, check_nonnegative
-from missdp.accounting.accountants import PureAccountant
-from missdp.accounting.conditions import Condition
+from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, PureAccountant
+from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
     Event,
+    Protects,
     PureEvent,
     check_adjacency,
     flatten,
 )
-from missdp.accounting.neighbours import epsilon_under, replace_one_of
+from missdp.accounting.neighbours import epsilon_under, proves, replace_one_of
 from missdp.errors import ParameterError, UnprovenError
 
 __all__ = ["Guarantee", "Protects"]
 
-Protects = Literal["incomplete", "ground-truth"]
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """An (epsilon, delta) guarantee with everything it rests on.
 
-    Prefer `from_events` or `Budget.spent`, which compute the numbers; the constructor is for
-    mechanisms that prove a number of their own (amplification, for example).
+    Prefer `from_events` or `Budget.spent`, which compute the numbers. Stated numbers are checked
+    against the events, here and whenever a guarantee is read from a file: they may be larger than
+    what the events prove, never smaller.
 
     Parameters
     ----------
@@ -49,19 +53,24 @@ class Guarantee:
     conditions : iterable of Condition
         Kept sorted and unique.
     events : iterable of Event
-        What was accounted, so that anyone can recompute epsilon at another delta.
+        What was accounted, so that anyone can recompute epsilon at another delta. Without any, one
+        is made up from epsilon and delta: a mechanism of which nothing else is known.
 
     Raises
     ------
     ParameterError
-        If a number is out of range, or delta is 0 beside an event that is not pure.
+        If a number is out of range, delta is 0 beside an event that is not pure, or epsilon is
+        smaller than what the events prove.
     UnprovenError
-        If ``protects`` is ``"ground-truth"`` without a condition on missingness, or replace-one
-        events are given for an add-remove guarantee.
+        If ``protects`` is ``"ground-truth"`` without a condition on missingness, replace-one
+        events are given for an add-remove guarantee, or no accountant bounds the events.
 
     Notes
     -----
-    Source: spec privacy.md §1.
+    Events of a fixed schedule *are* the guarantee: any accountant may read them again at another
+    delta. Of an adaptive sequence only its cap is, which `FilterEvent` carries. A number below
+    what the events prove one by one needs an event that proves it (`Event.epsilon_bound`), such as
+    those of `missdp.accounting.amplification`.
 
     Examples
     --------
@@ -69,6 +78,10 @@ class Guarantee:
     >>> event = LaplaceEvent(sensitivity=1, scale=2.0)
     >>> Guarantee.from_events([event, event]).epsilon
     1.0
+    >>> Guarantee(0.1, events=(event, event))
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: epsilon is smaller than the events prove
     """
 
     epsilon: float
@@ -87,8 +100,21 @@ class Guarantee:
                 f"protects must be 'incomplete' or 'ground-truth', got {self.protects!r}"
             )
         object.__setattr__(self, "conditions", _tidy(self.conditions))
-        object.__setattr__(self, "events", _checked_events(self.events))
+        object.__setattr__(self, "events", _checked_events(self.events) or self._made_up())
         self._check_claim()
+
+    def _made_up(self) -> tuple[Event, ...]:
+        """One event for a statement that comes with none; for the ground truth nothing is known."""
+        if self.protects == "ground-truth":
+            return ()
+        if self.delta > 0:
+            event: Event = ApproximateEvent(
+                epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency
+            )
+            return (event,)
+        if self.epsilon > 0:
+            return (PureEvent(epsilon=self.epsilon, adjacency=self.adjacency),)
+        return ()
 
     def _check_claim(self) -> None:
         parts = flatten(self.events)
@@ -101,8 +127,41 @@ class Guarantee:
                 "a guarantee for the ground truth needs a condition that rows lose values "
                 "independently of each other, e.g. RowIndependentMissingness()"
             )
+        for event in self.events:
+            if not set(event.required_conditions()) <= set(self.conditions):
+                raise ParameterError(f"a condition is missing that {type(event).__name__} rests on")
         if self.delta == 0 and not all(_is_pure(event) for event in parts):
             raise ParameterError("delta is 0 only if every mechanism is pure DP; state a delta")
+        if self.events and not self._proven():
+            raise ParameterError("epsilon is smaller than the events prove")
+
+    def _proven(self) -> bool:
+        """Whether the events prove the stated numbers; the slowest accountant comes last."""
+        if self._own_bound(self.delta, self.adjacency) <= self.epsilon:
+            return True
+        if self.adjacency == "replace-one":
+            share = self.delta / (1 + math.exp(min(self.epsilon / 2, 700.0)))
+            if self._own_bound(share, "add-remove") <= self.epsilon / 2:
+                return True
+        refused: UnprovenError | None = None
+        for accountants in (FAST_ACCOUNTANTS, DEFAULT_ACCOUNTANTS):
+            refused = None
+            try:
+                if proves(
+                    self.events, self.epsilon, self.delta, self.adjacency, accountants=accountants
+                ):
+                    return True
+            except UnprovenError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+        return False
+
+    def _own_bound(self, delta: float, adjacency: Adjacency) -> float:
+        """Return what a single event proves by itself, beyond what accountants see in it."""
+        if len(self.events) != 1:
+            return math.inf
+        return self.events[0].epsilon_bound(delta, adjacency=adjacency, protects=self.protects)
 
     @classmethod
     def from_events(
@@ -143,10 +202,10 @@ class Guarantee:
         return cls(epsilon, delta, adjacency, "incomplete", tuple(conditions), parts)
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon that the events (or the statement) prove at ``delta``.
+        """Return the smallest epsilon that the events prove at ``delta``.
 
-        Amplification by missingness is not recomputed: away from the stated delta, a guarantee
-        for the ground truth falls back on the events' un-amplified cost, which is an upper bound.
+        At a delta up to the stated one this is never below the stated epsilon; at a larger delta
+        never above it.
 
         Parameters
         ----------
@@ -159,24 +218,25 @@ class Guarantee:
             Possibly infinite.
         """
         delta = check_delta("delta", delta)
-        stated = self.epsilon if delta >= self.delta else math.inf
-        if not self.events:
-            return stated
+        if delta == self.delta or not self.events:
+            return self.epsilon if delta >= self.delta else math.inf
+        found = self._own_bound(delta, self.adjacency)
         try:
-            return min(stated, epsilon_under(self.events, delta, self.adjacency))
+            found = min(found, epsilon_under(self.events, delta, self.adjacency))
         except UnprovenError:
-            if math.isinf(stated):
+            if math.isinf(found) and delta < self.delta:
                 raise
-            return stated
+        return max(found, self.epsilon) if delta <= self.delta else min(found, self.epsilon)
 
     def compose(self, *others: Guarantee) -> Guarantee:
         """Return the guarantee of all these releases together; conditions are united.
 
-        The deltas add up; epsilon is the best proven at their sum. For the ground truth it is
-        recomputed from the events without amplification: all releases see one and the same draw
-        of the missing cells, so *amplified* epsilons must not be added (two releases with
-        epsilon 1 that read a row with probability 1/2 cost 0.62 each, but 1.43 together, not
-        1.24). Amplify the composition's events afresh instead.
+        The deltas add up; epsilon is the best proven at their sum, and never more than the sum of
+        epsilons. For the ground truth it is recomputed from the events without amplification: all
+        releases see one and the same draw of the missing cells, so *amplified* epsilons must not
+        be added (two releases with epsilon 1 that read a row with probability 1/2 cost 0.62 each,
+        but 1.43 together, not 1.24). Compose the guarantees for the incomplete table and amplify
+        the result instead.
 
         Parameters
         ----------
@@ -202,32 +262,27 @@ class Guarantee:
             raise UnprovenError(
                 "cannot compose a guarantee for the incomplete table with one for the ground truth"
             )
-        if len(parts) == 1:
-            return self
-        events = tuple(event for part in parts for event in part._accounted())
-        delta = math.fsum(part.delta for part in parts)
+        conditions = tuple(c for part in parts for c in part.conditions)
+        if any(part.protects == "ground-truth" and not part.events for part in parts):
+            raise UnprovenError("a ground-truth guarantee without events cannot be composed")
+        spending = [part for part in parts if part.events]
+        if len(spending) <= 1:  # nothing is added by a release that costs nothing
+            return (spending or parts)[0].with_conditions(*conditions)
+        events = tuple(event for part in spending for event in part.events)
+        delta = math.fsum(part.delta for part in spending)
         if delta >= 1:
             raise UnprovenError("the deltas add up to 1 or more: nothing is guaranteed")
-        epsilon = math.inf
-        if self.protects == "incomplete":
-            epsilon = math.fsum(part.epsilon for part in parts)
         try:
-            epsilon = min(epsilon, epsilon_under(events, delta, self.adjacency))
+            epsilon = epsilon_under(events, delta, self.adjacency)
         except UnprovenError:
-            if math.isinf(epsilon):
+            if self.protects == "ground-truth":
                 raise
-        conditions = tuple(c for part in parts for c in part.conditions)
+            epsilon = math.inf
+        basic = float_up(exact_total(exact(part.epsilon) for part in spending))
+        if self.protects == "incomplete" and basic < epsilon:
+            # Basic composition of the statements themselves, which then are all that is known.
+            epsilon, events = basic, tuple(e for part in spending for e in part._made_up())
         return Guarantee(epsilon, delta, self.adjacency, self.protects, conditions, events)
-
-    def _accounted(self) -> tuple[Event, ...]:
-        """Events that account for the whole of this guarantee, one made up if none was given."""
-        if self.events or self.epsilon == self.delta == 0:
-            return self.events
-        if self.protects == "ground-truth":
-            raise UnprovenError("a ground-truth guarantee without events cannot be composed")
-        if self.delta == 0:
-            return (PureEvent(epsilon=self.epsilon, adjacency=self.adjacency),)
-        return (ApproximateEvent(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency),)
 
     def to_replace_one(self) -> Guarantee:
         """Return the guarantee when one row is replaced: (2 epsilon, (1 + e^epsilon) delta).
@@ -303,15 +358,16 @@ class Guarantee:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild the guarantee written by `to_dict`; refuse what is not a guarantee."""
         known = {"format", "epsilon", "delta", "adjacency", "protects", "conditions", "events"}
-        if not isinstance(data, Mapping) or set(data) != known or data["format"] != _FORMAT:
+        if not isinstance(data, Mapping) or set(data) != known or data["format"] not in _READABLE:
             raise ParameterError(f"a guarantee needs exactly {sorted(known)}, format {_FORMAT}")
+        conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
+        events = tuple(Event.from_dict(item) for item in data["events"])
+        if not events and (data["epsilon"] or data["delta"]):
+            raise ParameterError("a guarantee needs the events that prove it")
+        if data["format"] == 1 and FixedSchedule() not in conditions:
+            events = ()  # perhaps of an adaptive schedule, whose cap was not written down
         return cls(
-            data["epsilon"],
-            data["delta"],
-            data["adjacency"],
-            data["protects"],
-            tuple(Condition.from_dict(item) for item in data["conditions"]),
-            tuple(Event.from_dict(item) for item in data["events"]),
+            data["epsilon"], data["delta"], data["adjacency"], data["protects"], conditions, events
         )
 
     def to_json(self) -> str:
@@ -342,7 +398,7 @@ def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return tuple(sorted(set(kept), key=lambda c: (type(c).__name__, c.to_json())))
 
 
-def _checked_events(events: Iterable[Event]) -> tuple[Event, ...]:
+def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     kept = (events,) if isinstance(events, Event) else tuple(events)
     flatten(kept)
     return kept

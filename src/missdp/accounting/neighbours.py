@@ -9,7 +9,10 @@ from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, Accountant, epsil
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
 from missdp.errors import UnprovenError
 
-__all__ = ["epsilon_under", "replace_one_of"]
+__all__ = ["epsilon_under", "proves", "replace_one_of"]
+
+# Rounding of (1 + e^epsilon) and of its product with delta, upwards.
+_OUTWARD = 1 + 2.0**-50
 
 
 def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
@@ -25,7 +28,7 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
     """
     if delta == 0:
         return 2 * epsilon, 0.0
-    return 2 * epsilon, min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
+    return 2 * epsilon, min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta * _OUTWARD)
 
 
 def epsilon_under(
@@ -82,6 +85,43 @@ def epsilon_under(
         if native:
             raise
     return _by_group_privacy(parts, delta, accountants)
+
+
+def proves(
+    events: Event | Iterable[Event],
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    *,
+    accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
+) -> bool:
+    """Return whether the events prove (epsilon, delta) under ``adjacency``.
+
+    Parameters
+    ----------
+    events, delta, adjacency, accountants
+        As for `epsilon_under`.
+    epsilon : float
+        The statement to check.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> proves([LaplaceEvent(sensitivity=1, scale=2.0)], 0.4, 0.0, "add-remove")
+    False
+    """
+    if epsilon_under(events, delta, adjacency, accountants=accountants) <= epsilon:
+        return True
+    parts = flatten(events)
+    if adjacency == "add-remove" or any(event.adjacency == "replace-one" for event in parts):
+        return False
+    # Half of epsilon for each of two steps; see replace_one_of.
+    share = delta / (1 + math.exp(min(epsilon / 2, 700.0)))
+    return epsilon_of(parts, share, accountants=accountants) <= epsilon / 2
 
 
 def _by_group_privacy(

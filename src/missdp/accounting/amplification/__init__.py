@@ -4,6 +4,7 @@ Closed forms and the mask mixture work on plain numbers (gates, epsilons, observ
 probabilities); `ground_truth_guarantee` applies the best proven bound to events.
 """
 
+from missdp.accounting.amplification.amplified import AmplifiedEvent
 from missdp.accounting.amplification.bounds import (
     adaptive_structure_bound,
     amplified_epsilon,
@@ -41,6 +42,7 @@ from missdp.accounting.amplification.profile import (
 from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 
 __all__ = [
+    "AmplifiedEvent",
     "Block",
     "DataChosenGates",
     "ExPostLoss",

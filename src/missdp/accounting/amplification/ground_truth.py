@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS
-from missdp.accounting.amplification.candidates import Bound, best_bound
+from missdp.accounting.amplification.amplified import AmplifiedEvent, Structure, amplify
+from missdp.accounting.amplification.candidates import Bound
 from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 from missdp.accounting.conditions import (
     BoundedObservation,
@@ -48,7 +48,6 @@ _HOLDS_FOR_EVERY_MASK = (
 say the same of itself with a class attribute ``holds_for_every_mask = True``."""
 
 Source = Guarantee | Event | Iterable[Event]
-Structure = FixedGates | DataChosenGates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +101,8 @@ def ground_truth_guarantee(
     assumption : Condition
         How values went missing. ``RowIndependentMissingness()``: no amplification, ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
-        ``BoundedObservation(p_max)``: every row has all attributes of some gate observed with
-        probability at most ``p_max``, whatever its values (MAR, MNAR).
+        ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of the gates
+        with probability at most ``p_max`` (MAR, MNAR).
     structure : FixedGates or DataChosenGates
         Whether gates were fixed in advance. Required as soon as an event has a gate and the
         assumption can amplify; it becomes a condition of the result.
@@ -132,7 +131,9 @@ def ground_truth_guarantee(
     Without amplification: given the masks of all other rows, the two incomplete tables differ in
     one row, whatever its mask is; averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
     Amplified figures also rest on ``FixedSchedule()``: how many mechanisms there were and how much
-    noise they used did not depend on the data either. Source: spec privacy.md §2 and §3.
+    noise they used did not depend on the data either. What was released under an adaptive schedule
+    is known by its cap only (`FilterEvent`), which has no gate, and is not amplified. Source: spec
+    privacy.md §2 and §3.
 
     Examples
     --------
@@ -184,21 +185,27 @@ def ground_truth_price(
     events = flatten(plain.events)
     found = Bound(epsilon=plain.epsilon, delta=plain.delta, method="no amplification")
     extra: list[Condition] = [assumption, *conditions]
+    proof: tuple[Event, ...] = plain.events
     if isinstance(assumption, MissingCompletelyAtRandom | BoundedObservation) and any(
         event.gate for event in events
     ):
         known = _checked(structure, events)
-        amplified = _amplify(plain, events, assumption, known) if _explained(plain) else None
+        amplified = None
+        if _explained(plain):
+            amplified = amplify(
+                events, plain.delta, assumption, known, plain.adjacency, plain=plain.epsilon
+            )
         if amplified is not None and amplified.epsilon < found.epsilon:
             found = amplified
             extra += [FixedSchedule(), known]
+            proof = (AmplifiedEvent(events=plain.events, assumption=assumption, structure=known),)
     guarantee = Guarantee(
         found.epsilon,
         found.delta,
         plain.adjacency,
         "ground-truth",
         (*plain.conditions, *extra),
-        plain.events,
+        proof,
     )
     return GroundTruthPrice(
         guarantee=guarantee, method=found.method, exact=not found.relaxed, relaxed=found.relaxed
@@ -263,24 +270,3 @@ def _explained(plain: Guarantee) -> bool:
             continue
         return plain.epsilon <= known * (1.0 + 1e-9)
     return False
-
-
-def _amplify(
-    plain: Guarantee, events: Sequence[Event], assumption: Condition, structure: Structure
-) -> Bound | None:
-    """Amplify under add-remove adjacency; convert, where the guarantee is for replace-one.
-
-    Events that are stated under replace-one adjacency are not amplified: given its mask, a row is
-    then compared with another row, not with no row, and the mixture argument does not apply.
-    """
-    if any(event.adjacency != "add-remove" for event in events):
-        return None
-    if plain.adjacency == "add-remove":
-        return best_bound(events, plain.delta, assumption, structure)
-    guess = plain.epsilon
-    # (1 + e^guess)·inner = delta: enough for the conversion, as long as the result is below guess.
-    inner = plain.delta / (1.0 + math.exp(min(guess, 700.0)))
-    found = best_bound(events, inner, assumption, structure)
-    if found is None or found.epsilon > guess:
-        return None
-    return replace(found, epsilon=2.0 * found.epsilon, delta=plain.delta)

@@ -129,7 +129,9 @@ def mask_mixture(
     (0.792473, True)
     """
     costs = check_epsilons(epsilons, count=len(gates))
-    slips = check_epsilons(deltas or [0.0] * len(gates), count=len(gates), name="deltas")
+    slips = check_epsilons(
+        [0.0] * len(gates) if deltas is None else deltas, count=len(gates), name="deltas"
+    )
     if any(slip > 1.0 for slip in slips):
         raise ParameterError("deltas must be at most 1")
     if treewidth_limit < 1:

@@ -1,0 +1,223 @@
+"""Privacy filters: what an adaptive sequence of releases is capped by, in one currency.
+
+If a later noise scale, or whether there is a later release at all, depends on an earlier answer,
+then what was spent along the way is an outcome and proves nothing. The cap does: pure epsilons sum
+(Rogers et al. 2016), and so do zCDP rhos and the Rényi divergences of one order (Feldman & Zrnic
+2021; Whitehouse et al. 2023), whatever was chosen along the way, as long as the cap and its
+currency were fixed before the first release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, get_args
+
+import numpy as np
+
+from missdp.accounting._convert import best_order, epsilon_from_rdp, epsilon_from_rho, overhead
+from missdp.accounting._exact import exact
+from missdp.accounting._record import check_nonnegative, check_positive
+from missdp.accounting.accountants import (
+    Accountant,
+    PureAccountant,
+    RDPAccountant,
+    ZCDPAccountant,
+)
+from missdp.accounting.curves import approximate_delta, pure_cost, rdp_curve, zcdp_cost
+from missdp.accounting.events import (
+    Adjacency,
+    Event,
+    PureEvent,
+    RDPEvent,
+    ZCDPEvent,
+    flatten,
+)
+from missdp.errors import ParameterError, UnprovenError
+
+__all__ = ["Cost", "Currency", "FilterEvent", "filter_cost"]
+
+Currency = Literal["pure", "zcdp", "renyi"]
+_ACCOUNTANTS: dict[Currency, Accountant] = {
+    "pure": PureAccountant(),
+    "zcdp": ZCDPAccountant(),
+    "renyi": RDPAccountant(),
+}
+# Rényi curves are computed in floating point; their error is below this.
+_OUTWARD = 1 + 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """An amount of privacy in one currency: pure epsilon, zCDP rho, or divergence at one order.
+
+    Parameters
+    ----------
+    currency : {"pure", "zcdp", "renyi"}
+        What the amount counts.
+    amount : float
+        Epsilon, rho, or the Rényi divergence at ``order``; at least 0.
+    order : float or None
+        The Rényi order, above 1; None for the other currencies.
+
+    Examples
+    --------
+    >>> Cost(currency="zcdp", amount=0.02).event()
+    ZCDPEvent(label='', gate=None, adjacency='add-remove', rho=0.02)
+    """
+
+    currency: Currency
+    amount: float
+    order: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.currency not in get_args(Currency):
+            raise ParameterError(f"currency must be one of {get_args(Currency)}")
+        object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
+        if (self.order is None) == (self.currency == "renyi"):
+            raise ParameterError("order is for the currency 'renyi', which needs one")
+        if self.order is not None and not check_positive("order", self.order) > 1:
+            raise ParameterError("order must be above 1")
+
+    @classmethod
+    def worth(cls, currency: Currency, epsilon: float, delta: float) -> Cost:
+        """Return the largest amount of a currency that is worth at most (epsilon, delta).
+
+        Examples
+        --------
+        >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
+        0.0244
+        """
+        if currency == "pure":
+            return cls(currency=currency, amount=epsilon)
+        if delta <= 0:
+            raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
+        order = best_order(epsilon, delta)
+        amount = max(0.0, epsilon - float(overhead(order, delta)))
+        if currency == "zcdp":
+            found = cls(currency=currency, amount=amount / order)
+        else:
+            found = cls(currency=currency, amount=amount, order=order)
+        while found.epsilon(delta) > epsilon:  # the two conversions round differently
+            found = replace(found, amount=found.amount * (1 - 2.0**-50))
+        return found
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
+        if self.currency == "pure":
+            return self.amount
+        if self.currency == "zcdp":
+            return epsilon_from_rho(self.amount, delta)
+        order = np.array([self.order])
+        return epsilon_from_rdp(order, np.array([self.amount]), delta)
+
+    def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
+        """Return a mechanism that costs exactly this much and of which nothing else is known."""
+        if self.currency == "pure":
+            return PureEvent(epsilon=self.amount, label=label, adjacency=adjacency)
+        if self.currency == "zcdp":
+            return ZCDPEvent(rho=self.amount, label=label, adjacency=adjacency)
+        orders, epsilons = (float(self.order or 0),), (self.amount,)
+        return RDPEvent(orders=orders, epsilons=epsilons, label=label, adjacency=adjacency)
+
+
+def filter_cost(event: Event, cost: Cost) -> Fraction:
+    """Return what an elementary event costs in the currency of ``cost``, rounded up.
+
+    Raises
+    ------
+    UnprovenError
+        If the event has no bound in that currency.
+
+    Examples
+    --------
+    >>> filter_cost(PureEvent(epsilon=0.1), Cost(currency="zcdp", amount=1.0))
+    Fraction(1, 200)
+    """
+    if approximate_delta(event) > 0 or not _ACCOUNTANTS[cost.currency].supports(event):
+        raise UnprovenError(
+            f"{type(event).__name__} has no bound in the currency {cost.currency!r} of this "
+            "adaptive budget; choose another currency, or a budget with schedule='fixed'"
+        )
+    if cost.currency == "pure":
+        return pure_cost(event)
+    if cost.currency == "zcdp":
+        return zcdp_cost(event)
+    value = float(rdp_curve(event, np.array([cost.order]))[0])
+    if not math.isfinite(value):
+        raise UnprovenError(f"{type(event).__name__} has no bound at the order {cost.order:.6g}")
+    return Fraction(value * _OUTWARD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterEvent(Event):
+    """An adaptive sequence of releases, accounted by its cap and nothing else.
+
+    Parameters
+    ----------
+    capacity : PureEvent, ZCDPEvent or RDPEvent of one order
+        The cap, chosen before the first release. It is what accountants see.
+    log : sequence of Event
+        What was released in the end: an outcome, kept for the record. No number follows from it.
+    label, gate, adjacency
+        See `Event`; the adjacency is that of the capacity.
+
+    Raises
+    ------
+    ParameterError
+        If the log costs more than the capacity.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent, epsilon_of
+    >>> log = [GaussianEvent(sensitivity=1, sigma=20.0)]
+    >>> event = FilterEvent(capacity=ZCDPEvent(rho=0.02), log=log)
+    >>> epsilon_of(event, 1e-6) == epsilon_of(ZCDPEvent(rho=0.02), 1e-6)
+    True
+    """
+
+    capacity: Event
+    log: tuple[Event, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "log", tuple(self.log))
+        cost = self.cost
+        if self.capacity.adjacency != self.adjacency or self.capacity.gate:
+            raise ParameterError("the capacity has the adjacency of its filter, and no gate")
+        spent = sum((filter_cost(part, cost) for part in self._parts()), Fraction(0))
+        if spent > exact(cost.amount):
+            raise ParameterError("the log of a filter costs more than its capacity")
+
+    def _parts(self) -> tuple[Event, ...]:
+        parts = flatten(self.log)
+        if self.adjacency == "replace-one":
+            return tuple(part.to_replace_one() for part in parts)
+        if any(part.adjacency != "add-remove" for part in parts):
+            raise UnprovenError("an add-remove filter cannot hold replace-one events")
+        return parts
+
+    @property
+    def cost(self) -> Cost:
+        """The capacity as a cost."""
+        kind = type(self.capacity)
+        if kind is PureEvent:
+            return Cost(currency="pure", amount=self.capacity.epsilon)  # type: ignore[attr-defined]
+        if kind is ZCDPEvent:
+            return Cost(currency="zcdp", amount=self.capacity.rho)  # type: ignore[attr-defined]
+        if isinstance(self.capacity, RDPEvent) and len(self.capacity.orders) == 1:
+            amount, order = self.capacity.epsilons[0], self.capacity.orders[0]
+            return Cost(currency="renyi", amount=amount, order=order)
+        raise ParameterError("a filter has a capacity in pure epsilon, rho, or at one Rényi order")
+
+    def flatten(self) -> tuple[Event, ...]:
+        """Return the capacity, which is all that accountants may see."""
+        gate = self.gate or None
+        return (replace(self.capacity, label=self.capacity.label or self.label, gate=gate),)
+
+    def to_replace_one(self) -> Event:
+        """Return the filter with its capacity converted."""
+        if self.adjacency == "replace-one":
+            return self
+        return replace(self, capacity=self.capacity.to_replace_one(), adjacency="replace-one")

@@ -1,0 +1,106 @@
+"""Budgets count exactly: no charge is too small to matter, and nothing goes beyond the total."""
+
+import math
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp.accounting import Budget, LaplaceEvent, PureEvent, laplace_scale
+from missdp.accounting._exact import ceiling, exact, float_down, float_up, total
+from missdp.errors import BudgetExceededError
+
+POSITIVE = st.floats(1e-300, 1e300)
+
+
+@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
+def test_no_charge_is_too_small_to_be_counted(schedule):
+    budget = Budget(1.0, schedule=schedule)
+    budget.charge(PureEvent(epsilon=1.0))
+    for tiny in (1e-17, 1e-300, 5e-324, 1e-9):
+        assert not budget.can_afford(PureEvent(epsilon=tiny))
+        with pytest.raises(BudgetExceededError):
+            budget.charge(PureEvent(epsilon=tiny))
+
+
+@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
+def test_nothing_is_tolerated_beyond_the_total(schedule):
+    budget = Budget(1.0, schedule=schedule)
+    assert not budget.can_afford(PureEvent(epsilon=math.nextafter(1.0, 2.0)))
+    assert budget.can_afford(PureEvent(epsilon=1.0))
+
+
+@pytest.mark.parametrize(("part", "count"), [(0.1, 10), (0.01, 100), (1e-6, 1000), (0.35, 2)])
+def test_what_a_person_writes_adds_up_as_written(part, count):
+    budget = Budget(float(Fraction(repr(part)) * count))
+    for _ in range(count):
+        budget.charge(PureEvent(epsilon=part))
+    assert budget.remaining_epsilon == 0
+    assert not budget.can_afford(PureEvent(epsilon=1e-20))
+
+
+def test_a_million_small_charges_sum_exactly():
+    budget = Budget(1e-6)
+    event = PureEvent(epsilon=1e-12)
+    for _ in range(20):
+        budget.charge(*[event] * 50_000)
+    assert budget.remaining_epsilon == 0
+    assert not budget.can_afford(PureEvent(epsilon=1e-30))
+
+
+@given(st.floats(1e-3, 1e3), st.integers(1, 50), st.floats(0.5, 9))
+def test_calibrated_laplace_noise_fits_its_budget(epsilon, count, sensitivity):
+    scale = laplace_scale(epsilon, sensitivity=sensitivity, count=count)
+    budget = Budget(epsilon)
+    event = LaplaceEvent(sensitivity=sensitivity, scale=scale, discrete=False)
+    budget.charge(*[event] * count)
+    assert scale == pytest.approx(count * sensitivity / epsilon, rel=1e-12)
+
+
+@given(POSITIVE, POSITIVE)
+def test_rounding_goes_the_safe_way(first, second):
+    number = exact(first) / exact(second)
+    if 0 < number < Fraction(1e308):
+        assert exact(float_down(number)) <= number <= exact(float_up(number))
+    assert ceiling(number) >= number
+
+
+@given(st.lists(POSITIVE, max_size=200))
+def test_long_sums_stay_short_and_never_fall(values):
+    costs = [1 / exact(value) for value in values]
+    found = total(costs)
+    assert found >= sum(costs)
+    assert found <= sum(costs) + len(costs) * Fraction(1, 2**1024)
+    assert found.denominator.bit_length() < 10_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
+def test_a_fork_cannot_spend_the_budget_again(schedule):
+    budget = Budget(1.0, schedule=schedule)
+    budget.charge(PureEvent(epsilon=0.5))
+    attempts = [
+        lambda: budget.charge(PureEvent(epsilon=0.5)),
+        lambda: budget.can_afford(PureEvent(epsilon=0.5)),
+        lambda: budget.reserve(Budget(0.1, schedule="adaptive")),
+    ]
+    for attempt in attempts:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                attempt()
+            except BudgetExceededError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    budget.charge(PureEvent(epsilon=0.5))  # the parent still can
+
+
+def test_exact_numbers_of_numpy():
+    assert exact(np.float64(0.1)) == Fraction(1, 10)
