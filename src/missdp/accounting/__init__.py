@@ -4,6 +4,7 @@ Events state what was done, accountants bound what it costs, a `Guarantee` says 
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
 """
 
+from missdp.accounting._exact import rest_of, scale_for, share_of
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
@@ -118,6 +119,9 @@ __all__ = [
     "ground_truth_guarantee",
     "laplace_scale",
     "replace_one_of",
+    "rest_of",
+    "scale_for",
+    "share_of",
     "to_dp_event",
     "zcdp_rho",
 ]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-__all__ = ["ceiling", "exact", "float_down", "float_up", "scale_for", "total"]
+__all__ = ["ceiling", "exact", "float_down", "float_up", "rest_of", "scale_for", "share_of", "total"]
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
 _MAX_BITS = 4096
@@ -82,6 +82,28 @@ def float_down(number: Fraction) -> float:
     while exact(near) > number:
         near = math.nextafter(near, -math.inf)
     return near
+
+
+def share_of(amount: float, part: float) -> float:
+    """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
+
+    Examples
+    --------
+    >>> share_of(0.3, 0.1) + share_of(0.3, 0.9)
+    0.3
+    """
+    return float_down(exact(amount) * exact(part))
+
+
+def rest_of(amount: float, *parts: float) -> float:
+    """Return what is left of a budget after shares of it, rounded down.
+
+    Examples
+    --------
+    >>> rest_of(1.0, 0.7)
+    0.3
+    """
+    return float_down(exact(amount) * (1 - sum(map(exact, parts))))
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:

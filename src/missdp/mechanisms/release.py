@@ -16,6 +16,7 @@ from missdp.accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
+    scale_for,
 )
 from missdp.errors import DataError, ParameterError
 from missdp.mechanisms.noise import NoiseSource, check_scale
@@ -144,7 +145,7 @@ def noisy_total(
     released = release_counts(
         count,
         noise="laplace",
-        scale=1 / epsilon,
+        scale=scale_for(1.0, epsilon),
         sensitivity=1,
         budget=budget,
         source=source,
