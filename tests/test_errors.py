@@ -1,5 +1,6 @@
 """Errors carry no private value, not even in their context."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,20 @@ def test_public_facts_of_the_original_can_be_used():
     with pytest.raises(OutputError, match="No such file") as caught, replacing(OSError, by=refusal):
         Path("/nonexistent/private").read_text()
     assert caught.value.__context__ is None
+
+
+SOURCE = Path(__file__).parents[1] / "src" / "missdp"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.name)
+def test_no_error_is_raised_while_another_is_handled(path):
+    """An error raised in an ``except`` block keeps the one that it replaces in its context."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    raised = [
+        node.lineno
+        for handler in handlers
+        for node in ast.walk(handler)
+        if isinstance(node, ast.Raise) and node.exc is not None
+    ]
+    assert not raised, "use missdp.errors.replacing, or raise outside the except block"

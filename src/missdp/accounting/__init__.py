@@ -4,7 +4,7 @@ Events state what was done, accountants bound what it costs, a `Guarantee` says 
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
 """
 
-from missdp.accounting._exact import rest_of, scale_for, share_of
+from missdp.accounting._exact import difference, rest_of, scale_for, share_of
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
@@ -110,6 +110,7 @@ __all__ = [
     "ZCDPEvent",
     "calibrate",
     "delta_of",
+    "difference",
     "epsilon_of",
     "epsilon_under",
     "ex_post_loss",

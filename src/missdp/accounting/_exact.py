@@ -11,7 +11,17 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-__all__ = ["ceiling", "exact", "float_down", "float_up", "rest_of", "scale_for", "share_of", "total"]
+__all__ = [
+    "ceiling",
+    "difference",
+    "exact",
+    "float_down",
+    "float_up",
+    "rest_of",
+    "scale_for",
+    "share_of",
+    "total",
+]
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
 _MAX_BITS = 4096
@@ -104,6 +114,18 @@ def rest_of(amount: float, *parts: float) -> float:
     0.3
     """
     return float_down(exact(amount) * (1 - sum(map(exact, parts))))
+
+
+def difference(amount: float, *parts: float, up: bool = False) -> float:
+    """Return what parts leave of a budget, rounded down or up; 0 if they leave nothing.
+
+    Examples
+    --------
+    >>> difference(1.0, 0.1, 0.2)
+    0.7
+    """
+    left = max(Fraction(0), exact(amount) - sum(map(exact, parts)))
+    return float_up(left) if up else float_down(left)
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:

@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 
-__all__ = ["Record", "check_delta", "check_fraction", "check_nonnegative", "check_positive"]
+__all__ = [
+    "Record",
+    "check_delta",
+    "check_fraction",
+    "check_nonnegative",
+    "check_positive",
+    "read_json",
+]
 
 
 class Record:
@@ -58,10 +65,9 @@ class Record:
                 f"unknown kind {kind!r}; known kinds: {', '.join(sorted(cls._kinds))}. "
                 "If another module defines it, import that module first."
             )
-        try:
+        unreadable = ParameterError(f"{kind} cannot be read: fields are missing or unknown")
+        with replacing(TypeError, by=unreadable):
             return found(**{key: cls._decode(value) for key, value in rest.items()})
-        except TypeError as error:
-            raise ParameterError(f"{kind} cannot be read: {error}") from error
 
     def to_json(self) -> str:
         """Return the record as one JSON object."""
@@ -70,11 +76,7 @@ class Record:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Rebuild the record written by `to_json`."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ParameterError(f"not valid JSON: {error}") from error
-        return cls.from_dict(data)
+        return cls.from_dict(read_json(text))
 
     @classmethod
     def _decode(cls, value: Any) -> Any:
@@ -97,11 +99,17 @@ def _encode(value: Any) -> Any:
     return value
 
 
+def read_json(text: str) -> Any:
+    """Return the value of a JSON text; refuse what is none."""
+    # Also texts nested deeper than Python reads.
+    with replacing(ValueError, RecursionError, TypeError, by=ParameterError("not valid JSON")):
+        return json.loads(text)
+
+
 def _number(name: str, value: object) -> float:
-    try:
+    refusal = ParameterError(f"{name} must be a number, got {type(value).__name__}")
+    with replacing(TypeError, ValueError, OverflowError, by=refusal):
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a number, got {type(value).__name__}") from None
     if not math.isfinite(number):
         raise ParameterError(f"{name} must be finite, got {number}")
     return number

@@ -10,7 +10,7 @@ from typing import Any, Self, get_args
 
 from missdp.accounting._exact import exact, float_up
 from missdp.accounting._exact import total as exact_total
-from missdp.accounting._record import check_delta, check_nonnegative
+from missdp.accounting._record import check_delta, check_nonnegative, read_json
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, PureAccountant
 from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.events import (
@@ -384,11 +384,7 @@ class Guarantee:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Rebuild the guarantee written by `to_json`."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ParameterError(f"not valid JSON: {error}") from error
-        return cls.from_dict(data)
+        return cls.from_dict(read_json(text))
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

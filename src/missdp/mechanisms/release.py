@@ -18,7 +18,7 @@ from missdp.accounting import (
     LaplaceEvent,
     scale_for,
 )
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource, check_scale
 
 __all__ = ["CountNoise", "noisy_total", "release_counts"]
@@ -177,10 +177,9 @@ def _count_event(
 
 def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
     """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
-    try:
+    refusal = DataError("counts must form one array of whole numbers")
+    with replacing(TypeError, ValueError, by=refusal):
         array = np.asarray(values)
-    except (TypeError, ValueError):
-        raise DataError("counts must form one array of whole numbers") from None
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or (array != np.rint(array)).any():
             raise DataError("counts must be finite whole numbers")

@@ -16,7 +16,7 @@ from missdp.accounting import (
     PureEvent,
     SelectionEvent,
 )
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource, check_scale
 
 __all__ = [
@@ -228,7 +228,5 @@ def normalised_scores(
 
 def _as_scores(values: ArrayLike) -> NDArray[np.float64]:
     """Return the scores as floats; the refusal of anything else must not quote it."""
-    try:
+    with replacing(TypeError, ValueError, by=DataError("scores must be numbers")):
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("scores must be numbers") from None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from missdp.accounting import (
     Condition,
     DataChosenGates,
     Event,
+    FilterEvent,
     FixedGates,
     Guarantee,
-    PureAccountant,
     PureEvent,
+    difference,
+    flatten,
     ground_truth_guarantee,
 )
 from missdp.schema import Schema
@@ -44,40 +46,71 @@ def synthesizer_ground_truth(
 
     Notes
     -----
+    Every number here is a cap that was set before anything was released: that of the whole fit,
+    and those of the parts that a fit reserves for releases that read observed cells only.
+
     With ``"adaptive"`` the network decides which attributes a row must have observed, and even how
-    the epsilon E of the tables is split among them. Given the row's mask m, the output (network r,
-    tables) has log-ratio at most ``sum_j e_j(r) 1[S_j(r) within obs(m)]`` with ``sum_j e_j(r) =
-    E``. By convexity its exponential is at most ``sum_j (e_j(r) / E) exp(E 1[S_j(r) within
-    obs(m)])``, whose mean over m is at most ``1 + p* (e^E - 1)`` for every r, with p* the largest
-    probability of observing one nullable attribute. So the tables count as one mechanism with
-    epsilon E and a gate of at least one attribute, whatever the data chose, provided that every
-    attribute is nullable; otherwise some table may read every row and nothing is amplified. The
-    other direction follows as in the mask-mixture theorem (spec, ``privacy.md`` §3). With
-    ``"complete-rows"`` all gates are the same, and the same argument needs no structure at all.
+    the epsilon E reserved for the tables is split among them. Given the row's mask m, the output
+    (network r, tables) has log-ratio at most ``sum_j e_j(r) 1[S_j(r) within obs(m)]`` with
+    ``sum_j e_j(r) <= E``. By convexity its exponential is at most ``sum_j (e_j(r) / E)
+    exp(E 1[S_j(r) within obs(m)])``, whose mean over m is at most ``1 + p* (e^E - 1)`` for every
+    r, with p* the largest probability of observing one nullable attribute. So the tables count as
+    one mechanism with epsilon E and a gate of at least one attribute, whatever the data chose,
+    provided that every attribute is nullable; otherwise some table may read every row and nothing
+    is amplified. The other direction follows as in the mask-mixture theorem. With
+    ``"complete-rows"`` all gates of the part are the same, and the same argument needs no structure
+    at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
+    are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
     Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
     """
-    gates = {event.gate for event in guarantee.events if event.gate}
-    chosen = missing == "adaptive" and bool(gates)
-    # Of a strategy that is not known here, nothing is known about who chose its gates.
-    known = missing in ("adaptive", *ROW_STRATEGIES)
-    if guarantee.delta > 0 or not known or (chosen and len(schema.nullable) < len(schema)):
-        return ground_truth_guarantee(_ungated(guarantee), assumption, structure=FixedGates())
-    if not chosen and len(gates) != 1:
-        # Nothing is gated, or every gate and its epsilon was fixed in advance (imputation first).
-        return ground_truth_guarantee(guarantee, assumption, structure=FixedGates())
+    whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
+        return ground_truth_guarantee(guarantee, assumption)
+    gated, chosen = _gated(whole, missing)
+    if not gated or (chosen and len(schema.nullable) < len(schema)):
+        return ground_truth_guarantee(guarantee, assumption)
     structure = DataChosenGates(attributes=schema.names, smallest=1) if chosen else FixedGates()
-    merged = replace(guarantee, events=_merge_gated(guarantee.events))
+    merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
     return ground_truth_guarantee(merged, assumption, structure=structure)
 
 
-def _ungated(guarantee: Guarantee) -> Guarantee:
-    return replace(guarantee, events=tuple(replace(e, gate=None) for e in guarantee.events))
+def _gated(whole: FilterEvent, missing: str) -> tuple[list[PureEvent], bool]:
+    """Return what may be amplified, by caps, and whether the data chose the gates."""
+    if missing == "impute-first":
+        margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
+        return [_pure(event) for event in margins], False
+    # Of a strategy that is not known here, nothing is known about who chose its gates.
+    if missing not in ("adaptive", *ROW_STRATEGIES):
+        return [], False
+    found = []
+    for part in whole.log:
+        gates = [leaf.gate for leaf in _leaves(part)]
+        known = [gate for gate in gates if gate]
+        if isinstance(part, FilterEvent) and known and len(known) == len(gates):
+            # One of the smallest: what is proven holds for whatever gates there are.
+            gate = min(known, key=lambda names: (len(names), sorted(names)))
+            found.append(PureEvent(epsilon=part.cost.amount, gate=gate, label=part.label))
+    return found, missing == "adaptive"
 
 
-def _merge_gated(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Add the gated events up into one, with one of the smallest of their gates."""
-    gated = [event for event in events if event.gate]
-    gate = min((e.gate for e in gated if e.gate), key=lambda names: (len(names), sorted(names)))
-    total = math.fsum(PureAccountant().epsilon([event], 0.0) for event in gated)
-    one = PureEvent(epsilon=total, gate=gate, label="everything that reads observed cells only")
-    return (*(event for event in events if not event.gate), one)
+def _leaves(event: Event) -> Sequence[Event]:
+    """Every single release, inside compositions and parts too."""
+    if isinstance(event, FilterEvent):
+        return [leaf for part in event.log for leaf in _leaves(part)]
+    return flatten(event)
+
+
+def _pure(event: Event) -> PureEvent:
+    cap = Guarantee.from_events(event).epsilon
+    return PureEvent(epsilon=cap, gate=event.gate, label=event.label)
+
+
+def _with_the_rest(cap: float, gated: Sequence[PureEvent]) -> tuple[Event, ...]:
+    """Return the gated parts, and one event of all that the cap leaves for everything else.
+
+    Rounding takes from the gated parts what it adds to the rest.
+    """
+    rest = difference(cap, *(event.epsilon for event in gated), up=True)
+    *others, last = gated
+    last = replace(last, epsilon=difference(cap, rest, *(event.epsilon for event in others)))
+    return (*others, last, PureEvent(epsilon=rest, label="everything else"))
