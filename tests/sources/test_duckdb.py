@@ -44,7 +44,7 @@ def test_a_query_that_fails_in_the_middle_quotes_nothing() -> None:
         DuckDBSource.from_query(duckdb.connect(), sql, SCHEMA).counts([("x",)], rows="observed")
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
 
 
 def test_a_query_that_does_not_bind_is_a_data_error() -> None:
