@@ -56,9 +56,7 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
         check_columns(list(header.names), names)
     if len(set(header.names)) < len(header.names):
         # Unnamed: without a schema, the first line could be a row of a file that has no header.
-        raise DataError(
-            f"the header line of {str(path)!r} repeats a column name; rename the columns"
-        )
+        raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
     return header.names
 
 
