@@ -129,10 +129,12 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
     if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise DataError(f"column names must be distinct; repeated: {repeated}")
     if extra := [name for name in found if name not in names]:
-        raise DataError(
-            f"the data has columns that the schema does not declare: {extra}; "
-            "declare them, or drop them before passing the data in"
+        remedy = (
+            "pandas saves the row labels of a frame like that: save it again with index=False"
+            if any(name.startswith("__index_level_") for name in extra)
+            else "declare them, or drop them before passing the data in"
         )
+        raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
