@@ -154,7 +154,10 @@ class DuckDBSource:
             If the data does not fit the schema or cannot be read. Quotes no value and no count.
         """
         refusing = any(attribute.refuses for attribute in self._schema)
-        is_csv = isinstance(self._data, Path) and self._data.suffix not in (".parquet", ".pq")
+        is_csv = isinstance(self._data, Path) and self._data.suffix.lower() not in (
+            ".parquet",
+            ".pq",
+        )
         if not self._validated and (refusing or is_csv):
             self._run(self._needed(()), None)
         self._validated = True
