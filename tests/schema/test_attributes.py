@@ -31,6 +31,19 @@ from missdp.errors import SchemaError
         ({"levels": ("a",), "undeclared": ("colour",)}, "colour"),
         ({"levels": ("a",), "colour": 1}, "colour"),
         ({"levels": ("a",), "nullable": "yes"}, "nullable"),
+        ({"levels": (2**53,)}, "2\\*\\*53"),
+        ({"levels": (-(10**400),)}, "2\\*\\*53"),
+        ({"levels": (7,), "missing_codes": (7.0,), "nullable": True}, "overlap"),
+        ({"levels": (7,), "missing_codes": ("7.0",), "nullable": True}, "overlap"),
+        ({"levels": ("7",), "missing_codes": (7,), "nullable": True}, "overlap"),
+        ({"levels": ("?",), "missing_codes": (" ? ",), "nullable": True}, "overlap"),
+        ({"levels": (False, True), "missing_codes": (1,), "nullable": True}, "overlap"),
+        ({"levels": ("a",), "missing_codes": (2**53,), "nullable": True}, "2\\*\\*53"),
+        ({"levels": ("a",), "missing_codes": (math.nan,), "nullable": True}, "finite"),
+        ({"levels": ("a",), "missing_codes": (True,), "nullable": True}, "text or numbers"),
+        ({"levels": ("a",), "missing_codes": ("\ud800",), "nullable": True}, "text or numbers"),
+        ({"levels": ("a\udfff",)}, "levels must be a list, all text"),
+        ({"levels": ("a",), "label": "\ud800"}, "label"),
     ],
 )
 def test_bad_levels_are_refused_with_the_reason(facts, says):
@@ -40,7 +53,7 @@ def test_bad_levels_are_refused_with_the_reason(facts, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", None, 3])
+@pytest.mark.parametrize("name", ["", None, 3, "a\ud800"])
 def test_a_name_is_text(name):
     with pytest.raises(SchemaError):
         Categorical(name=name, levels=("a",))
@@ -53,21 +66,40 @@ def test_a_name_is_text(name):
         ({"lower": 2, "upper": 1}, "below"),
         ({"lower": -math.inf, "upper": 1}, "finite"),
         ({"lower": 0, "upper": math.nan}, "finite"),
-        ({"lower": -1.7e308, "upper": 1.7e308}, "finite"),
+        ({"lower": -1.7e308, "upper": 1.7e308}, "2\\*\\*53"),
         ({"lower": 0.5, "upper": 3, "integer": True}, "whole"),
         ({"lower": 0, "upper": 3, "integer": True, "bins": 9}, "whole number"),
         ({"lower": 0, "upper": 2**64, "integer": True}, "2\\*\\*53"),
-        ({"lower": 1e16, "upper": 1e16 + 2, "bins": 10}, "narrower"),
+        ({"lower": 1.0, "upper": 1.0 + 2e-16, "bins": 10}, "narrower"),
         ({"lower": 0, "upper": 1, "bins": 0}, "bins"),
         ({"lower": 0, "upper": 1, "bins": 2, "edges": (0, 1)}, "not both"),
         ({"lower": 0, "upper": 1, "edges": (0, 0.5)}, "lower and end"),
         ({"lower": 0, "upper": 1, "edges": (0, 0.5, 0.5, 1)}, "increasing"),
         ({"lower": 0, "upper": 1, "missing_codes": ("-9",), "nullable": True}, "quotes"),
+        ({"lower": 0, "upper": 1, "missing_codes": (" inf",), "nullable": True}, "quotes"),
+        ({"lower": 0, "upper": 2**53}, "2\\*\\*53"),
+        ({"lower": -(10**400), "upper": 1}, "number"),
+        ({"lower": 0, "upper": 99, "missing_codes": (99,), "nullable": True}, "outside"),
+        ({"lower": 0, "upper": 1, "missing_codes": (-9, 0.5), "nullable": True}, "outside"),
+        ({"lower": 0, "upper": 1, "missing_codes": (2**60,), "nullable": True}, "2\\*\\*53"),
     ],
 )
 def test_bad_numbers_are_refused_with_the_reason(facts, says):
-    with pytest.raises(SchemaError, match=says):
+    with pytest.raises(SchemaError, match=says) as caught:
         Numeric(name="x", **facts)
+    assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def test_a_missing_code_may_be_written_nan_or_beside_the_domain():
+    codes = ("NaN", "k.A.", -9, 99.5)
+    Numeric(name="x", lower=0, upper=99, nullable=True, missing_codes=codes)
+    Categorical(name="x", levels=("7",), nullable=True, missing_codes=("007", " "))
+
+
+def test_only_the_policy_error_refuses():
+    numeric = Numeric(name="x", lower=0, upper=1)
+    assert numeric.refuses
+    assert not numeric.model_copy(update={"outside": "clamp"}).refuses
 
 
 def test_attributes_are_frozen_values():

@@ -78,8 +78,9 @@ def test_bad_files_are_refused_in_one_line(tmp_path, text, says):
 
 
 def test_absent_file_and_unwritable_path_are_typed(tmp_path):
-    with pytest.raises(SchemaError, match="cannot read"):
+    with pytest.raises(SchemaError, match="cannot read") as caught:
         Schema.from_toml(tmp_path / "none.toml")
+    assert caught.value.__context__ is caught.value.__cause__ is None
     schema = Schema((Categorical(name="x", levels=("a",)),))
     with pytest.raises(OutputError, match="does not exist"):
         schema.to_toml(tmp_path / "nowhere" / "s.toml")
@@ -95,8 +96,14 @@ def test_repeated_and_unknown_names_are_refused():
         Schema((a,))["y"]
     with pytest.raises(SchemaError, match="at least one"):
         Schema(())
-    with pytest.raises(SchemaError, match="made of"):
-        Schema(("x",))
+    for stranger in (("x",), None, 5, "x", {"x": a}):
+        with pytest.raises(SchemaError, match="made of"):
+            Schema(stranger)
+    for stranger in (None, [], "x"):
+        with pytest.raises(SchemaError, match="mapping"):
+            Schema.from_dict(stranger)
+    with pytest.raises(SchemaError, match="must be text"):
+        Schema.from_dict({"attribute": [{"kind": "numeric", 3: 4}]})
 
 
 def test_undeclared_facts_are_listed_until_declared():

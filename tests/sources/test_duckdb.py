@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import missdp.sources.open as opening
-from missdp import Categorical, Numeric, Schema, Table
+from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 
@@ -44,7 +45,7 @@ def test_a_query_that_fails_in_the_middle_quotes_nothing() -> None:
         DuckDBSource.from_query(duckdb.connect(), sql, SCHEMA).counts([("x",)], rows="observed")
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
 
 
 def test_a_query_that_does_not_bind_is_a_data_error() -> None:
@@ -67,6 +68,54 @@ def test_a_truncated_parquet_file_is_a_data_error(tmp_path: Path) -> None:
     path.write_bytes(content[:50] + bytes(200) + content[250:])
     with pytest.raises(DataError):
         DuckDBSource(path, SCHEMA).counts([("x",)], rows="observed")
+
+
+def bad_sources(folder: Path) -> list[Any]:
+    """Sources whose rows do not fit, or cannot be read: found only in the last row."""
+    table = pa.table({"x": [1.0] * 70_000 + [5000.0]})
+    pq.write_table(table, folder / "bad.parquet")
+    pd.DataFrame({"x": [1.0] * 70_000 + [5000.0]}).to_csv(folder / "bad.csv", index=False)
+    (folder / "ragged.csv").write_text("x\n" + "1\n" * 70_000 + "1,2\n")
+    relation = duckdb.connect().from_arrow(table)
+    broken = "SELECT CAST(v AS INTEGER) AS x FROM (VALUES ('7'), ('SECRET')) t(v)"
+    return [
+        relation,
+        DuckDBSource(folder / "bad.parquet", SCHEMA),
+        DuckDBSource(folder / "bad.csv", SCHEMA),
+        DuckDBSource(folder / "ragged.csv", SCHEMA),
+        DuckDBSource.from_query(duckdb.connect(), broken, SCHEMA),
+    ]
+
+
+def test_rows_that_do_not_fit_are_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    for data in bad_sources(tmp_path):
+        budget = Budget(1.0)
+        with pytest.raises(DataError) as caught:
+            PrivBayes(epsilon=1.0, budget=budget).fit(data, schema=SCHEMA)
+        assert not budget.events
+        assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = Numeric(name="y", lower=0, upper=1, nullable=True)
+    loose = strict.model_copy(update={"name": "x", "outside": "clamp"})
+    asked: list[tuple[str, ...]] = []
+    stream = DuckDBSource._batches
+
+    def watched(self: DuckDBSource, names: tuple[str, ...]) -> Any:
+        asked.append(names)
+        return stream(self, names)
+
+    monkeypatch.setattr(DuckDBSource, "_batches", watched)
+    relation = duckdb.sql("SELECT 7 AS x, 1 AS y")
+    source = open_source(relation, Schema((loose, strict)))
+    assert asked == [("y",)]
+    source.counts([("x",)], rows="observed")
+    assert open_source(source, source.schema) is source
+    assert asked == [("y",), ("x",)]
+    total = open_source(duckdb.sql("SELECT 7 AS x"), Schema((loose,)))
+    assert asked == [("y",), ("x",)]
+    assert total.counts([("x",)], rows="observed")[("x",)].sum() == 1
 
 
 def test_a_bad_number_of_threads_is_refused() -> None:

@@ -52,8 +52,8 @@ def test_rejects_other_columns():
         Table.read(doubled, SCHEMA)
 
 
-def test_rejects_mixed_types_and_strangers_without_quoting():
-    with pytest.raises(DataError, match="mixed") as caught:
+def test_rejects_cells_of_other_types_and_strangers_without_quoting():
+    with pytest.raises(DataError, match="cannot be read") as caught:
         Table.read(FRAME.assign(score=[0.5, "secret", None]), SCHEMA)
     assert "secret" not in str(caught.value)
     for stranger in ({"a": [1]}, [1, 2], 3, None):
@@ -157,7 +157,9 @@ def test_the_header_decides_how_a_csv_file_is_read(tmp_path, content, codes):
         b"a,b\nx,1\nsecret,2,3\n",
         b'a,b\n"secret,1\n',
         b"a,b\n" + b"s" * 3_000_000 + b",1\n",
+        "a,b,\nsecrét,1\n".encode("latin-1"),
         "a,b\nsecrét,1\n".encode("latin-1"),
+        "é,b\nsecret,1\n".encode("latin-1"),
         "a,b\nsecret,1\n".encode("utf-16"),
         b"a,b\nsecret\0,1\n",
     ],
@@ -172,6 +174,7 @@ def test_malformed_csv_is_typed_and_quotes_no_cell(tmp_path, content):
             with pytest.raises(DataError) as caught:
                 read(tmp_path / name)
             assert "secr" not in str(caught.value)
+            assert caught.value.__context__ is caught.value.__cause__ is None
     (tmp_path / "x.csv.gz").write_bytes(b"not gzip")
     with pytest.raises(DataError):
         Table.read(tmp_path / "x.csv.gz", TWO)
@@ -182,6 +185,19 @@ def test_a_draft_of_a_file_without_header_quotes_no_cell(tmp_path):
     with pytest.raises(DataError, match="header") as caught:
         draft_schema(tmp_path / "x.csv")
     assert "secret" not in str(caught.value)
+
+
+def test_a_saved_index_is_called_what_it_is(tmp_path):
+    pd.DataFrame({"a": ["x"], "b": [1]}).to_csv(tmp_path / "x.csv")
+    for read in (lambda p: Table.read(p, TWO), lambda p: DuckDBSource(p, TWO), draft_schema):
+        with pytest.raises(DataError, match=r"pandas saves the row labels.*index=False"):
+            read(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("a,,b\nx,1,2\n")
+    with pytest.raises(DataError, match="a column without a name"):
+        Table.read(tmp_path / "x.csv", TWO)
+    pd.DataFrame({"a": ["x"], "b": [1]}, index=[7]).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"__index_level_0__.*row labels.*index=False"):
+        Table.read(tmp_path / "x.parquet", TWO)
 
 
 def test_names_with_quotes(tmp_path):

@@ -11,7 +11,7 @@ from missdp.cli.common import DataArgument, JsonOption, emit
 from missdp.errors import OutputError
 from missdp.files import check_outputs
 from missdp.schema import Schema
-from missdp.table import Table, draft_schema
+from missdp.table import Table, draft_columns
 
 __all__ = ["app"]
 
@@ -26,21 +26,29 @@ def draft(
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a draft schema from column names and types, for a person to complete.
+    """Write a draft schema from column names and cells, for a person to complete.
 
     Every fact that was read from the private cells is marked `undeclared`; a release refuses a
-    schema with such marks. The draft itself is private until they are gone.
+    schema with such marks. A column that cannot be drafted becomes a comment. The draft itself is
+    private until the marks and comments are gone.
     """
     if output.exists() and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     check_outputs([output], inputs=[data])
-    schema = draft_schema(data)
-    schema.to_toml(output)
-    text = (
-        f"Wrote {output}: {len(schema)} attributes.\n"
-        f"Facts read from the data and not declared public yet: {', '.join(schema.undeclared)}.\n"
-        "Check each against what is publicly known, correct it, then delete its 'undeclared' mark."
-    )
+    drafted = draft_columns(data)
+    drafted.to_toml(output)
+    marked = [a.name for a in drafted.attributes if a.undeclared]
+    lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
+    if marked:
+        lines += [
+            f"Facts read from the data and not declared public yet: {', '.join(marked)}.",
+            "Check each against what is publicly known, correct it, then delete its 'undeclared' "
+            "mark.",
+        ]
+    if drafted.stubs:
+        lines += ["To be written by hand (comments at the end of the file):"]
+        lines += [f"  {why}" for why in drafted.stubs.values()]
+    text = "\n".join(lines)
     emit({}, text, as_json=False)
 
 

@@ -12,13 +12,15 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     ValidationError,
     model_validator,
 )
 
-from missdp.errors import SchemaError
+from missdp.errors import SchemaError, replacing
+from missdp.schema.reading import MAX_WHOLE, LevelReader, read_number
 
 __all__ = ["AnyAttribute", "Attribute", "Categorical", "Level", "Numeric", "Ordinal"]
 
@@ -26,7 +28,6 @@ Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
 _MAX_LEVELS = 1_000_000
-_MAX_WHOLE = 2**53  # beyond, floating-point numbers skip whole ones
 _LEVEL_TYPES = "levels must be a list, all text, all integers or all true/false"
 
 
@@ -41,10 +42,12 @@ class Attribute(BaseModel):
         Whether a cell of this column may be missing.
     missing_codes : tuple of str or number, default ()
         Sentinels that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None,
-        NaT, ``pd.NA``, null and empty CSV fields always count as missing.
+        NaT, ``pd.NA``, null and empty text always count as missing.
     outside : {"error", "clamp", "missing"}, default "error"
-        What to do with a value outside the declared domain. ``"clamp"`` is for numeric attributes,
-        ``"missing"`` needs ``nullable=True``.
+        What to do with *whatever* is not in the declared domain: too large, not a declared level,
+        not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
+        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
+        ``"clamp"`` (numeric attributes) refuse no cell.
     label, units : str
         For people.
     undeclared : tuple of str, default ()
@@ -57,17 +60,19 @@ class Attribute(BaseModel):
     name: StrictStr = Field(min_length=1)
     kind: str
     nullable: StrictBool = False
-    missing_codes: tuple[StrictStr | StrictInt | float, ...] = ()
+    missing_codes: tuple[StrictStr | StrictInt | StrictFloat, ...] = ()
     outside: OutsidePolicy = "error"
     label: StrictStr = ""
     units: StrictStr = ""
     undeclared: tuple[StrictStr, ...] = ()
 
     def __init__(self, **data: Any) -> None:
-        try:
+        def explained(error: BaseException) -> SchemaError:
+            assert isinstance(error, ValidationError)
+            return SchemaError(_explain(data.get("name"), error))
+
+        with replacing(ValidationError, by=explained):
             super().__init__(**data)
-        except ValidationError as error:
-            raise SchemaError(_explain(data.get("name"), error)) from None
 
     @property
     def size(self) -> int:
@@ -84,12 +89,21 @@ class Attribute(BaseModel):
         """Integer code of a missing cell: one past the last level."""
         return self.size
 
+    @property
+    def refuses(self) -> bool:
+        """Whether some cell of this column makes reading fail: ``outside`` is ``"error"``."""
+        return self.outside == "error"
+
     @model_validator(mode="after")
     def _check_common(self) -> Attribute:
         if self.outside == "missing" and not self.nullable:
             raise ValueError('outside = "missing" needs nullable = true')
         if self.missing_codes and not self.nullable:
             raise ValueError("missing_codes need nullable = true")
+        if not all(isinstance(code, str) or abs(code) < MAX_WHOLE for code in self.missing_codes):
+            raise ValueError(
+                "missing_codes that are numbers must be finite and below 2**53 in size"
+            )
         fields = set(type(self).model_fields)
         if unknown := [fact for fact in self.undeclared if fact not in fields]:
             raise ValueError(f"undeclared names facts that do not exist: {unknown}")
@@ -111,19 +125,31 @@ class _Levelled(Attribute):
             raise ValueError(_LEVEL_TYPES)
         if len(set(self.levels)) != len(self.levels):
             raise ValueError("levels must be distinct")
-        if any(isinstance(level, int) and abs(level) > _MAX_WHOLE for level in self.levels):
-            raise ValueError("levels that are whole numbers must be within 2**53 of 0")
+        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in self.levels):
+            raise ValueError("levels that are whole numbers must be below 2**53 in size")
         if any(isinstance(level, str) and level != level.strip() for level in self.levels):
             raise ValueError(
                 "levels must not begin or end with blanks: they are dropped on reading"
             )
         if "" in self.levels:
             raise ValueError("the empty text cannot be a level: an empty field means missing")
-        if clash := set(self.levels) & set(self.missing_codes):
-            raise ValueError(f"levels and missing_codes overlap: {sorted(map(str, clash))}")
+        if clash := self._levels_that_are_codes():
+            raise ValueError(f"levels and missing_codes overlap: {clash}")
         if self.outside == "clamp":
             raise ValueError('outside = "clamp" is for numeric attributes only')
         return self
+
+    def _levels_that_are_codes(self) -> list[str | int | bool]:
+        """Levels that a missing code would be read as; text levels clash with equal text only."""
+        reader = LevelReader(self.levels)
+        text = isinstance(self.levels[0], str)
+        clash: set[str | int | bool] = set()
+        for code in self.missing_codes:
+            if text and isinstance(code, str):
+                clash |= {code.strip()} & set(self.levels)
+            elif (level := reader.read(code)) >= 0:
+                clash.add(self.levels[level])
+        return sorted(clash, key=str)
 
     @property
     def size(self) -> int:
@@ -195,12 +221,12 @@ class Numeric(Attribute):
             raise ValueError("lower and upper must be finite")
         if not self.lower < self.upper:
             raise ValueError("lower must be below upper")
-        if not math.isfinite(self.upper - self.lower):
-            raise ValueError("upper - lower must be a finite number")
         if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
             raise ValueError("integer attributes need whole-number bounds")
-        if self.integer and max(abs(self.lower), abs(self.upper)) > _MAX_WHOLE:
-            raise ValueError("bounds of an integer attribute must be within 2**53 of 0")
+        if max(abs(self.lower), abs(self.upper)) >= MAX_WHOLE:
+            raise ValueError(
+                "lower and upper must be below 2**53 in size, where numbers are still told apart"
+            )
         if self.bins is not None and self.edges is not None:
             raise ValueError("give bins or edges, not both")
         if self.edges is not None:
@@ -209,11 +235,22 @@ class Numeric(Attribute):
             raise ValueError("bins are narrower than floating-point numbers can tell apart")
         if self.integer and np.any(self._integer_counts() < 1):
             raise ValueError("every bin of an integer attribute must hold a whole number")
-        if any(isinstance(code, str) and _is_number(code) for code in self.missing_codes):
-            raise ValueError(
-                "missing_codes of a numeric attribute that are numbers go without quotes"
-            )
+        self._check_numeric_codes()
         return self
+
+    def _check_numeric_codes(self) -> None:
+        for code in self.missing_codes:
+            if isinstance(code, str):
+                number = read_number(code.strip())
+                if number is not None and not math.isnan(number):
+                    raise ValueError(
+                        "missing_codes of a numeric attribute that are numbers go without quotes"
+                    )
+            elif self.lower <= code <= self.upper:
+                raise ValueError(
+                    "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
+                    "cannot be told from values"
+                )
 
     def _check_edges(self, edges: tuple[float, ...]) -> None:
         array = np.asarray(edges)
@@ -280,14 +317,6 @@ class Numeric(Attribute):
 AnyAttribute: TypeAlias = Annotated[Categorical | Ordinal | Numeric, Field(discriminator="kind")]
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _explain(name: object, error: ValidationError) -> str:
     """One line out of pydantic's report; the schema is public, so its facts may be named."""
     parts = []
@@ -296,6 +325,8 @@ def _explain(name: object, error: ValidationError) -> str:
         message = str(item["msg"]).removeprefix("Value error, ")
         if where.startswith("levels") and item["type"] != "missing":
             where, message = "", _LEVEL_TYPES
+        if where.startswith("missing_codes"):
+            where, message = "", "missing_codes must be a list of text or numbers"
         parts.append(f"{where}: {message}" if where else message)
     subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
     return f"{subject} is not valid: " + "; ".join(dict.fromkeys(parts))

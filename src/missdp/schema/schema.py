@@ -51,6 +51,8 @@ class Schema:
     attributes: tuple[AnyAttribute, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.attributes, Iterable):
+            raise SchemaError("a schema is made of Categorical, Ordinal and Numeric attributes")
         object.__setattr__(self, "attributes", tuple(self.attributes))
         if not self.attributes:
             raise SchemaError("a schema needs at least one attribute")
@@ -122,6 +124,8 @@ class Schema:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Read what :meth:`to_dict` wrote."""
+        if not isinstance(document, Mapping):
+            raise SchemaError("a schema is read from a mapping with [[attribute]] tables")
         if document.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
         if unknown := sorted(set(document) - {"format", "attribute"}):
@@ -162,4 +166,6 @@ def _parse_attribute(row: Mapping[str, Any]) -> AnyAttribute:
             f"attribute {row.get('name')!r}: kind must be one of {sorted(_KINDS)}, not {kind!r}"
         )
     facts = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    if not all(isinstance(key, str) for key in facts):
+        raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
     return _KINDS[kind](**facts)

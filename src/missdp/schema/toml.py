@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from missdp.errors import SchemaError
+from missdp.errors import SchemaError, replacing
 from missdp.files import write_atomically
 
 __all__ = ["dump_toml", "load_toml"]
@@ -24,15 +24,21 @@ _HEADER = """\
 
 def load_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file."""
-    try:
+
+    def unreadable(error: BaseException) -> SchemaError:
+        reason = getattr(error, "strerror", None) or "it is not a readable file"
+        return SchemaError(f"cannot read the schema {str(path)!r}: {reason}")
+
+    def malformed(error: BaseException) -> SchemaError:
+        return SchemaError(f"{str(path)!r} is not a TOML file: {error}")
+
+    with (
+        replacing(tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, by=malformed),
+        replacing(OSError, by=unreadable),
+    ):
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = error.strerror or "it is not a readable file"
-        raise SchemaError(f"cannot read the schema {str(path)!r}: {reason}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{str(path)!r} is not a TOML file: {error}") from None
 
 
-def dump_toml(document: Mapping[str, Any], path: Path) -> None:
-    """Write a TOML file, whole or not at all."""
-    write_atomically(path, (_HEADER + tomli_w.dumps(document)).encode("utf-8"))
+def dump_toml(document: Mapping[str, Any], path: Path, *, notes: str = "") -> None:
+    """Write a TOML file, whole or not at all; ``notes`` are comment lines that go last."""
+    write_atomically(path, (_HEADER + tomli_w.dumps(document) + notes).encode("utf-8"))

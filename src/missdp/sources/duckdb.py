@@ -12,24 +12,24 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.sources.base import Clique, Counts, Rows
-from missdp.sources.kernel import CHUNK_ROWS, Counter, check_cliques
-from missdp.table.encode import encode
-from missdp.table.files import open_relation
+from missdp.sources.kernel import Counter, check_cliques
+from missdp.table.encode import Encoder
+from missdp.table.files import file_batches, file_columns
 from missdp.table.frames import check_columns
+from missdp.table.relations import relation_batches
 
 __all__ = ["DuckDBSource"]
 
-_UNREADABLE = "the data cannot be read: a row is malformed or the query fails"
-
 
 class DuckDBSource:
-    """Count rows that DuckDB streams, in memory that does not depend on how many there are.
+    """Count rows that are streamed, in memory that does not depend on how many there are.
 
-    DuckDB reads and projects; the cells then go through the same door and the same kernel as a
-    table in memory, so a hole, a sentinel or a value outside the domain means the same in both.
+    DuckDB runs relations and queries; Arrow reads files. The cells then go through the same door
+    and the same kernel as a table in memory, so a hole, a sentinel or a value outside the domain
+    means the same in both.
 
     Parameters
     ----------
@@ -38,8 +38,7 @@ class DuckDBSource:
     schema : Schema
         The declared domain.
     n_jobs : int, optional
-        Threads that encode and count (default: the processors of this machine, at most
-        4). For a file, DuckDB also reads with this many.
+        Threads that encode and count (default: the processors of this machine, at most 4).
 
     Raises
     ------
@@ -48,9 +47,9 @@ class DuckDBSource:
 
     Notes
     -----
-    Every call reads the data again, so the data must not change between calls. The first call reads
-    every column, to refuse a table that does not fit its schema before anything is released from
-    it; later calls read only the columns they count.
+    Every call reads the data again, so the data must not change between calls. A table that does
+    not fit its schema is refused by :meth:`check`, which `open_source` calls before a fit charges
+    anything, or by the first call of :meth:`counts`. Later calls read only the columns they count.
 
     Examples
     --------
@@ -75,9 +74,12 @@ class DuckDBSource:
         self._n_jobs = n_jobs or min(4, os.cpu_count() or 1)
         self._data = Path(data) if isinstance(data, str) else data
         self._schema = schema
+        self._encoders = {attribute.name: Encoder(attribute) for attribute in schema}
         self._validated = False
-        with self._relation() as relation:
-            check_columns(list(relation.columns), schema.names)
+        if isinstance(self._data, Path):
+            file_columns(self._data, schema.names)
+        else:
+            check_columns(list(self._data.columns), schema.names)
 
     @classmethod
     def from_query(
@@ -118,14 +120,13 @@ class DuckDBSource:
         >>> source.counts([("age",)], rows="observed")[("age",)].tolist()
         [1, 0]
         """
-        try:
+        with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
             statements = connection.extract_statements(sql)
-        except duckdb.Error:
-            raise ParameterError("the query is not valid SQL") from None
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise ParameterError("the query must be exactly one SELECT statement")
-        with _private_errors("the query does not run"):
-            return cls(connection.sql(sql), schema, n_jobs=n_jobs)
+        with replacing(duckdb.Error, by=DataError("the query does not run")):
+            relation = connection.sql(sql)
+        return cls(relation, schema, n_jobs=n_jobs)
 
     @property
     def schema(self) -> Schema:
@@ -136,62 +137,59 @@ class DuckDBSource:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
         checked = check_cliques(self._schema, cliques, rows)
         counter = Counter(self._schema, checked)
-        names = counter.names if self._validated else self._schema.names
-        with self._relation() as relation:
-            self._count(relation, names or self._schema.names[:1], counter)
+        self._run(self._needed(counter.names), counter)
         self._validated = True
         return counter.result(rows)
+
+    def check(self) -> None:
+        """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
+
+        Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
+        once), unless it was done before. What it cannot foresee with other policies is a Parquet
+        file or a query that breaks half-way.
+
+        Raises
+        ------
+        DataError
+            If the data does not fit the schema or cannot be read. Quotes no value and no count.
+        """
+        refusing = any(attribute.refuses for attribute in self._schema)
+        is_csv = isinstance(self._data, Path) and self._data.suffix.lower() not in (
+            ".parquet",
+            ".pq",
+        )
+        if not self._validated and (refusing or is_csv):
+            self._run(self._needed(()), None)
+        self._validated = True
+
+    def _needed(self, counted: Clique) -> Clique:
+        """Columns to read: those counted and, the first time, those that may refuse a cell."""
+        wanted = tuple(
+            a.name for a in self._schema if a.name in counted or (a.refuses and not self._validated)
+        )
+        return wanted or self._schema.names[:1]
 
     def __repr__(self) -> str:
         return f"DuckDBSource({', '.join(self._schema.names)})"
 
-    @contextlib.contextmanager
-    def _relation(self) -> Iterator[duckdb.DuckDBPyRelation]:
-        if not isinstance(self._data, Path):
-            yield self._data
-            return
-        config = {"threads": str(self._n_jobs), "preserve_insertion_order": "false"}
-        with duckdb.connect(config=config) as connection:  # type: ignore[arg-type]
-            yield open_relation(self._data, connection, self._schema.names)
+    def _batches(self, names: Clique) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._data, Path):
+            return file_batches(self._data, names)
+        return relation_batches(self._data, names)
 
-    def _count(self, relation: duckdb.DuckDBPyRelation, names: Clique, counter: Counter) -> None:
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-        with ThreadPoolExecutor(self._n_jobs) as pool:
+    def _run(self, names: Clique, counter: Counter | None) -> None:
+        """Encode the named columns of every row, and count them."""
+        with ThreadPoolExecutor(self._n_jobs) as pool, contextlib.ExitStack() as stack:
             waiting: deque[Future[None]] = deque()
-            try:
-                for batch in _batches(relation, quoted):
-                    waiting.append(pool.submit(self._count_batch, batch, names, counter))
-                    if len(waiting) > self._n_jobs:
-                        waiting.popleft().result()
-                while waiting:
+            stack.callback(lambda: [task.cancel() for task in waiting])
+            for batch in self._batches(names):
+                waiting.append(pool.submit(self._count_batch, batch, names, counter))
+                if len(waiting) > self._n_jobs:
                     waiting.popleft().result()
-            finally:
-                for task in waiting:
-                    task.cancel()
+            while waiting:
+                waiting.popleft().result()
 
-    def _count_batch(self, batch: pa.RecordBatch, names: Clique, counter: Counter) -> None:
-        codes = {n: encode(self._schema[n], batch.column(i)).codes for i, n in enumerate(names)}
-        counter.add(codes, batch.num_rows)
-
-
-def _batches(relation: duckdb.DuckDBPyRelation, columns: str) -> Iterator[pa.RecordBatch]:
-    with _private_errors(_UNREADABLE):
-        projected = relation.project(columns)
-        stream = getattr(projected, "to_arrow_reader", None) or projected.fetch_arrow_reader
-        reader = stream(CHUNK_ROWS)
-    with contextlib.closing(reader):
-        while True:
-            with _private_errors(_UNREADABLE):
-                batch = next(reader, None)
-            if batch is None:
-                return
-            yield batch
-
-
-@contextlib.contextmanager
-def _private_errors(message: str) -> Iterator[None]:
-    """Replace an engine's error, which may quote a cell, by one that says nothing private."""
-    try:
-        yield
-    except (duckdb.Error, pa.ArrowException, OSError):
-        raise DataError(message) from None
+    def _count_batch(self, batch: pa.RecordBatch, names: Clique, counter: Counter | None) -> None:
+        codes = {n: self._encoders[n].encode(batch.column(i)).codes for i, n in enumerate(names)}
+        if counter is not None:
+            counter.add(codes, batch.num_rows)

@@ -26,7 +26,8 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     ----------
     data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
         Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
-        are streamed. A source comes back as it is.
+        are streamed. A source comes back as it is. A source with a method ``check()`` is asked to
+        refuse now what it would refuse later, so that a fit charges nothing for it.
     schema : Schema
         The declared domain.
 
@@ -44,6 +45,14 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
     MemorySource(smoker)
     """
+    source = _open(data, schema)
+    check = getattr(type(source), "check", None)
+    if check is not None:
+        check(source)
+    return source
+
+
+def _open(data: Any, schema: Schema) -> MarginalSource:
     if is_source(data):
         if data.schema != schema:
             raise DataError("the source was opened with another schema")

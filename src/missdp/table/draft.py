@@ -1,31 +1,101 @@
-"""Draft a schema from column names and types, for a person to complete.
+"""Draft a schema from column names and cells, for a person to complete.
 
-Names and types come from the table's own header; levels and bounds would come from the private
-cells, so each is marked as not yet declared public. A release refuses such a schema.
+Names come from the table's own header; levels and bounds come from the private cells, so each is
+marked as not yet declared public. A release refuses such a schema.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import tomli_w
+from numpy.typing import NDArray
 
-from missdp.errors import DataError
+from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.table.encode import parse_numbers
-from missdp.table.files import read_arrow
-from missdp.table.frames import check_columns, to_arrow
+from missdp.schema.reading import MAX_WHOLE, number_text, read_number
+from missdp.schema.toml import dump_toml
+from missdp.table.cells import Cells, Plain, Unreadable, distinct
+from missdp.table.encode import encode
+from missdp.table.files import file_table
+from missdp.table.frames import columns_from_native
 
-__all__ = ["draft_schema"]
+__all__ = ["Draft", "draft_columns", "draft_schema"]
 
 _MAX_DRAFT_LEVELS = 100
-_USUAL_CODES = ("?", "NA", "N/A", "n/a", "NaN", "null", "NULL", ".")
+_USUAL_CODES = ("?", "NA", "N/A", "n/a", "<NA>", "None", "null", "NULL", ".")
+
+
+@dataclass(frozen=True, repr=False)
+class Draft:
+    """A schema that a person must complete; private until that is done.
+
+    Parameters
+    ----------
+    attributes : tuple of Categorical or Numeric
+        Attributes whose facts were guessed from the cells, each marked ``undeclared``.
+    stubs : mapping of str to str
+        Columns for which nothing could be guessed, and why.
+    """
+
+    attributes: tuple[AnyAttribute, ...]
+    stubs: Mapping[str, str]
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
+        document = Schema(self.attributes).to_dict() if self.attributes else {"format": 1}
+        dump_toml(document, Path(path), notes="".join(_stub(*stub) for stub in self.stubs.items()))
+
+
+def _stub(name: str, why: str) -> str:
+    title = tomli_w.dumps({"name": name.encode("utf-8", "replace").decode()}).strip()
+    return (
+        f"\n# {why}.\n# Complete this by hand, or drop the column from the data.\n"
+        f'# [[attribute]]\n# {title}\n# kind = "categorical"\n# levels = []\n'
+    )
+
+
+def draft_columns(data: Any) -> Draft:
+    """Return a draft of every column that can be drafted, and why the others cannot.
+
+    Parameters
+    ----------
+    data : pandas, polars or Arrow table, DuckDB relation, str or Path
+        The private rows.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be read at all, or has no columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp.table import draft_columns
+    >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
+    >>> [attribute.name for attribute in draft.attributes], draft.stubs["pets"]
+    (['age'], "column 'pets' has cells that are neither text, numbers nor true/false")
+    """
+    columns = _columns(data)
+    attributes: list[AnyAttribute] = []
+    stubs: dict[str, str] = {}
+    for name, cells in columns.items():
+        found = _draft(name, cells)
+        if isinstance(found, str):
+            stubs[name] = f"column {name!r} {found}"
+        else:
+            attributes.append(found)
+    return Draft(tuple(attributes), stubs)
 
 
 def draft_schema(data: Any) -> Schema:
-    """Draft a schema; every fact read from the cells is marked ``undeclared``.
+    """Return a draft of a schema; every fact read from the cells is marked ``undeclared``.
 
     Parameters
     ----------
@@ -40,7 +110,8 @@ def draft_schema(data: Any) -> Schema:
     Raises
     ------
     DataError
-        If a column has no values at all, or too many distinct ones to be categorical.
+        If a column cannot be drafted, for example because it has no values at all, or too many
+        distinct ones to be categorical; :func:`draft_columns` goes on with the others.
 
     Examples
     --------
@@ -52,79 +123,116 @@ def draft_schema(data: Any) -> Schema:
     >>> draft.undeclared["age"]
     ('lower', 'upper', 'integer', 'nullable')
     """
-    table = read_arrow(Path(data)) if isinstance(data, (str, Path)) else to_arrow(data)
-    check_columns(table.column_names, tuple(table.column_names))
-    if not table.num_columns:
+    draft = draft_columns(data)
+    for why in draft.stubs.values():
+        raise DataError(f"{why}: write its attribute into the schema by hand, or drop the column")
+    return Schema(draft.attributes)
+
+
+def _columns(data: Any) -> dict[str, Cells]:
+    if isinstance(data, (str, Path)):
+        table = file_table(Path(data))
+        columns = {name: table[name] for name in table.column_names}
+    else:
+        columns = columns_from_native(data)
+    if not columns:
         raise DataError("the data has no columns to draft a schema from")
-    return Schema(tuple(_draft(name, table.column(name)) for name in table.column_names))
+    return columns
 
 
-def _draft(name: str, column: pa.ChunkedArray) -> AnyAttribute:
-    cells = column.combine_chunks()
-    if isinstance(cells, pa.DictionaryArray):
-        cells = cells.dictionary_decode()
-    codes: tuple[str, ...] = ()
-    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-        cells, codes = _clean_text(cells)
-    if pa.types.is_floating(cells.type):
-        cells = pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
-    nullable = bool(cells.null_count) or bool(codes)
-    cells = cells.drop_null()
-    if not len(cells):
-        raise DataError(f"column {name!r} is empty: write its attribute into the schema by hand")
-    if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
-        return _draft_numeric(name, cells, nullable, codes)
-    return _draft_levels(name, cells, nullable, codes)
+def _draft(name: str, cells: Cells) -> AnyAttribute | str:
+    """Return an attribute that reads these cells, or why there is none."""
+    found = _distinct(cells)
+    text = {cell for cell in found if isinstance(cell, str)}
+    codes = tuple(code for code in _USUAL_CODES if code in text)
+    known = [cell for cell in found if not _is_missing(cell) and cell not in codes]
+    if any(isinstance(cell, Unreadable) for cell in known):
+        return "has cells that are neither text, numbers nor true/false"
+    if not known:
+        return "is empty"
+    nullable = len(known) < len(found)
+    numbers = [number for cell in known if (number := _as_number(cell)) is not None]
+    try:
+        if len(numbers) == len(known):
+            drafted: AnyAttribute | str = _draft_numeric(name, np.array(numbers), nullable, codes)
+        else:
+            drafted = _draft_levels(name, known, nullable, codes)
+        if not isinstance(drafted, str):
+            encode(drafted, cells)
+    except (SchemaError, DataError):
+        return "has a name or values that a schema cannot hold"
+    return drafted
 
 
-def _clean_text(cells: pa.Array) -> tuple[pa.Array, tuple[str, ...]]:
-    """Turn the usual missing codes into null; turn columns of numbers into numbers."""
-    text = pc.utf8_trim_whitespace(cells.cast(pa.string()))
-    found = set(pc.unique(text).to_pylist())
-    codes = tuple(code for code in _USUAL_CODES if code in found)
-    text = pc.if_else(pc.is_in(text, value_set=pa.array(codes, pa.string())), None, text)
-    number, unparsed = parse_numbers(text)
-    if len(text) > text.null_count and not pc.any(unparsed).as_py():
-        return number, codes
-    return text, codes
+def _distinct(cells: Cells) -> list[Plain]:
+    """Return the plain values that occur, text without blanks around it; None if any is missing."""
+    found: dict[tuple[type, Plain], None] = {}  # by type, since True == 1.0
+    for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        values, indices = distinct(chunk)
+        for index in np.unique(indices).tolist():
+            value = values[index] if index >= 0 else None
+            value = value.strip() if isinstance(value, str) else value
+            found[type(value), value] = None
+    return [value for _, value in found]
 
 
-def _draft_numeric(name: str, cells: pa.Array, nullable: bool, codes: tuple[str, ...]) -> Numeric:
-    number = cells.cast(pa.float64()).filter(pc.is_finite(cells.cast(pa.float64())))
-    if not len(number):
-        raise DataError(f"column {name!r} has no finite numbers: write its attribute by hand")
-    bounds = pc.min_max(number)
-    lower, upper = bounds["min"].as_py(), bounds["max"].as_py()
-    integer = bool(pc.all(pc.equal(number, pc.floor(number))).as_py())
+def _is_missing(cell: Plain) -> bool:
+    number = _as_number(cell)
+    return cell is None or cell == "" or (number is not None and math.isnan(number))
+
+
+def _as_number(cell: Plain) -> float | None:
+    if isinstance(cell, str):
+        return read_number(cell)
+    return cell if isinstance(cell, float) else None
+
+
+def _draft_numeric(
+    name: str, numbers: NDArray[np.float64], nullable: bool, codes: tuple[str, ...]
+) -> Numeric | str:
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
+        return "has no finite numbers"
+    if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
+        return "has numbers too large to be told apart: it looks like an identifier"
+    lower, upper = float(finite.min()), float(finite.max())
+    endless = len(finite) < len(numbers)
     return Numeric(
         name=name,
         lower=lower,
         upper=upper if upper > lower else lower + 1,
-        integer=integer,
+        integer=bool(np.all(finite == np.floor(finite))),
         nullable=nullable,
         missing_codes=codes,
-        undeclared=("lower", "upper", "integer", *_marks(codes)),
+        outside="clamp" if endless else "error",
+        undeclared=("lower", "upper", "integer", *_marks(codes), *(["outside"] * endless)),
     )
 
 
 def _draft_levels(
-    name: str, cells: pa.Array, nullable: bool, codes: tuple[str, ...]
-) -> Categorical:
-    if not (pa.types.is_boolean(cells.type) or pa.types.is_string(cells.type)):
-        cells = cells.cast(pa.string())
-    levels = sorted(level for level in pc.unique(cells).to_pylist() if level != "")
+    name: str, known: list[Plain], nullable: bool, codes: tuple[str, ...]
+) -> Categorical | str:
+    levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
+    if all(str(level).lower() in ("true", "false") for level in levels):
+        levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
-        raise DataError(
-            f"column {name!r} has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an "
-            "identifier or free text; drop it, or write its attribute into the schema by hand"
+        return (
+            f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
+            "free text"
         )
     return Categorical(
         name=name,
-        levels=tuple(levels),
+        levels=levels,
         nullable=nullable,
         missing_codes=codes,
         undeclared=("levels", *_marks(codes)),
     )
+
+
+def _as_text(cell: Plain) -> str:
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return number_text(cell) if isinstance(cell, float) else str(cell)
 
 
 def _marks(codes: tuple[str, ...]) -> tuple[str, ...]:

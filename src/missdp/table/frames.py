@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+import duckdb
 import narwhals as nw
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from missdp.errors import DataError, MissingDependencyError, ParameterError
+from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
+from missdp.table.cells import Cells, Coded
+from missdp.table.relations import relation_table
 
-__all__ = ["FrameKind", "arrow_from_native", "frame_kind", "native_from_arrow", "to_arrow"]
+__all__ = ["FrameKind", "check_columns", "columns_from_native", "frame_kind", "native_from_arrow"]
 
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
+# Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
+_ARROW_LIKE = (
+    pd.StringDtype,
+    pd.BooleanDtype,
+    pd.ArrowDtype,
+    pd.Float32Dtype,
+    pd.Float64Dtype,
+    *(getattr(pd, f"{sign}Int{bits}Dtype") for sign in ("", "U") for bits in (8, 16, 32, 64)),
+)
 _PANDAS_TYPES = {
     pa.string(): pd.StringDtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -31,47 +44,75 @@ def frame_kind(data: Any) -> FrameKind:
     return "pandas"
 
 
-def arrow_from_native(data: Any, names: tuple[str, ...]) -> pa.Table:
-    """Bring the named columns of a frame to Arrow, with every pandas missing marker as null.
+def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
+    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
 
     Raises
     ------
     DataError
-        If ``data`` is not a frame we read, has repeated, absent or undeclared columns, or a column
-        holds values of mixed types.
+        If ``data`` is not a frame we read, its query fails, or it has repeated, absent or
+        undeclared columns. No cell is looked at.
     """
-    if isinstance(data, pd.DataFrame):
-        check_columns([str(c) for c in data.columns], names)
-    table = to_arrow(data)
-    check_columns(table.column_names, names)
-    return table.select(list(names))
+    if isinstance(data, duckdb.DuckDBPyRelation):
+        check_columns(list(data.columns), tuple(data.columns) if names is None else names)
+        data = relation_table(data, tuple(data.columns) if names is None else names)
+    elif not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
+        data = _collected(data)
+    found = _names(data)
+    check_columns(found, tuple(found) if names is None else names)
+    return {name: _column(data, found.index(name)) for name in names or found}
 
 
-def to_arrow(data: Any) -> pa.Table:
-    """Bring a whole frame to Arrow, with every pandas missing marker as null.
-
-    Raises
-    ------
-    DataError
-        If ``data`` is not a frame we read, or a column holds values of mixed types.
-    """
-    if isinstance(data, pd.DataFrame):
-        return _arrow_from_pandas(data)
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return data
-    try:
+def _collected(data: Any) -> Any:
+    """Run the query of a lazy frame; give any eager one back."""
+    strange = DataError(
+        f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
+        "table, a DuckDB relation, or the path of a CSV or Parquet file"
+    )
+    # An engine's own error may quote cells.
+    failed = DataError("the table cannot be read: its query fails or a row is malformed")
+    with replacing(TypeError, by=strange):
         frame = nw.from_native(data)
-        frame = frame.collect(backend="pyarrow") if isinstance(frame, nw.LazyFrame) else frame
-        return frame.to_arrow()
-    except TypeError:
-        raise DataError(
-            f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
-            "table, a DuckDB relation, or the path of a CSV or Parquet file"
-        ) from None
-    except Exception:  # noqa: BLE001 - an engine's own error may quote cells
-        raise DataError("the table cannot be read: its query fails or a row is malformed") from None
+    with replacing(Exception, by=failed):
+        return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
+
+
+def _names(data: Any) -> list[str]:
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return list(data.schema.names)
+    return [str(name) for name in data.columns]
+
+
+def _column(data: Any, position: int) -> Cells:
+    if isinstance(data, pd.DataFrame):
+        return _pandas_column(data.iloc[:, position])
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return data.column(position)
+    series = nw.from_native(data, eager_only=True)[:, position]
+    try:
+        return series.to_arrow()
+    except Exception:  # noqa: BLE001 - a type without Arrow twin, such as Python objects
+        return _objects(series.to_list())
+
+
+def _pandas_column(column: pd.Series[Any]) -> Cells:
+    """Return a column in its own type; where that has no Arrow twin, cell by cell."""
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        cells = _pandas_column(pd.Series(kind.categories))
+        assert not isinstance(cells, pa.ChunkedArray)
+        return Coded(cells, np.asarray(column.cat.codes))
+    native = kind.kind in "biufM" if isinstance(kind, np.dtype) else isinstance(kind, _ARROW_LIKE)
+    if native:
+        try:
+            return pa.Array.from_pandas(column)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass  # for example text with lone surrogates: read it cell by cell
+    return column.to_numpy(dtype=object)
+
+
+def _objects(cells: list[Any]) -> Cells:
+    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
@@ -88,24 +129,12 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
     if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise DataError(f"column names must be distinct; repeated: {repeated}")
     if extra := [name for name in found if name not in names]:
-        raise DataError(
-            f"the data has columns that the schema does not declare: {extra}; "
-            "declare them, or drop them before passing the data in"
+        remedy = (
+            "pandas saves the row labels of a frame like that: save it again with index=False"
+            if any(name.startswith("__index_level_") for name in extra)
+            else "declare them, or drop them before passing the data in"
         )
-
-
-def _arrow_from_pandas(data: pd.DataFrame) -> pa.Table:
-    names = [str(label) for label in data.columns]
-    arrays = []
-    for i, name in enumerate(names):
-        try:
-            arrays.append(pa.Array.from_pandas(data.iloc[:, i]))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise DataError(
-                f"column {name!r} holds values of mixed or unsupported types; "
-                "convert it to one type (text or numbers) first"
-            ) from None
-    return pa.table(arrays, names=names)
+        raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
@@ -118,11 +147,8 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
     if kind == "pandas":
         return table.to_pandas(types_mapper=_PANDAS_TYPES.get)
     if kind == "polars":
-        try:
+        absent = MissingDependencyError("polars is not installed; run pip install 'missdp[polars]'")
+        with replacing(ImportError, by=absent):
             import polars as pl
-        except ImportError:
-            raise MissingDependencyError(
-                "polars is not installed; run pip install 'missdp[polars]'"
-            ) from None
         return pl.from_arrow(table)
     raise ParameterError(f"kind must be 'pandas', 'polars' or 'pyarrow', not {kind!r}")

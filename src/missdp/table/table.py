@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.table.cells import Cells
 from missdp.table.encode import Column, code_dtype, encode
-from missdp.table.files import read_arrow
-from missdp.table.frames import FrameKind, arrow_from_native, frame_kind, native_from_arrow
+from missdp.table.files import file_table
+from missdp.table.frames import FrameKind, columns_from_native, frame_kind, native_from_arrow
 
 __all__ = ["Table"]
 
@@ -81,11 +82,12 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
+        cells: Mapping[str, Cells]
         if isinstance(data, (str, Path)):
-            arrow = read_arrow(Path(data), schema.names)
+            cells = file_table(Path(data), schema.names)
         else:
-            arrow = arrow_from_native(data, schema.names)
-        columns = {a.name: encode(a, arrow.column(a.name)) for a in schema}
+            cells = columns_from_native(data, schema.names)
+        columns = {a.name: encode(a, cells[a.name]) for a in schema}
         return cls(schema, columns, kind=frame_kind(data))
 
     @classmethod

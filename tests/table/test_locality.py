@@ -1,0 +1,491 @@
+"""Row locality: what a row becomes is a function of that row and of public facts alone.
+
+Without it no guarantee holds: one person's cell would move other persons' bins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import decimal
+import fractions
+import struct
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.errors import DataError
+from missdp.sources import DuckDBSource
+from missdp.table.encode import encode
+
+D = decimal.Decimal
+TEXT = ("7", "007", "0.1", "2020-01-01", "a", "true", "1e3")
+LOOSE = {"nullable": True, "outside": "missing"}
+TOTAL = Schema(
+    (
+        Numeric(name="share", lower=0, upper=1, nullable=True, outside="clamp"),
+        Numeric(name="count", lower=0, upper=100, integer=True, bins=5, outside="clamp"),
+        Numeric(name="age", lower=0, upper=99, integer=True, missing_codes=(-9, "k.A."), **LOOSE),
+        Categorical(name="whole", levels=(1, 7, 10), missing_codes=("?", 99), **LOOSE),
+        Ordinal(name="text", levels=TEXT, missing_codes=("n/a", -9), **LOOSE),
+        Categorical(name="flag", levels=(False, True), missing_codes=("?", 9), **LOOSE),
+    )
+)
+STRICT = Schema(
+    tuple(a.model_copy(update={"outside": "error", "nullable": True}) for a in TOTAL.attributes)
+)
+
+
+def read(data: Any, schema: Schema = TOTAL) -> list[list[Any]]:
+    """Codes, masks and values of every attribute, a list per row."""
+    table = Table.read(data, schema)
+    columns = [table.codes(n) for n in schema.names] + [table.mask(n) for n in schema.names]
+    columns += [table.values(a.name) for a in schema if isinstance(a, Numeric)]
+    return [[cell.tobytes() for cell in row] for row in zip(*columns, strict=True)]
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+nans = st.integers(1, 2**51).map(
+    lambda i: struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | i))[0]
+)
+floats = st.one_of(
+    st.sampled_from([0.0, -0.0, 0.1, 0.5, 1.0, 7.0, 99.0, -9.0, 2.5, float("inf"), float("-inf")]),
+    finite,
+    nans,
+)
+ints = st.one_of(st.integers(-10, 110), st.sampled_from([2**53 + 1, -(2**62), 2**62]))
+huge = st.one_of(ints, st.sampled_from([2**63, 2**64, 10**400, -(10**400)]))
+decimals = st.one_of(
+    st.sampled_from(
+        [D("0.1"), D("7"), D("-9.0"), D("1E+20"), D("0.12345678901234567890123"), D("1E-20")]
+    ),
+    st.decimals(allow_nan=False, allow_infinity=False, places=5, min_value=-1000, max_value=1000),
+)
+odd_decimals = st.one_of(
+    decimals, st.sampled_from([D("NaN"), D("sNaN"), D("Infinity"), D("1E+9999")])
+)
+words = [
+    "7",
+    "007",
+    "7.0",
+    " 7 ",
+    "0.1",
+    "a",
+    "A",
+    "",
+    " ",
+    "?",
+    "n/a",
+    "k.A.",
+    "-9",
+    "-9.0",
+    "nan",
+]
+words += [
+    "NaN",
+    "inf",
+    "True",
+    "true",
+    "FALSE",
+    "1",
+    "0",
+    "1e3",
+    "1000",
+    "1_0",
+    "0x7",
+    "2020-01-01",
+]
+words += ["\u0661", "1e999", "1" * 400, "+1", ".5", "5.", "1.", "0.10000000000000000001", "None"]
+good_text = st.one_of(
+    st.sampled_from(words), st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
+)
+text = st.one_of(good_text, st.sampled_from(["\ud800", "a\udfff", "\0"]))
+dates = st.one_of(st.just(dt.date(2020, 1, 1)), st.dates())
+moments = st.one_of(st.just(dt.datetime(2020, 1, 1)), st.datetimes(), st.just(dt.datetime(1, 1, 1)))
+zoned = moments.map(lambda m: m.replace(tzinfo=dt.UTC))
+raw = st.one_of(st.binary(max_size=4), st.sampled_from([b"7", b"a", b"0.1", b"\xff"]))
+nothing = st.none()
+strange = st.one_of(
+    st.sampled_from([pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"), np.nan, 1j]),
+    st.sampled_from([[1], [[1], [2]], {"a": 1}, (1, 2), dt.time(1), dt.timedelta(1), object()]),
+    st.sampled_from([np.float32(0.1), np.int8(7), np.bool_(True), np.str_("a"), np.array([1, 2])]),
+    st.sampled_from(
+        [np.datetime64("2020-01-01"), np.datetime64(2**40, "Y"), np.timedelta64(7, "D")]
+    ),
+    st.sampled_from([pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC")]),
+    st.sampled_from(
+        [fractions.Fraction(1, 3), uuid.UUID(int=7), bytearray(b"a"), pd.Period("2020")]
+    ),
+)
+anything = st.one_of(
+    nothing, floats, huge, odd_decimals, text, dates, moments, zoned, raw, strange, st.booleans()
+)
+inferred = st.one_of(nothing, floats, ints, decimals, good_text, dates, moments, st.booleans())
+
+# -- containers ----------------------------------------------------------------------------------
+
+ENGINE = duckdb.connect()
+Maker = Callable[[list[Any], Path], Any]
+
+
+def objects(cells: list[Any]) -> np.ndarray:
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def pandas_of(dtype: Any) -> Maker:
+    return lambda cells, _: pd.DataFrame(
+        {
+            n: pd.Series(objects(cells) if dtype is object else cells, dtype=dtype)
+            for n in TOTAL.names
+        }
+    )
+
+
+def pandas_guessed(cells: list[Any], _: Path) -> Any:
+    return pd.DataFrame(dict.fromkeys(TOTAL.names, cells), columns=list(TOTAL.names))
+
+
+def arrow_of(kind: pa.DataType | None) -> Maker:
+    def make(cells: list[Any], _: Path) -> Any:
+        array = pa.array(cells, kind)
+        return pa.table(dict.fromkeys(TOTAL.names, array))
+
+    return make
+
+
+def arrow_coded(cells: list[Any], _: Path) -> Any:
+    return pa.table({n: pa.array(cells, pa.string()).dictionary_encode() for n in TOTAL.names})
+
+
+def arrow_broken_text(cells: list[bytes], _: Path) -> Any:
+    array = pa.array(cells, pa.binary())
+    text = pa.Array.from_buffers(pa.string(), len(array), array.buffers())
+    return pa.table(dict.fromkeys(TOTAL.names, text))
+
+
+def parquet_of(kind: pa.DataType) -> Maker:
+    def make(cells: list[Any], folder: Path) -> Any:
+        pq.write_table(arrow_of(kind)(cells, folder), folder / "x.parquet")
+        return folder / "x.parquet"
+
+    return make
+
+
+def duckdb_of(kind: pa.DataType, sql: str) -> Maker:
+    def make(cells: list[Any], folder: Path) -> Any:
+        table = arrow_of(kind)(cells, folder)
+        connection = ENGINE.cursor()
+        connection.register("rows", table)
+        terms = ", ".join(f'CAST("{n}" AS {sql}) AS "{n}"' for n in TOTAL.names)
+        return connection.sql(f"SELECT {terms} FROM rows")
+
+    return make
+
+
+def polars_of(dtype: Any) -> Maker:
+    return lambda cells, _: pl.DataFrame({n: pl.Series(cells, dtype=dtype) for n in TOTAL.names})
+
+
+def csv_of(name: str) -> Maker:
+    def make(cells: list[Any], folder: Path) -> Any:
+        with open(folder / name, "w", newline="", encoding="utf-8", errors="surrogateescape") as f:
+            writer = csv.writer(f, delimiter="\t" if name.endswith("tsv") else ",")
+            writer.writerow(TOTAL.names)
+            writer.writerows([cell] * len(TOTAL) for cell in cells)
+        return folder / name
+
+    return make
+
+
+broken = st.binary(max_size=4).map(lambda b: b.decode("utf-8", "surrogateescape"))
+long_decimals = st.decimals(-(10**15), 10**15, places=10)
+KINDS: dict[str, tuple[st.SearchStrategy[Any], Maker]] = {
+    "pandas-object": (anything, pandas_of(object)),
+    "pandas-guessed": (inferred, pandas_guessed),
+    "pandas-float": (st.one_of(nothing, floats), pandas_of("float64")),
+    "pandas-Int64": (st.one_of(nothing, ints), pandas_of("Int64")),
+    "pandas-Float32": (st.one_of(nothing, st.floats(width=32)), pandas_of("Float32")),
+    "pandas-boolean": (st.one_of(nothing, st.booleans()), pandas_of("boolean")),
+    "pandas-string": (st.one_of(nothing, good_text), pandas_of("string")),
+    "pandas-string-python": (st.one_of(nothing, text), pandas_of(pd.StringDtype("python"))),
+    "pandas-category": (st.one_of(nothing, ints, finite, good_text, dates), pandas_of("category")),
+    "pandas-datetime": (
+        st.one_of(nothing, st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)), moments),
+        pandas_of("datetime64[us]"),
+    ),
+    "pandas-arrow": (
+        st.one_of(nothing, long_decimals),
+        pandas_of(pd.ArrowDtype(pa.decimal128(38, 10))),
+    ),
+    "pandas-complex": (st.one_of(floats, st.just(1j)), pandas_of("complex128")),
+    "pandas-sparse": (floats, pandas_of(pd.SparseDtype("float64"))),
+    "polars-f32": (st.one_of(nothing, st.floats(width=32)), polars_of(pl.Float32)),
+    "polars-int": (st.one_of(nothing, ints), polars_of(pl.Int64)),
+    "polars-int128": (
+        st.one_of(nothing, st.integers(-(2**100), 2**100), ints),
+        polars_of(pl.Int128),
+    ),
+    "polars-text": (st.one_of(nothing, good_text), polars_of(pl.String)),
+    "polars-categorical": (st.one_of(nothing, good_text), polars_of(pl.Categorical)),
+    "polars-enum": (st.one_of(nothing, st.sampled_from(words)), polars_of(pl.Enum(words))),
+    "polars-decimal": (st.one_of(nothing, long_decimals), polars_of(pl.Decimal(38, 10))),
+    "polars-date": (st.one_of(nothing, dates), polars_of(pl.Date)),
+    "polars-datetime": (st.one_of(nothing, moments), polars_of(pl.Datetime("us"))),
+    "polars-binary": (st.one_of(nothing, raw), polars_of(pl.Binary)),
+    "polars-list": (
+        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
+        polars_of(pl.List(pl.Int64)),
+    ),
+    "polars-object": (
+        st.one_of(floats, ints, decimals, good_text, raw, dates),
+        polars_of(pl.Object),
+    ),
+    "arrow-guessed-decimal": (st.one_of(nothing, decimals), arrow_of(None)),
+    "arrow-int": (st.one_of(nothing, ints), arrow_of(pa.int64())),
+    "arrow-uint64": (
+        st.one_of(nothing, st.integers(0, 2**64 - 1), st.integers(0, 100)),
+        arrow_of(pa.uint64()),
+    ),
+    "arrow-half": (st.one_of(nothing, st.floats(width=16)), arrow_of(pa.float16())),
+    "arrow-double": (st.one_of(nothing, floats), arrow_of(pa.float64())),
+    "arrow-text": (st.one_of(nothing, good_text), arrow_of(pa.string())),
+    "arrow-large-text": (st.one_of(nothing, good_text), arrow_of(pa.large_string())),
+    "arrow-text-view": (st.one_of(nothing, good_text), arrow_of(pa.string_view())),
+    "arrow-broken-text": (st.one_of(nothing, raw), arrow_broken_text),
+    "arrow-coded": (st.one_of(nothing, good_text), arrow_coded),
+    "arrow-binary": (st.one_of(nothing, raw), arrow_of(pa.large_binary())),
+    "arrow-binary-view": (st.one_of(nothing, raw), arrow_of(pa.binary_view())),
+    "arrow-fixed": (st.one_of(nothing, st.binary(min_size=1, max_size=1)), arrow_of(pa.binary(1))),
+    "arrow-decimal32": (
+        st.one_of(nothing, st.decimals(-99, 99, places=3)),
+        arrow_of(pa.decimal32(9, 3)),
+    ),
+    "arrow-decimal256": (st.one_of(nothing, long_decimals), arrow_of(pa.decimal256(70, 30))),
+    "arrow-date": (st.one_of(nothing, dates), arrow_of(pa.date32())),
+    "arrow-timestamp": (
+        st.one_of(nothing, moments, st.integers(-(2**62), 2**62)),
+        arrow_of(pa.timestamp("s")),
+    ),
+    "arrow-timestamp-ns": (
+        st.one_of(nothing, st.integers(-(2**62), 2**62), st.just(1577836800 * 10**9)),
+        arrow_of(pa.timestamp("ns")),
+    ),
+    "arrow-zoned": (st.one_of(nothing, moments), arrow_of(pa.timestamp("us", "Europe/Paris"))),
+    "arrow-time": (st.one_of(nothing, st.times()), arrow_of(pa.time64("us"))),
+    "arrow-duration": (st.one_of(nothing, st.integers(0, 9)), arrow_of(pa.duration("s"))),
+    "arrow-bool": (st.one_of(nothing, st.booleans()), arrow_of(pa.bool_())),
+    "arrow-list": (
+        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
+        arrow_of(pa.list_(pa.int64())),
+    ),
+    "arrow-struct": (
+        st.one_of(nothing, st.just({"a": 1})),
+        arrow_of(pa.struct([("a", pa.int64())])),
+    ),
+    "arrow-null": (nothing, arrow_of(pa.null())),
+    "csv": (st.one_of(good_text, broken, ints, floats, decimals), csv_of("x.csv")),
+    "tsv": (st.one_of(good_text, broken), csv_of("x.tsv")),
+    "parquet-decimal": (st.one_of(nothing, long_decimals), parquet_of(pa.decimal128(38, 15))),
+    "parquet-text": (st.one_of(nothing, good_text), parquet_of(pa.string())),
+    "duckdb-decimal": (
+        st.one_of(nothing, st.decimals(-999, 999, places=5)),
+        duckdb_of(pa.decimal128(38, 5), "DECIMAL(12,5)"),
+    ),
+    "duckdb-hugeint": (
+        st.one_of(nothing, st.sampled_from(["7", "1", str(2**127 - 1), str(2**53 + 1)])),
+        duckdb_of(pa.string(), "HUGEINT"),
+    ),
+    "duckdb-uhugeint": (
+        st.one_of(nothing, st.sampled_from(["7", "1", str(2**128 - 1)])),
+        duckdb_of(pa.string(), "UHUGEINT"),
+    ),
+    "duckdb-date": (
+        st.one_of(nothing, st.sampled_from(["2020-01-01", "infinity", "0044-03-15 (BC)"])),
+        duckdb_of(pa.string(), "DATE"),
+    ),
+    "duckdb-interval": (
+        st.one_of(nothing, st.sampled_from(["1 day", "2 years"])),
+        duckdb_of(pa.string(), "INTERVAL"),
+    ),
+    "duckdb-list": (
+        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
+        duckdb_of(pa.list_(pa.int64()), "INTEGER[]"),
+    ),
+    "duckdb-text": (
+        st.one_of(nothing, good_text.filter(lambda t: "\0" not in t)),
+        duckdb_of(pa.string(), "VARCHAR"),
+    ),
+}
+
+
+def check_locality(kind: str, folder: Path, examples: int) -> None:
+    cells, make = KINDS[kind]
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(rows=st.lists(cells, max_size=4), row=cells)
+    def check(rows: list[Any], row: Any) -> None:
+        alone = read(make([row], folder))
+        before = read(make(rows, folder)) if rows else []
+        assert read(make([*rows, row], folder)) == before + alone
+        assert read(make([row, *rows], folder)) == alone + before
+
+    check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_more_changes_no_other_row(kind: str, tmp_path: Path) -> None:
+    check_locality(kind, tmp_path, 60 if kind in ("pandas-object", "pandas-guessed") else 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_more_changes_no_other_row_in_many_trials(kind: str, tmp_path: Path) -> None:
+    check_locality(kind, tmp_path, 300)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=st.lists(anything, max_size=4))
+def test_the_strict_policy_differs_in_nothing_but_refusals(rows: list[Any]) -> None:
+    strict = None
+    with contextlib.suppress(DataError):
+        strict = read(pandas_of(object)(rows, Path()), STRICT)
+    if strict is not None:
+        loose = Schema(tuple(a.model_copy(update={"nullable": True}) for a in TOTAL.attributes))
+        assert strict == read(pandas_of(object)(rows, Path()), loose)
+
+
+# -- the same value means the same thing everywhere ------------------------------------------------
+
+
+def test_a_whole_number_means_the_same_in_every_container(tmp_path: Path) -> None:
+    cells = [7, None, 1, 10, 99, 0, -9]
+    expected = read(pandas_of(object)(cells, tmp_path))
+    decimal_cells = [None if c is None else D(c) for c in cells]
+    texts = [None if c is None else str(c) for c in cells]
+    for dtype in ("float64", "Int64", "Float32", "category", "int64[pyarrow]"):
+        assert read(pandas_of(dtype)(cells, tmp_path)) == expected, dtype
+    for dtype in (pl.Int8, pl.Float32, pl.Int128, pl.Float64):
+        assert read(polars_of(dtype)(cells, tmp_path)) == expected, dtype
+    for arrow in (pa.int8(), pa.int64(), pa.float16(), pa.float32(), pa.float64()):
+        assert read(arrow_of(arrow)(cells, tmp_path)) == expected, arrow
+        if arrow != pa.float16():
+            assert read(parquet_of(arrow)(cells, tmp_path)) == expected, arrow
+    for arrow in (pa.decimal32(9, 2), pa.decimal128(38, 30), pa.decimal256(70, 7)):
+        assert read(arrow_of(arrow)(decimal_cells, tmp_path)) == expected, arrow
+    for sql in ("HUGEINT", "DECIMAL(12,5)", "DOUBLE", "UHUGEINT", "TINYINT", "VARCHAR"):
+        known = texts if sql != "UHUGEINT" else texts[:-1]
+        assert read(duckdb_of(pa.string(), sql)(known, tmp_path)) == expected[: len(known)], sql
+    for strings in (texts, [t and f" {t}.0 " for t in texts], [t and f"{t}e0" for t in texts]):
+        assert read(csv_of("x.csv")(strings, tmp_path)) == expected
+        assert read(arrow_of(pa.string())(strings, tmp_path)) == expected
+        assert read(polars_of(pl.Categorical)(strings, tmp_path)) == expected
+    # A neighbour with a fraction, a hole or a number beyond 2**63 changes the column's type only.
+    for neighbour in (0.5, None, 2**63, 2**70, D("0.1"), "a", dt.date(2020, 1, 1)):
+        assert read(pandas_guessed([*cells, neighbour], tmp_path))[:-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "attribute", "codes"),
+    [
+        ([7, 7.0, D("7.000"), "7", "7.0", b"7", "07"], "text", [0] * 6 + [0]),
+        (["007", 1000, "1000.0", "1e3", 0.1, "0.10"], "text", [1, 6, 6, 6, 2, 2]),
+        (
+            [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), pd.Timestamp("2020-01-01")],
+            "text",
+            [3] * 3,
+        ),
+        ([dt.datetime(2020, 1, 1, 1), dt.time(1), [1], 1j], "text", [7] * 4),
+        ([True, "True", "TRUE", False], "text", [5, 5, 5, 7]),
+        (
+            [True, 1, 1.0, "1", "tRuE", D(1), 0, "0.0", False, 2, "yes"],
+            "flag",
+            [1] * 6 + [0] * 3 + [2] * 2,
+        ),
+        ([True, "True", 1, 7.5, "x", 99, "99.0"], "whole", [3, 3, 0, 3, 3, 3, 3]),
+        (["n/a", -9, "-9.00", "", "NaN", None], "text", [7] * 6),
+    ],
+)
+def test_documented_readings_of_levels(cells: list[Any], attribute: str, codes: list[int]) -> None:
+    assert encode(TOTAL[attribute], objects(cells)).codes.tolist() == codes
+
+
+def test_clamp_is_total() -> None:
+    cells = objects([-1, 3e9, 2.5, 3.5, "x", b"\xff", None, True, [1], dt.date(2020, 1, 1), -0.2])
+    expected = [0, 100, 2, 4, 0, 0, 0, 0, 0, 0, 0]
+    column = encode(TOTAL["count"], cells)
+    values = np.asarray(column.values)
+    assert values.tolist() == expected
+    assert not np.signbit(values).any()
+    nullable = encode(TOTAL["count"].model_copy(update={"nullable": True}), cells)
+    assert (nullable.codes == 5).tolist() == [i in range(4, 10) for i in range(11)]
+
+
+# -- what went wrong once ------------------------------------------------------------------------
+
+
+def test_a_long_decimal_moves_nobody_elses_bin() -> None:
+    attribute = Numeric(name="x", lower=0, upper=1, nullable=True, outside="missing")
+    for make in (
+        lambda c: pa.table({"x": c}),
+        lambda c: pd.DataFrame({"x": c}),
+        lambda c: pl.DataFrame({"x": c}),
+    ):
+        for neighbour in (D("0.12345678901234567890123"), D("0.5")):
+            table = Table.read(make([D("0.1")] * 1000 + [neighbour]), Schema((attribute,)))
+            assert set(table.codes("x")[:1000]) == {1}
+            assert set(table.values("x")[:1000]) == {0.1}
+
+
+def test_whole_decimals_of_duckdb_are_whole() -> None:
+    attribute = Numeric(
+        name="x", lower=1, upper=100, integer=True, nullable=True, outside="missing"
+    )
+    relation = duckdb.sql("SELECT CAST(range + 1 AS DECIMAL(12,5)) AS x FROM range(100)")
+    for found in (Table.read(relation, Schema((attribute,))),):
+        assert found.values("x").tolist() == list(range(1, 101))
+        assert not found.mask("x").any()
+    counts = DuckDBSource(relation, Schema((attribute,))).counts([("x",)], rows="extended")
+    assert counts[("x",)].tolist() == [10] * 10 + [0]
+
+
+def test_bytes_among_text_change_no_other_cell() -> None:
+    schema = Schema((Categorical(name="x", levels=("a", "b"), nullable=True, outside="missing"),))
+    for neighbour in (b"a", b"\xff", 2**70, "\ud800", ["a"]):
+        frame = pd.DataFrame({"x": pd.Series(["a", "b", None, neighbour], dtype=object)})
+        assert Table.read(frame, schema).codes("x")[:3].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [5_000_000, pytest.param(70_000_000, marks=pytest.mark.slow)])
+def test_one_long_cell_in_a_csv_file_is_a_cell(tmp_path: Path, size: int) -> None:
+    schema = Schema((Categorical(name="x", levels=("a",), **LOOSE), TOTAL["age"]))
+    rows = "a,7\n" * 3000
+    (tmp_path / "x.csv").write_text(f"x,age\n{rows}{'s' * size},7\n{rows}")
+    counts = DuckDBSource(tmp_path / "x.csv", schema).counts([("x",), ("age",)], rows="extended")
+    assert counts[("x",)].tolist() == [6000, 1]
+    assert counts[("age",)].sum() == 6001
+    assert Table.read(tmp_path / "x.csv", schema).mask("x").nonzero()[0].tolist() == [3000]
+
+
+def test_an_empty_line_of_a_file_with_one_column_is_a_hole(tmp_path: Path) -> None:
+    schema = Schema((Categorical(name="x", levels=("a",), **LOOSE),))
+    frame = pd.DataFrame({"x": ["a", None, "a"]})
+    frame.to_csv(tmp_path / "pandas.csv", index=False)
+    pl.from_pandas(frame).write_csv(tmp_path / "polars.csv")
+    duckdb.sql("FROM frame").write_csv(str(tmp_path / "duckdb.csv"))
+    for name in ("pandas", "polars", "duckdb"):
+        assert Table.read(tmp_path / f"{name}.csv", schema).codes("x").tolist() == [0, 1, 0]
