@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
@@ -97,6 +97,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         best = bounds(self.privacy_map(domain), NEIGHBOURS, self.delta, label=self._label())[0]
         conditions = (
             DeclaredRowCount(domain.rows),
+            PublicDomain(),
             NotFittedOnThisTable(),
             *self.model_conditions(),
             *noise.conditions,

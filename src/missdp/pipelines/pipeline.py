@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pipelines.bounds import Bound, bounds
@@ -110,7 +110,7 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything the guarantee rests on, noise source aside; public."""
         found = [condition for stage in self.stages() for condition in stage.conditions]
-        fixed = (DeclaredRowCount(self.rows), *self.estimator.model_conditions())
+        fixed = (DeclaredRowCount(self.rows), PublicDomain(), *self.estimator.model_conditions())
         return (*fixed, *dict.fromkeys(found))
 
     def guarantee(self) -> Guarantee:

@@ -44,7 +44,7 @@ class TestPlan:
     >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
     >>> plan = plan_test(pipeline, test_epsilon=0.1)
     >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
-    (139.2, 1)
+    (139.2, 2)
     """
 
     __test__ = False  # Not a test class, whatever its name starts with.

@@ -15,7 +15,6 @@ from missdp.accounting import (
     ApproximateEvent,
     Budget,
     Condition,
-    DataDependentDomain,
     DeclaredRowCount,
     Event,
     ExplicitSeed,
@@ -30,7 +29,7 @@ from missdp.errors import (
     ParameterError,
     SchemaError,
 )
-from missdp.mechanisms import NoiseSource, noise_source, noisy_total
+from missdp.mechanisms import NoiseSource, domain_conditions, noise_source, noisy_total
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, is_source, open_source
 from missdp.synth.ground_truth import synthesizer_ground_truth
@@ -320,16 +319,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         return Budget(self.epsilon, self.delta, schedule=schedule)
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
-        conditions: list[Condition] = []
-        if schema.undeclared:
-            if undeclared != "accept":
-                raise SchemaError(
-                    "the schema marks facts read from the private data as not yet declared "
-                    f"public, for attributes {sorted(schema.undeclared)}; check them and delete "
-                    "the 'undeclared' marks, or pass undeclared='accept', which then becomes a "
-                    "condition of the guarantee"
-                )
-            conditions.append(DataDependentDomain(attributes=tuple(sorted(schema.undeclared))))
+        conditions = [*domain_conditions(schema, undeclared)]
         if self.random_state is not None:
             conditions.append(ExplicitSeed())
         if not _is_noisy(self.n_rows):
