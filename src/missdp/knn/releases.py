@@ -22,6 +22,7 @@ from missdp.accounting import (
     PureEvent,
     ZCDPEvent,
 )
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError, UnprovenError
 from missdp.knn.asks import Ask, plain_event
 from missdp.knn.bound import smooth_bound
@@ -93,6 +94,8 @@ class Releaser:
     def begin(self, asks: Sequence[Ask]) -> FilledTable:
         """Charge all releases of a query; only then hand out the private rows."""
         events = [self._event(ask) for ask in asks]
+        promised = self.guarantee(asks)
+        warn_if_weak(promised.epsilon)
         self.budget.charge(*events, conditions=self._conditions)
         return self._ready().filled
 

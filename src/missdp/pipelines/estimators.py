@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
@@ -105,6 +106,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = Guarantee.from_events(
             [best.event], delta=self.delta, adjacency="replace-one", conditions=conditions
         )
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
         if self.budget is not None:
             self.budget.charge(best.event, conditions=conditions)
         self.n_features_in_ = domain.columns

@@ -22,6 +22,7 @@ from missdp.accounting import (
     PureEvent,
     Schedule,
 )
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -124,6 +125,8 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
                 f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
                 "Ask for a smaller epsilon, or use a larger budget"
             )
+        noisy = _is_noisy(self.n_rows)
+        warn_if_weak(self.epsilon, self.delta, n=None if noisy else int(self.n_rows))
         source, kind = _open(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._check_source(source)
@@ -138,6 +141,9 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         self.n_rows_ = self._row_count(source, own, noise)
         self._fit(source, own, noise)
         self.guarantee_: Guarantee = own.spent.with_conditions(*conditions)
+        if noisy:
+            # Released by now, so it may be spoken about.
+            warn_if_weak(0.0, self.delta, n=self.n_rows_)
         return self
 
     def sample(
