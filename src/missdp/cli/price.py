@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.cli.common import JsonOption, emit
 from missdp.cli.families import load_model
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable
 from missdp.pipelines import load_pipeline, plot_price
 from missdp.pipelines import price as price_pipeline
@@ -104,17 +104,19 @@ def _assumption(
     return stated[0] if stated else None
 
 
-def _parse_observed(text: str) -> dict[str, float]:
-    observed = {}
+def _parse_observed(text: str) -> list[tuple[str, float]]:
+    observed = []
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        try:
-            observed[name.strip()] = float(value)
-        except ValueError:
-            name = ""
+        with replacing(ValueError, by=_unreadable):
+            observed.append((name.strip(), float(value)))
         if not name.strip():
-            raise ParameterError(
-                "--observed must look like age=0.9,income=0.75: for each attribute the probability "
-                "that a cell is observed"
-            )
+            raise _unreadable()
     return observed
+
+
+def _unreadable(_: BaseException | None = None) -> ParameterError:
+    return ParameterError(
+        "--observed must look like age=0.9,income=0.75: for each attribute the probability that a "
+        "cell is observed"
+    )

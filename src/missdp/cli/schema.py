@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def draft(
     Every fact that was read from the private cells is marked `undeclared`; a release refuses a
     schema with such marks. The draft itself is private until they are gone.
     """
-    if output.exists() and not force:
+    if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     check_outputs([output], inputs=[data])
     schema = draft_schema(data)

@@ -11,10 +11,12 @@ from missdp.accounting import (
     Event,
     FixedGates,
     Guarantee,
+    MissingCompletelyAtRandom,
     PureAccountant,
     PureEvent,
     ground_truth_guarantee,
 )
+from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.synth.strategies import ROW_STRATEGIES
 
@@ -37,6 +39,11 @@ def synthesizer_ground_truth(
     assumption : Condition
         How values went missing.
 
+    Raises
+    ------
+    ParameterError
+        If rates are stated of attributes that the schema does not have, or says are never missing.
+
     Returns
     -------
     Guarantee
@@ -56,6 +63,7 @@ def synthesizer_ground_truth(
     ``"complete-rows"`` all gates are the same, and the same argument needs no structure at all.
     Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
     """
+    _check_names(assumption, schema)
     gates = {event.gate for event in guarantee.events if event.gate}
     chosen = missing == "adaptive" and bool(gates)
     # Of a strategy that is not known here, nothing is known about who chose its gates.
@@ -68,6 +76,24 @@ def synthesizer_ground_truth(
     structure = DataChosenGates(attributes=schema.names, smallest=1) if chosen else FixedGates()
     merged = replace(guarantee, events=_merge_gated(guarantee.events))
     return ground_truth_guarantee(merged, assumption, structure=structure)
+
+
+def _check_names(assumption: Condition | None, schema: Schema) -> None:
+    """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    if not isinstance(assumption, MissingCompletelyAtRandom):
+        return
+    stated = dict(assumption.observed)
+    if unknown := sorted(set(stated) - set(schema.names)):
+        raise ParameterError(
+            f"observed names attributes that the schema does not have: {', '.join(unknown)}; it "
+            f"has {', '.join(schema.names)}"
+        )
+    never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
+    if never:
+        raise ParameterError(
+            f"observed must be 1 for attributes that the schema says are never missing: "
+            f"{', '.join(never)}"
+        )
 
 
 def _ungated(guarantee: Guarantee) -> Guarantee:
