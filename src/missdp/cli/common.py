@@ -25,6 +25,7 @@ __all__ = [
     "SchemaOption",
     "SeedOption",
     "SyntheticArgument",
+    "check_epsilon",
     "check_rows",
     "counted",
     "emit",
@@ -48,6 +49,16 @@ SeedOption: TypeAlias = Annotated[
 
 # A synthetic cell is held as a code, a value and a text at once, for a moment.
 _BYTES_PER_CELL = 32
+_EPSILONS = (1e-6, 1e5)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse early an epsilon with which nothing sensible can be released."""
+    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
+        raise ParameterError(
+            f"--epsilon must be from {_EPSILONS[0]:g} (all else is noise) to {_EPSILONS[1]:,.0f} "
+            "(all else is bare data)"
+        )
 
 
 def check_rows(rows: int | None, columns: int = 1) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from missdp.cli import outcome
-from missdp.cli.common import JsonOption, SeedOption, emit, progress_bar
+from missdp.cli.common import JsonOption, SeedOption, check_epsilon, emit, progress_bar
 from missdp.cli.release import KeptModel, model_beside, paid, write_rows
 from missdp.cli.streams import check_stdout
 from missdp.datasets import yrbss
@@ -36,6 +36,7 @@ def demo(
     command may show exact figures of it next to the private ones. Do not do that with your data.
     """
     check_stdout()
+    check_epsilon(epsilon)
     output_format(output)
     place = model_beside(output)
     check_outputs([output, place])

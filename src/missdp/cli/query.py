@@ -9,7 +9,7 @@ import typer
 
 from missdp.accounting import Budget
 from missdp.cli import outcome
-from missdp.cli.common import DataArgument, JsonOption, SchemaOption, emit
+from missdp.cli.common import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
 from missdp.cli.streams import check_stdout
 from missdp.errors import ParameterError
 from missdp.knn import Estimate, Histogram, QueryRequest, run_query
@@ -63,6 +63,7 @@ def query(
     sensitivity of that imputation.
     """
     check_stdout()
+    check_epsilon(epsilon)
     statistic, of = _question(
         {
             "count": "" if count else None,

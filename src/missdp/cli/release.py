@@ -37,10 +37,7 @@ class KeptModel:
             model.save(self._path)
             self.path = self._path
         if self.path is None:
-            with contextlib.suppress(OSError):
-                spare = Path(tempfile.mkdtemp(prefix="missdp-")) / self._path.name
-                model.save(spare)
-                self.path = spare
+            self.path = _saved_elsewhere(model, self._path.name)
         outcome.released(self._said())
 
     def _said(self) -> str:
@@ -53,6 +50,16 @@ class KeptModel:
         """Refuse to call it a success if the model is not where it was meant to be."""
         if self.path != self._path:
             raise OutputError(f"cannot write {str(self._path)!r}; the rows were written")
+
+
+def _saved_elsewhere(model: Synthesizer, name: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="missdp-"))
+        with contextlib.suppress(OutputError):
+            model.save(folder / name)
+            return folder / name
+        folder.rmdir()
+    return None
 
 
 def model_beside(output: Path) -> Path:

@@ -51,6 +51,8 @@ def simulate(
         raise ParameterError(
             f"--mechanism must be one of {', '.join(_MECHANISMS)}, not {mechanism!r}"
         )
+    if not 0 <= rate < 1:
+        raise ParameterError("--rate must be at least 0 and below 1")
     if seed < 0:
         raise ParameterError("--seed must be a whole number, at least 0")
     simulator: MissingMechanism = _MECHANISMS[mechanism](rate=rate)

@@ -13,6 +13,7 @@ from missdp.cli.common import (
     JsonOption,
     SchemaOption,
     SeedOption,
+    check_epsilon,
     check_rows,
     counted,
     emit,
@@ -73,6 +74,7 @@ def synthesize(
     whatever fails later, rows can still be drawn from it with `missdp sample`.
     """
     check_stdout()
+    check_epsilon(epsilon)
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
