@@ -13,6 +13,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.accounting.weakness import warn_if_weak
 from missdp.cli.common import JsonOption, emit
 from missdp.cli.families import load_model
 from missdp.errors import ParameterError, replacing
@@ -76,6 +77,7 @@ def price(
         guarantee = model.ground_truth_guarantee(stated)
     elif stated is not None:
         raise ParameterError("assumptions about missing values are for --ground-truth")
+    warn_if_weak(guarantee.epsilon, guarantee.delta, n=model.n_rows_)
     emit({"guarantee": guarantee.to_dict()}, guarantee.in_words(), as_json=as_json)
 
 
@@ -84,6 +86,7 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
         check_writable(plot)
     pipeline = load_pipeline(path)
     found = price_pipeline(pipeline, delta=delta)
+    warn_if_weak(found.epsilon, found.delta, n=pipeline.rows)
     if plot is not None:
         plot_price(pipeline, plot)
     emit(found.to_dict(), str(found), as_json=as_json)
