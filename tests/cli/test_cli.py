@@ -1,5 +1,6 @@
 """The command line, run the way a person runs it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -385,3 +386,44 @@ def test_demo(folder, capsys):
 def test_help_and_no_arguments(capsys):
     assert run(capsys, "--help")[0] == 0
     assert run(capsys)[0] in (0, 2)
+
+
+def test_warnings_are_heard_and_in_the_document(folder, capsys):
+    weak = (*SYNTHESIZE, "--epsilon", 12, "--delta", 0.5, "--public-rows", 300, "--json")
+    code, out, err = run(capsys, *weak)
+    assert code == 0
+    first, second = json.loads(out)["warnings"]
+    assert first.startswith("epsilon = 12 ")
+    assert second.startswith("delta = 0.5 ")
+    assert err == f"missdp: warning: {first}\nmissdp: warning: {second}\n"
+    for command in (("price", "out.model.json"), ("price", "out.model.json", "--json")):
+        assert run(capsys, *command)[2] == err
+    code, out, err = run(capsys, *SYNTHESIZE, "--json")
+    assert (json.loads(out)["warnings"], err) == ([], "")
+
+
+def test_sampling_shows_its_progress(folder, capsys, monkeypatch):
+    run(capsys, *SYNTHESIZE)
+    seen = []
+
+    @contextlib.contextmanager
+    def watched():
+        yield lambda stage, done: seen.append(stage)
+
+    monkeypatch.setattr("missdp.cli.sample.progress_bar", watched)
+    assert run(capsys, "sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
+    assert seen == ["reading the model", "drawing 1 row", "writing"]
+
+
+@pytest.mark.parametrize("command", ["synthesize", "query"])
+def test_the_same_schema_rests_on_the_same_conditions(folder, capsys, command):
+    arguments = (*SYNTHESIZE, "--json")
+    if command == "query":
+        arguments = ("query", *SYNTHESIZE[1:6], "--impute", "age", "--match", "größe", "--count")
+    for expected in (["PublicDomain"], ["DataDependentDomain"]):
+        if expected != ["PublicDomain"]:
+            run(capsys, "schema", "draft", "data.csv", "-o", "schema.toml", "--force")
+        code, out, _ = run(capsys, *arguments, "--json", "--undeclared", "accept")
+        assert code == 0
+        found = [c["kind"] for c in json.loads(out)["guarantee"]["conditions"]]
+        assert found == expected
