@@ -2,11 +2,15 @@
 
 import os
 import stat
+import sys
+from pathlib import Path
 
 import pytest
 
 from missdp.errors import OutputError
-from missdp.files import check_outputs, check_writable, write_atomically
+from missdp.files import check_outputs, check_writable, reserved, write_atomically
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of another kind")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
@@ -64,3 +68,105 @@ def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
     for outputs in ([data], [link], [new, tmp_path / "." / "new.csv"]):
         with pytest.raises(OutputError, match="same command"):
             check_outputs(outputs, inputs=[data])
+
+
+def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp_path):
+    written, unwritten = tmp_path / "written.json", tmp_path / "unwritten.json"
+    with reserved([written, None, unwritten], room=5000):
+        opened = [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+        assert len(opened) == 2
+        assert all(path.stat().st_size == 5000 for path in opened)
+        write_atomically(written, b"model")
+        assert written.read_bytes() == b"model"  # nothing of the room is left
+        assert len(list(tmp_path.iterdir())) == 2
+        write_atomically(written, b"again")
+    assert os.listdir(tmp_path) == ["written.json"]
+    assert written.read_bytes() == b"again"
+    for path in (tmp_path / "no" / "x", Path("/proc/x"), tmp_path, tmp_path / "a\0b"):
+        with pytest.raises(OutputError) as caught, reserved([unwritten, path]):
+            raise AssertionError
+        assert caught.value.__context__ is None
+    assert os.listdir(tmp_path) == ["written.json"]
+
+
+@posix
+def test_room_that_was_set_aside_can_be_used_when_the_disk_is_full(tmp_path, monkeypatch):
+    """A file may not grow any more: what was set aside is enough, anything else is refused."""
+    path, late = tmp_path / "model.json", tmp_path / "late.json"
+    with reserved([path], room=5000):
+        monkeypatch.setattr("missdp.files.tempfile.mkstemp", full_disk)
+        write_atomically(path, b"x" * 4000)
+        with pytest.raises(OutputError, match="No space left"):
+            write_atomically(late, b"x")
+    assert path.read_bytes() == b"x" * 4000
+    assert os.listdir(tmp_path) == ["model.json"]
+
+
+def full_disk(*_, **__):
+    raise OSError(28, "private")
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "write", "ftruncate"])
+def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step):
+    path = tmp_path / "model.json"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(f"missdp.files.os.{step}", full_disk)
+    with pytest.raises(OutputError, match="No space left") as caught:
+        write_atomically(path, b"new")
+    monkeypatch.undo()
+    assert "private" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["model.json"]
+
+
+def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
+    steps = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            f"missdp.files.os.{name}", lambda *a, n=name, r=real: (steps.append(n), r(*a))[1]
+        )
+    write_atomically(tmp_path / "model.json", b"model")
+    assert steps == ["fsync", "replace", "fsync"]  # the file, its name, the folder
+
+
+@posix
+def test_only_what_a_dead_process_left_is_swept(tmp_path):
+    import fcntl
+
+    dead, young = tmp_path / ".missdp-dead.tmp", tmp_path / ".missdp-young.tmp"
+    alive, named = tmp_path / ".missdp-alive.tmp", tmp_path / ".missdp-named.txt"
+    other, folder, link = tmp_path / "x.tmp", tmp_path / ".missdp-a.tmp", tmp_path / ".missdp-b.tmp"
+    folder.mkdir()
+    link.symlink_to(other)
+    for path in (dead, young, alive, named, other):
+        path.write_bytes(b"half")
+        if path != young:
+            os.utime(path, (0, 0))
+    with alive.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_atomically(tmp_path / "model.json", b"model")
+        assert not dead.exists()
+        assert all(path.exists() for path in (young, alive, named, other, folder, link))
+    write_atomically(tmp_path / "model.json", b"model")
+    assert not alive.exists()
+
+
+@posix
+def test_runs_side_by_side_do_not_sweep_each_other(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    with reserved([first]):
+        for path in tmp_path.glob(".missdp-*"):
+            os.utime(path, (0, 0))
+        write_atomically(second, b"second")
+        write_atomically(first, b"first")
+    assert sorted(os.listdir(tmp_path)) == ["first", "second"]
+
+
+def test_two_names_of_one_file_are_one_file(tmp_path):
+    data, link = tmp_path / "data.csv", tmp_path / "hard.csv"
+    data.write_text("private")
+    os.link(data, link)
+    with pytest.raises(OutputError, match="same command"):
+        check_outputs([link], inputs=[data])

@@ -1,5 +1,6 @@
 """The README's commands, run as they stand there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,10 +16,11 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
 
 def shell(command, folder):
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    source = os.environ.get("PYTHONPATH", "")  # a checkout that is not the installed one
     return subprocess.run(
         ["sh", "-ec", command],
         cwd=folder,
-        env={"PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
+        env={"PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1", "PYTHONPATH": source},
         capture_output=True,
         text=True,
         timeout=300,
@@ -64,8 +66,7 @@ def test_your_own_table(tmp_path):
         out = shell(command, tmp_path)
         assert out.returncode == 0, out.stderr
     assert (tmp_path / "synthetic.csv").exists()
-    model = shell(f"{synthesize} --model model.json", tmp_path)
-    assert model.returncode == 0, model.stderr
+    assert (tmp_path / "synthetic.model.json").exists()
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
     for command in BLOCKS[3].strip().splitlines():
         out = shell(command, tmp_path)

@@ -1,12 +1,13 @@
 """Differential privacy for the tables people really have: the ones with holes."""
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from missdp.accounting import Budget, Guarantee
-from missdp.schema import Categorical, Numeric, Ordinal, Schema
-from missdp.synth import AIM, MST, PrivBayes
-from missdp.table import Table
+if TYPE_CHECKING:
+    from missdp.accounting import Budget, Guarantee
+    from missdp.schema import Categorical, Numeric, Ordinal, Schema
+    from missdp.synth import AIM, MST, PrivBayes
+    from missdp.table import Table
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,20 @@ __all__ = [
     "__version__",
 ]
 
+# Where the names above live. They are imported when they are first asked for, so that the command
+# can be stopped quietly, and shows its help, before anything heavy is read.
+_HOMES = {
+    "AIM": "synth",
+    "MST": "synth",
+    "Budget": "accounting",
+    "Categorical": "schema",
+    "Guarantee": "accounting",
+    "Numeric": "schema",
+    "Ordinal": "schema",
+    "PrivBayes": "synth",
+    "Schema": "schema",
+    "Table": "table",
+}
 _ROOMS = frozenset(
     {
         "accounting",
@@ -33,19 +48,25 @@ _ROOMS = frozenset(
         "mechanisms",
         "missingness",
         "pipelines",
+        "schema",
         "sources",
         "synth",
+        "table",
         "transforms",
     }
 )
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a room of the house when it is first asked for, e.g. ``missdp.evaluate``."""
+def __getattr__(name: str) -> Any:
+    """Import a name, or a room of the house (e.g. ``missdp.evaluate``), when first asked for."""
+    if name in _HOMES:
+        found = getattr(import_module(f"missdp.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
     if name in _ROOMS:
         return import_module(f"missdp.{name}")
     raise AttributeError(f"module 'missdp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS})
+    return sorted({*globals(), *_HOMES, *_ROOMS})

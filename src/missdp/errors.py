@@ -14,12 +14,14 @@ __all__ = [
     "BudgetExceededError",
     "DataError",
     "MissDPError",
+    "MissDPWarning",
     "MissingDependencyError",
     "NotFittedError",
     "OutputError",
     "ParameterError",
     "SchemaError",
     "UnprovenError",
+    "WeakGuaranteeWarning",
     "replacing",
 ]
 
@@ -61,6 +63,14 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
 
 class OutputError(MissDPError, OSError):
     """An output file cannot be written; no partial file is left behind."""
+
+
+class MissDPWarning(UserWarning):
+    """Base class of every warning of this library. Public facts only, like its errors."""
+
+
+class WeakGuaranteeWarning(MissDPWarning):
+    """The numbers of a guarantee are too large to mean much."""
 
 
 class MissingDependencyError(MissDPError, ImportError):

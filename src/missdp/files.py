@@ -1,17 +1,118 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and opened before anything is paid for.
+
+What is written goes to a temporary file beside its target, which it replaces at the end. The
+temporary file is locked by the process that writes it: one that nobody holds any more was left over
+by a killed run, and the next run that writes into the folder removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import stat
+import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 
-from missdp.errors import OutputError
+from missdp.errors import OutputError, replacing
 
-__all__ = ["atomic_path", "check_outputs", "check_writable", "write_atomically"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["atomic_path", "check_outputs", "check_writable", "reserved", "write_atomically"]
+
+_PREFIX, _SUFFIX = ".missdp-", ".tmp"
+# Between being made and being locked, a temporary file is younger than this.
+_YOUNG = 60.0
+
+
+class _Draft:
+    """A temporary file beside its target, opened, locked, and perhaps given room."""
+
+    def __init__(self, path: Path, room: int = 0) -> None:
+        check_writable(path)
+        self.target = Path(os.path.realpath(path))
+        _sweep(self.target.parent)
+        self.handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=self.target.parent)
+        self.path = Path(name)
+        self.used = False
+        try:
+            _locked(self.handle)
+            if room and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self.handle, 0, room)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, content: bytes) -> None:
+        """Write into the room there is, so that a disk that filled up since does no harm."""
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self.handle, rest) :]
+        os.ftruncate(self.handle, len(content))
+
+    def commit(self) -> None:
+        """Put the finished file in the target's place, so that not even a power cut halves it."""
+        _set_permissions(self.path, self.target)
+        os.fsync(self.handle)
+        if sys.platform == "win32":  # where an open file cannot be renamed
+            os.close(self.handle)
+            self.handle = -1
+        os.replace(self.path, self.target)
+        _sync_folder(self.target.parent)
+
+    def close(self) -> None:
+        """Let go of the file; what was not committed is gone."""
+        self.used = True
+        with contextlib.suppress(OSError):
+            os.close(self.handle)
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+_RESERVED: ContextVar[dict[Path, _Draft] | None] = ContextVar("reserved", default=None)
+
+
+@contextlib.contextmanager
+def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
+    """Open the files that will be written within the block, before anything is paid for.
+
+    Whatever this module writes to one of these paths within the block goes to the file that was
+    opened here. What was not written by then leaves no trace.
+
+    Parameters
+    ----------
+    paths : iterable of Path or None
+        Outputs; None stands for an option that was not given.
+    room : int, default 0
+        Bytes to set aside on the disk for each, where the system can.
+
+    Raises
+    ------
+    OutputError
+        If a path cannot be written, or the disk has no room.
+    """
+    taken = dict(_RESERVED.get() or {})
+    drafts: list[_Draft] = []
+    try:
+        for path in paths:
+            if path is not None:
+                with replacing(OSError, by=partial(_refusal, path)):
+                    drafts.append(_Draft(path, room))
+                taken[drafts[-1].target] = drafts[-1]
+        token = _RESERVED.set(taken)
+        try:
+            yield
+        finally:
+            _RESERVED.reset(token)
+    finally:
+        for draft in drafts:
+            draft.close()
 
 
 @contextlib.contextmanager
@@ -25,27 +126,27 @@ def atomic_path(path: Path) -> Iterator[Path]:
     OutputError
         If the folder does not exist or cannot be written, or the file system refuses.
     """
-    check_writable(path)
-    target = Path(os.path.realpath(path))
-    temporary: Path | None = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=".missdp-", suffix=".tmp", dir=target.parent)
-        temporary = Path(name)
-        os.close(handle)
-        yield temporary
-        _set_permissions(temporary, target)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise _refusal(path, error) from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    with _opened(path) as draft:
+        yield draft.path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write bytes to a file, whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+    with _opened(path) as draft:
+        draft.write(content)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[_Draft]:
+    check_writable(path)
+    with replacing(OSError, by=partial(_refusal, path)):
+        found = (_RESERVED.get() or {}).get(Path(os.path.realpath(path)))
+        draft = _Draft(path) if found is None or found.used else found
+        try:
+            yield draft
+            draft.commit()
+        finally:
+            draft.close()
 
 
 def check_writable(path: Path) -> None:
@@ -56,12 +157,10 @@ def check_writable(path: Path) -> None:
     OutputError
         If the path is a folder or a device, or its folder is absent or not writable.
     """
-    try:
+    kind = None
+    refusing = replacing(OSError, ValueError, by=partial(_refusal, path))
+    with refusing, contextlib.suppress(FileNotFoundError, NotADirectoryError):
         kind = stat.S_IFMT(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        kind = None
-    except (OSError, ValueError) as error:
-        raise _refusal(path, error) from None
     if kind == stat.S_IFDIR:
         raise OutputError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
     if kind not in (None, stat.S_IFREG):
@@ -87,12 +186,13 @@ def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | Non
     OutputError
         If an output cannot be written, is an input, or is named twice.
     """
-    taken = {os.path.realpath(path): "input" for path in inputs if path is not None}
+    named = [path for path in inputs if path is not None]
+    taken = {_place(path): "input" for path in named}
     for path in outputs:
         if path is None:
             continue
         check_writable(path)
-        place = os.path.realpath(path)
+        place = _place(path)
         if place in taken:
             raise OutputError(
                 f"cannot write {str(path)!r}: it is an {taken[place]} of the same command already"
@@ -100,9 +200,59 @@ def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | Non
         taken[place] = "output"
 
 
-def _refusal(path: Path, error: OSError | ValueError) -> OutputError:
-    reason = getattr(error, "strerror", None) or "the system refuses this path"
+def _place(path: Path) -> tuple[int, int] | str:
+    """Return what is the same for two names of one file, hard links included."""
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return os.path.realpath(path)
+
+
+def _refusal(path: Path, error: BaseException) -> OutputError:
+    if isinstance(error, OutputError):
+        return error
+    number = getattr(error, "errno", None)
+    reason = os.strerror(number) if number else "the system refuses this path"
     return OutputError(f"cannot write {str(path)!r}: {reason}")
+
+
+def _locked(handle: int) -> bool:
+    """Lock a file until its process ends, whichever way; False if somebody else holds it."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary files of ours that the process which made them can no longer want."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [e.name for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
+        for name in names:
+            with contextlib.suppress(OSError):
+                _remove_left_over(folder / name)
+
+
+def _remove_left_over(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        found = os.fstat(handle)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == getattr(os, "getuid", int)()
+        if ours and time.time() - found.st_mtime > _YOUNG and _locked(handle):
+            path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last; a system that cannot has done what it can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _set_permissions(temporary: Path, target: Path) -> None:

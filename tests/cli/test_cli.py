@@ -1,5 +1,6 @@
 """The command line, run the way a person runs it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -111,14 +112,17 @@ def test_holes_can_be_kept(folder, capsys):
 @pytest.mark.parametrize(
     ("extra", "code", "says"),
     [
-        (("--epsilon", 0), 2, "epsilon"),
-        (("--epsilon", "nan"), 2, "epsilon"),
-        (("--epsilon", "-1"), 2, "epsilon"),
-        (("--delta", 1), 2, "delta"),
-        (("--missing", "guess"), 2, "joint"),
+        (("--epsilon", 0), 2, "--epsilon must"),
+        (("--epsilon", "nan"), 2, "--epsilon must"),
+        (("--epsilon", "-1"), 2, "--epsilon must"),
+        (("--delta", 1), 2, "--delta must"),
+        (("--seed", -1), 2, "--seed must"),
+        (("--missing", "guess"), 2, "--missing must be one of"),
         (("--method", "guess"), 2, "privbayes"),
-        (("--rows", "-1"), 2, "rows"),
-        (("--public-rows", "0"), 2, "n_rows"),
+        (("--rows", "-1"), 2, "--rows must"),
+        (("--rows", 99999999999), 2, "--rows must"),
+        (("--public-rows", 99999999999), 2, "--rows must"),
+        (("--public-rows", "0"), 2, "--public-rows must"),
         (("--missing", "adaptive", "--keep-holes"), 2, "joint"),
         (("--schema", "none.toml"), 3, "none.toml"),
         (("-o", "nowhere/out.csv"), 5, "folder"),
@@ -134,6 +138,7 @@ def test_bad_input_is_one_line_a_code_and_no_file(folder, capsys, extra, code, s
     assert out == ""
     assert says in err
     assert "Traceback" not in err
+    assert "charged" not in err
     assert sorted(os.listdir(folder)) == before
 
 
@@ -188,10 +193,10 @@ def test_nothing_is_written_over_an_input_or_another_output(folder, capsys):
 def test_a_guarantee_that_cannot_be_written_is_typed(folder, capsys, monkeypatch):
     monkeypatch.setattr("missdp.files.os.replace", fail_to_replace)
     code, _, err = run(capsys, *SYNTHESIZE, "--guarantee", "g.json")
-    assert code == 5
+    assert code == 8
     assert "No space left" in err
-    assert "g.json" not in os.listdir(folder)
-    assert "out.csv" not in os.listdir(folder)
+    assert "could not be saved" in err
+    assert not {"g.json", "out.csv", "out.model.json"} & set(os.listdir(folder))
 
 
 def fail_to_replace(*_):
@@ -231,15 +236,21 @@ def test_an_unexpected_error_hides_its_text(folder, capsys, monkeypatch):
         main([str(a) for a in SYNTHESIZE])
 
 
-def test_interruption_leaves_no_file(folder, capsys, monkeypatch):
+@pytest.mark.parametrize(("where", "kept"), [("_fit", False), ("sample_table", True)])
+def test_interruption_says_what_is_charged_and_what_is_kept(
+    folder, capsys, monkeypatch, where, kept
+):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivBayes, "sample_table", interrupt)
+    monkeypatch.setattr(PrivBayes, where, interrupt)
+    before = set(os.listdir(folder))
     code, _, err = run(capsys, *SYNTHESIZE)
     assert code == 130
     assert "charged" in err
-    assert not (folder / "out.csv").exists()
+    assert "epsilon = 1" in err
+    assert ("Nothing was released" in err) == (not kept)
+    assert set(os.listdir(folder)) - before == ({"out.model.json"} if kept else set())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
@@ -256,8 +267,19 @@ def test_a_stopped_command_leaves_no_half_written_file(folder, name):
     assert "Traceback" not in err
     assert not (folder / "out.csv").exists()
     if name != "SIGKILL":
-        assert process.returncode == 130
-        assert not [f for f in os.listdir(folder) if f.endswith(".tmp")]
+        assert process.returncode == 128 + getattr(signal, name)
+        assert "missdp sample out.model.json -o out.csv" in err
+        assert not left_over(folder)
+    # The model was paid for and kept; the next run sweeps up after the one that was killed.
+    for path in left_over(folder):
+        os.utime(folder / path, (0, 0))
+    assert main(["sample", "out.model.json", "-o", "out.csv"]) == 0
+    assert (folder / "out.csv").exists()
+    assert not left_over(folder)
+
+
+def left_over(folder):
+    return [name for name in os.listdir(folder) if name.endswith(".tmp")]
 
 
 SLOW = """
@@ -364,3 +386,44 @@ def test_demo(folder, capsys):
 def test_help_and_no_arguments(capsys):
     assert run(capsys, "--help")[0] == 0
     assert run(capsys)[0] in (0, 2)
+
+
+def test_warnings_are_heard_and_in_the_document(folder, capsys):
+    weak = (*SYNTHESIZE, "--epsilon", 12, "--delta", 0.5, "--public-rows", 300, "--json")
+    code, out, err = run(capsys, *weak)
+    assert code == 0
+    first, second = json.loads(out)["warnings"]
+    assert first.startswith("epsilon = 12 ")
+    assert second.startswith("delta = 0.5 ")
+    assert err == f"missdp: warning: {first}\nmissdp: warning: {second}\n"
+    for command in (("price", "out.model.json"), ("price", "out.model.json", "--json")):
+        assert run(capsys, *command)[2] == err
+    code, out, err = run(capsys, *SYNTHESIZE, "--json")
+    assert (json.loads(out)["warnings"], err) == ([], "")
+
+
+def test_sampling_shows_its_progress(folder, capsys, monkeypatch):
+    run(capsys, *SYNTHESIZE)
+    seen = []
+
+    @contextlib.contextmanager
+    def watched():
+        yield lambda stage, done: seen.append(stage)
+
+    monkeypatch.setattr("missdp.cli.sample.progress_bar", watched)
+    assert run(capsys, "sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
+    assert seen == ["reading the model", "drawing 1 row", "writing"]
+
+
+@pytest.mark.parametrize("command", ["synthesize", "query"])
+def test_the_same_schema_rests_on_the_same_conditions(folder, capsys, command):
+    arguments = (*SYNTHESIZE, "--json")
+    if command == "query":
+        arguments = ("query", *SYNTHESIZE[1:6], "--impute", "age", "--match", "größe", "--count")
+    for expected in (["PublicDomain"], ["DataDependentDomain"]):
+        if expected != ["PublicDomain"]:
+            run(capsys, "schema", "draft", "data.csv", "-o", "schema.toml", "--force")
+        code, out, _ = run(capsys, *arguments, "--json", "--undeclared", "accept")
+        assert code == 0
+        found = [c["kind"] for c in json.loads(out)["guarantee"]["conditions"]]
+        assert found == expected

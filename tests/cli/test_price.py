@@ -47,7 +47,9 @@ def test_ground_truth(model, capsys):
     [
         (("--ground-truth",), 2, "assumption"),
         (("--p-max", 0.5), 2, "ground-truth"),
-        (("--ground-truth", "--p-max", 1.5), 2, "p_max"),
+        (("--ground-truth", "--p-max", 1.5), 2, "--p-max must"),
+        (("--ground-truth", "--observed", "nosuch=.5"), 2, "--observed names"),
+        (("--ground-truth", "--observed", "age=.5,age=.6"), 2, "twice"),
         (("--ground-truth", "--p-max", 0.5, "--row-independent"), 2, "one assumption"),
         (("--ground-truth", "--observed", "age"), 2, "age=0.9"),
         (("--ground-truth", "--observed", "age=x"), 2, "age=0.9"),

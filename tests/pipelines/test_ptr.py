@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.accounting import Budget, DeclaredRowCount, epsilon_of
+from missdp.accounting import Budget, DeclaredRowCount, PublicDomain, epsilon_of
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.mechanisms.rdp_maps import GaussianMap, Sensitivity
 from missdp.pipelines import (
@@ -88,9 +88,9 @@ def test_good_tables_pass_and_bad_ones_are_refused(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_guarantee_is_unconditional_but_for_the_public_row_count(name):
+def test_no_tested_condition_is_left(name):
     plan = plan_test(pipeline(name), test_epsilon=0.5)
-    assert plan.guarantee.conditions == (DeclaredRowCount(4000),)
+    assert plan.guarantee.conditions == (DeclaredRowCount(4000), PublicDomain())
     assert plan.guarantee.adjacency == "replace-one"
 
 

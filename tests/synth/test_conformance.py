@@ -16,6 +16,7 @@ from missdp.accounting import (
     DeclaredRowCount,
     ExplicitSeed,
     MissingCompletelyAtRandom,
+    PublicDomain,
 )
 from missdp.errors import (
     BudgetExceededError,
@@ -186,9 +187,9 @@ def test_what_a_fit_spends_does_not_depend_on_the_data(family, strategy):
     assert max(spent) - min(spent) < 1e-12
 
 
-def test_an_ordinary_release_is_unconditional(family, strategy):
+def test_an_ordinary_release_rests_on_its_public_domain_only(family, strategy):
     model = build(family, strategy, random_state=None).fit(make_table())
-    assert model.guarantee_.conditions == ()
+    assert model.guarantee_.conditions == (PublicDomain(),)
 
 
 def test_conditions_are_recorded(family, strategy):
@@ -203,6 +204,9 @@ def test_conditions_are_recorded(family, strategy):
     for found in (model.guarantee_.conditions, budget.spent.conditions):
         assert DataDependentDomain(attributes=("größe",)) in found
         assert DeclaredRowCount(n=123) in found
+        # What was read from the data is not public, and the rest still has to be.
+        assert PublicDomain() not in found
+        assert any(isinstance(condition, PublicDomain) for condition in found)
     assert model.n_rows_ == 123
 
 

@@ -8,7 +8,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.errors import MissDPError, NotFittedError, UnprovenError
+from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
@@ -118,3 +118,24 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
         assumption=MissingCompletelyAtRandom(OBSERVED),
     )
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_rates_of_a_table_that_is_not_this_one_are_refused(rate):
+    """A mistyped name, or a column that is never missing, would amplify what it must not."""
+    schema = Schema(
+        (
+            Categorical(name="a", levels=("x", "y"), nullable=True),
+            Categorical(name="b", levels=("x", "y")),
+        )
+    )
+    table = Table.from_codes(schema, {"a": [0, 1, 2] * 20, "b": [0, 1, 1] * 20})
+    model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
+    with pytest.raises(ParameterError, match="nosuch"):
+        model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, "nosuch": rate}))
+    never = MissingCompletelyAtRandom({"a": 0.5, "b": rate})
+    if rate < 1:
+        with pytest.raises(ParameterError, match="never missing: b"):
+            model.ground_truth_guarantee(never)
+    else:
+        assert model.ground_truth_guarantee(never).epsilon < 1

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from missdp.cli.common import JsonOption, SeedOption, emit, progress_bar
+from missdp.cli import outcome
+from missdp.cli.common import JsonOption, SeedOption, check_epsilon, emit, progress_bar
+from missdp.cli.release import KeptModel, model_beside, paid, write_rows
+from missdp.cli.streams import check_stdout
 from missdp.datasets import yrbss
-from missdp.files import check_writable
+from missdp.files import check_outputs
 from missdp.synth import PrivBayes
 from missdp.table import Table
-from missdp.table.files import output_format, write_arrow
+from missdp.table.files import output_format
 
 __all__ = ["demo"]
 
@@ -32,21 +35,30 @@ def demo(
     The survey (Youth Risk Behavior Survey, United States, public domain) is public, so this
     command may show exact figures of it next to the private ones. Do not do that with your data.
     """
-    check_writable(output)
+    check_stdout()
+    check_epsilon(epsilon)
     output_format(output)
+    place = model_beside(output)
+    check_outputs([output, place])
     start = time.perf_counter()
     survey = yrbss().table()
-    with progress_bar() as progress:
+    kept = KeptModel(place, output)
+    with paid(place, output), progress_bar() as progress:
+        outcome.spending(2 * epsilon)
         drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
         model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
         model.fit(survey)
-    synthetic = model.sample_table(random_state=seed)
+        kept.save(model)
+        synthetic = write_rows(
+            model, output, rows=None, keep_holes=False, seed=seed, progress=progress
+        )
+    kept.check()
     dropped = drop.sample_table(random_state=seed)
-    write_arrow(synthetic.to_arrow(), output)
     rows = _comparison(survey, dropped, synthetic)
     document = {
         "output": str(output),
         "rows": len(synthetic),
+        "model": str(place),
         "seconds": round(time.perf_counter() - start, 1),
         "comparison": rows,
         "guarantee": model.guarantee_.to_dict(),
@@ -109,7 +121,9 @@ loses most Hispanic respondents. missdp counts every row and fills holes inside 
 def _wrote(document: dict[str, Any], model: PrivBayes) -> str:
     return (
         f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
-        f"in {document['seconds']} s.\n\n"
+        f"in {document['seconds']} s.\n"
+        f"Wrote {document['model']}: the model; missdp sample draws more rows from it at no cost."
+        "\n\n"
         f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
         f"{model.guarantee_.in_words()}"
     )

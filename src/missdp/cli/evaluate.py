@@ -14,7 +14,7 @@ from missdp.cli.common import (
     SyntheticArgument,
     emit,
 )
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity, progress_bar
 from missdp.schema import Schema
 from missdp.table import Table
@@ -74,10 +74,9 @@ def evaluate(
 
 
 def _parse_ways(text: str, attributes: int) -> list[int]:
-    try:
+    refusal = ParameterError("--ways must be whole numbers separated by commas, e.g. 1,2")
+    with replacing(ValueError, by=refusal):
         ways = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError("--ways must be whole numbers separated by commas, e.g. 1,2") from None
     if not ways or any(not 1 <= k <= min(3, attributes) for k in ways):
         raise ParameterError(f"--ways must be between 1 and {min(3, attributes)}")
     return ways

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from missdp.errors import DataError
+from missdp.errors import DataError, replacing
 from missdp.synth import AIM, MST, PrivBayes
 from missdp.synth.base import Synthesizer
 
@@ -28,10 +28,9 @@ def load_model(path: Path) -> Synthesizer:
     DataError
         If the file is not a saved model, or belongs to an unknown family.
     """
-    try:
+    refusal = DataError(f"{str(path)!r} is not a saved missdp model")
+    with replacing(OSError, ValueError, KeyError, TypeError, RecursionError, by=refusal):
         family = json.loads(path.read_text(encoding="utf-8"))["family"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(f"{str(path)!r} is not a saved missdp model") from None
-    if family not in _CLASSES:
+    if not isinstance(family, str) or family not in _CLASSES:
         raise DataError(f"unknown synthesizer family; there are {sorted(_CLASSES)}")
     return _CLASSES[family].load(path)

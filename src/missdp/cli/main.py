@@ -1,21 +1,24 @@
-"""Entry point: runs a command, turns typed errors into one line and an exit code."""
+"""Entry point: runs a command, turns typed errors into one line and an exit code.
+
+Nothing heavy is imported here, so that a command that is stopped while it starts ends quietly.
+"""
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
-import typer
-from rich.console import Console
+from missdp import errors
+from missdp.cli import outcome
+from missdp.cli.streams import complain, forgive_streams, give_streams_up, say
 
-from missdp import __version__, errors
-from missdp.cli import demo, evaluate, price, query, sample, schema, simulate, synthesize
-
-__all__ = ["EXIT_CODES", "app", "main"]
+__all__ = ["EXIT_CODES", "main", "run"]
 
 EXIT_CODES: dict[type[Exception], int] = {
     errors.ParameterError: 2,
@@ -26,48 +29,10 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.UnprovenError: 6,
     errors.MissingDependencyError: 7,
 }
-
-_INTERRUPTED = 130
-
-app = typer.Typer(
-    name="missdp",
-    help="Differential privacy for the tables people really have: the ones with holes.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog=(
-        "Exit codes: 0 done, 2 bad parameter, 3 bad data or schema, 4 budget exceeded, 5 output "
-        "not writable, 6 no proven bound, 7 optional package absent, 1 anything unexpected, "
-        "130 interrupted."
-    ),
-)
-app.add_typer(schema.app, name="schema")
-app.command("synthesize")(synthesize.synthesize)
-app.command("sample")(sample.sample)
-app.command("evaluate")(evaluate.evaluate)
-app.command("simulate")(simulate.simulate)
-app.command("query")(query.query)
-app.command("price")(price.price)
-app.command("demo")(demo.demo)
-
-
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"missdp {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    del version
+_UNEXPECTED, _OUTPUT, _UNFINISHED, _SIGNALLED = 1, 5, 8, 128
+_INTERRUPTED = _SIGNALLED + signal.SIGINT
+_STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
+_stopped_by: list[int] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,49 +48,105 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An unexpected error shows its type only: its text and its traceback could quote private
     cells. Set ``MISSDP_DEBUG=1`` to see them.
     """
-    try:
-        result = app(args=arguments, standalone_mode=False)
-    except errors.MissDPError as error:
-        return _fail(str(error), _exit_code(error))
-    except (KeyboardInterrupt, typer.Abort):
-        result = _INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last line of defence against leaks
-        return _fail_unexpected(error)
-    if result == _INTERRUPTED:
-        return _fail("interrupted; what was charged to a budget stays charged", _INTERRUPTED)
-    return result if isinstance(result, int) else 0
+    from missdp.cli.app import app
+
+    _stopped_by.clear()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    outcome.start()
+    failure: BaseException | None = None
+    code = 0
+    with _warnings_shown():
+        try:
+            code = app(args=given, standalone_mode=False) or 0
+            say(end="")
+        except BaseException as error:  # noqa: BLE001 - the last line of defence against leaks
+            failure = error
+    if _stopped_by or isinstance(failure, KeyboardInterrupt) or code == _INTERRUPTED:
+        code = _SIGNALLED + _stopped_by[0] if _stopped_by else _INTERRUPTED
+        return _fail("interrupted", code, in_doubt=True)
+    return code if failure is None else _failed(failure, given)
 
 
-def run() -> None:
+def run() -> NoReturn:
     """Console script."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character must not turn a finished release into a failure.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    # Stopped politely, the command tidies up as if interrupted from the keyboard.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    _on_stop(_stop_at_once)
+    from missdp.cli import app  # noqa: F401 - what takes long, while stopping is simple
+
+    forgive_streams()
+    _on_stop(_stop)
+    code = main()
+    give_streams_up()
+    sys.exit(code)
 
 
-def _fail_unexpected(error: Exception) -> int:
+def _on_stop(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+    for name in _STOPS:
+        number = getattr(signal, name, None)
+        # A signal that the parent ignores (nohup) stays ignored.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _stop_at_once(number: int, _: FrameType | None) -> NoReturn:
+    """Stop where nothing happened yet and there is nothing to tidy up."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"missdp: interrupted\n")
+    os._exit(_SIGNALLED + number)
+
+
+def _stop(number: int, _: FrameType | None) -> NoReturn:
+    """Tidy up as if interrupted from the keyboard, and remember which signal it was."""
+    _stopped_by.append(number)
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Print this library's warnings, which hold public facts only; others may quote cells."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, errors.MissDPWarning):
+            outcome.warned(str(message))
+            complain(f"missdp: warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=errors.MissDPWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _failed(error: BaseException, given: Sequence[str]) -> int:
+    from missdp.cli.app import in_option_words
+
+    if isinstance(error, errors.MissDPError):
+        return _fail(in_option_words(error, given), _exit_code(error))
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else _UNEXPECTED
+    if isinstance(error, OSError) and error.errno:
+        return _fail(f"the system refuses: {os.strerror(error.errno)}", _OUTPUT, in_doubt=True)
     # Usage errors know how to show themselves; typer carries its own copy of click's classes.
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if callable(show) and isinstance(code, int):
-        show()
+        with contextlib.suppress(OSError):
+            show()
         return code
     if os.environ.get("MISSDP_DEBUG") == "1":
         raise error
+    if isinstance(error, MemoryError):
+        return _fail("not enough memory", _UNEXPECTED, in_doubt=True)
     return _fail(
         f"unexpected {type(error).__name__}; details are withheld because they may quote "
         "private data (set MISSDP_DEBUG=1 to see them)",
-        1,
+        _UNEXPECTED,
+        in_doubt=True,
     )
 
 
 def _exit_code(error: errors.MissDPError) -> int:
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), _UNEXPECTED)
 
 
-def _fail(message: str, code: int) -> int:
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"missdp: {message}")
-    return code
+def _fail(message: str, code: int, *, in_doubt: bool = False) -> int:
+    for line in (f"missdp: {message}", *outcome.lines(in_doubt=in_doubt)):
+        complain(line)
+    return _UNFINISHED if outcome.released_anything() and code < _SIGNALLED else code

@@ -13,9 +13,10 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
+from missdp.accounting.weakness import warn_if_weak
 from missdp.cli.common import JsonOption, emit
 from missdp.cli.families import load_model
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable
 from missdp.pipelines import load_pipeline, plot_price
 from missdp.pipelines import price as price_pipeline
@@ -76,6 +77,7 @@ def price(
         guarantee = model.ground_truth_guarantee(stated)
     elif stated is not None:
         raise ParameterError("assumptions about missing values are for --ground-truth")
+    warn_if_weak(guarantee.epsilon, guarantee.delta, n=model.n_rows_)
     emit({"guarantee": guarantee.to_dict()}, guarantee.in_words(), as_json=as_json)
 
 
@@ -84,6 +86,7 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
         check_writable(plot)
     pipeline = load_pipeline(path)
     found = price_pipeline(pipeline, delta=delta)
+    warn_if_weak(found.epsilon, found.delta, n=pipeline.rows)
     if plot is not None:
         plot_price(pipeline, plot)
     emit(found.to_dict(), str(found), as_json=as_json)
@@ -104,17 +107,19 @@ def _assumption(
     return stated[0] if stated else None
 
 
-def _parse_observed(text: str) -> dict[str, float]:
-    observed = {}
+def _parse_observed(text: str) -> list[tuple[str, float]]:
+    observed = []
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        try:
-            observed[name.strip()] = float(value)
-        except ValueError:
-            name = ""
+        with replacing(ValueError, by=_unreadable):
+            observed.append((name.strip(), float(value)))
         if not name.strip():
-            raise ParameterError(
-                "--observed must look like age=0.9,income=0.75: for each attribute the probability "
-                "that a cell is observed"
-            )
+            raise _unreadable()
     return observed
+
+
+def _unreadable(_: BaseException | None = None) -> ParameterError:
+    return ParameterError(
+        "--observed must look like age=0.9,income=0.75: for each attribute the probability that a "
+        "cell is observed"
+    )

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from missdp.accounting import Budget
-from missdp.cli.common import DataArgument, JsonOption, SchemaOption, emit
+from missdp.cli import outcome
+from missdp.cli.common import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
+from missdp.cli.streams import check_stdout
 from missdp.errors import ParameterError
 from missdp.knn import Estimate, Histogram, QueryRequest, run_query
 from missdp.schema import Schema
@@ -60,6 +62,8 @@ def query(
     Missing values are taken from the k nearest complete rows. The answer's noise follows the smooth
     sensitivity of that imputation.
     """
+    check_stdout()
+    check_epsilon(epsilon)
     statistic, of = _question(
         {
             "count": "" if count else None,
@@ -86,8 +90,11 @@ def query(
         uncertainty=uncertainty,
     )
     table = Table.read(data, Schema.from_toml(schema))
+    outcome.spending(epsilon)
     answer = run_query(table, request, budget=budget, undeclared=undeclared)
-    emit(_document(answer), _text(answer), as_json=as_json)
+    text = _text(answer)
+    outcome.released(text)
+    emit(_document(answer), text, as_json=as_json)
 
 
 def _question(asked: dict[str, str | None]) -> tuple[str, str]:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from missdp.cli.common import JsonOption, SeedOption, emit
+from missdp.cli.common import JsonOption, SeedOption, check_rows, counted, emit, progress_bar
 from missdp.cli.families import load_model
-from missdp.errors import ParameterError
-from missdp.files import check_outputs
-from missdp.table.files import output_format, write_arrow
+from missdp.cli.release import write_rows
+from missdp.files import check_outputs, reserved
+from missdp.table.files import output_format
 
 __all__ = ["sample"]
 
@@ -32,19 +32,20 @@ def sample(
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model. Free: the model holds released values only."""
-    if rows is not None and rows < 0:
-        raise ParameterError("rows must be at least 0")
-    check_outputs([output], inputs=[model])
+    check_rows(rows)
     output_format(output)
-    released = load_model(model)
-    synthetic = released.sample_table(
-        rows, missing_values="keep" if keep_holes else "fill", random_state=seed
-    )
-    write_arrow(synthetic.to_arrow(), output)
+    check_outputs([output], inputs=[model])
+    with reserved([output]), progress_bar() as progress:
+        progress("reading the model", None)
+        released = load_model(model)
+        synthetic = write_rows(
+            released, output, rows=rows, keep_holes=keep_holes, seed=seed, progress=progress
+        )
     document = {
         "output": str(output),
         "rows": len(synthetic),
         "guarantee": released.guarantee_.to_dict(),
     }
-    text = f"Wrote {output}: {len(synthetic)} synthetic rows.\n\n{released.guarantee_.in_words()}"
+    drawn = counted(len(synthetic), "synthetic row")
+    text = f"Wrote {output}: {drawn}.\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)

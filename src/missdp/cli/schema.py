@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ def draft(
     schema with such marks. A column that cannot be drafted becomes a comment. The draft itself is
     private until the marks and comments are gone.
     """
-    if output.exists() and not force:
+    if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     check_outputs([output], inputs=[data])
     drafted = draft_columns(data)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from missdp.cli.common import DataArgument, SchemaOption, say
+from missdp.cli.common import DataArgument, SchemaOption
+from missdp.cli.streams import say
 from missdp.errors import ParameterError
-from missdp.files import check_outputs
+from missdp.files import check_outputs, reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.schema import Schema
 from missdp.table import Table
@@ -50,12 +51,15 @@ def simulate(
         raise ParameterError(
             f"--mechanism must be one of {', '.join(_MECHANISMS)}, not {mechanism!r}"
         )
+    if not 0 <= rate < 1:
+        raise ParameterError("--rate must be at least 0 and below 1")
     if seed < 0:
         raise ParameterError("--seed must be a whole number, at least 0")
     simulator: MissingMechanism = _MECHANISMS[mechanism](rate=rate)
     complete = Table.read(data, Schema.from_toml(schema))
     holed = simulator.apply(complete, random_state=seed)
-    write_arrow(holed.to_arrow(), output)
-    if output_schema is not None:
-        holed.schema.to_toml(output_schema)
+    with reserved([output, output_schema]):
+        write_arrow(holed.to_arrow(), output)
+        if output_schema is not None:
+            holed.schema.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")

@@ -7,13 +7,26 @@ from typing import Annotated, Literal
 
 import typer
 
-from missdp.cli.common import DataArgument, JsonOption, SchemaOption, SeedOption, emit, progress_bar
+from missdp.cli import outcome
+from missdp.cli.common import (
+    DataArgument,
+    JsonOption,
+    SchemaOption,
+    SeedOption,
+    check_epsilon,
+    check_rows,
+    counted,
+    emit,
+    progress_bar,
+)
 from missdp.cli.families import FAMILIES
+from missdp.cli.release import KeptModel, model_beside, paid, write_rows
+from missdp.cli.streams import check_stdout
 from missdp.errors import ParameterError
 from missdp.files import check_outputs, write_atomically
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
-from missdp.table.files import output_format, write_arrow
+from missdp.table.files import output_format
 
 __all__ = ["synthesize"]
 
@@ -45,39 +58,55 @@ def synthesize(
         typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
     ] = "refuse",
     model: Annotated[
-        Path | None, typer.Option(help="Save the released model here (JSON), to sample again.")
+        Path | None,
+        typer.Option(
+            help="Save the released model here (JSON), to sample again; by default beside the "
+            "output, as OUTPUT.model.json under a name that is free."
+        ),
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn a private table with holes into a synthetic one, and say what that guarantees."""
-    if rows is not None and rows < 0:
-        raise ParameterError("rows must be at least 0")
-    check_outputs([output, model, guarantee], inputs=[data, schema])
+    """Turn a private table with holes into a synthetic one, and say what that guarantees.
+
+    All files are opened before the table is read. The model is saved as soon as it is paid for, so
+    whatever fails later, rows can still be drawn from it with `missdp sample`.
+    """
+    check_stdout()
+    check_epsilon(epsilon)
+    if public_rows is not None and public_rows < 1:
+        raise ParameterError("--public-rows must be at least 1")
     output_format(output)
+    place = model_beside(output) if model is None else model
+    check_outputs([output, place, guarantee], inputs=[data, schema])
     facts = Schema.from_toml(schema)
-    with progress_bar() as progress:
+    check_rows(public_rows if rows is None else rows, len(facts))
+    kept = KeptModel(place, output)
+    with paid(place, output, guarantee), progress_bar() as progress:
         synthesizer = _build(method, missing, epsilon, delta, public_rows, seed)
         if keep_holes and synthesizer.missing not in ("joint", "auto"):
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
+        outcome.spending(epsilon, delta)
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
-    synthetic = synthesizer.sample_table(
-        rows, missing_values="keep" if keep_holes else "fill", random_state=seed
-    )
-    if model is not None:
-        synthesizer.save(model)
-    if guarantee is not None:
-        write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
-    write_arrow(synthetic.to_arrow(), output)
+        kept.save(synthesizer)
+        if guarantee is not None:
+            write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
+        synthetic = write_rows(
+            synthesizer, output, rows=rows, keep_holes=keep_holes, seed=seed, progress=progress
+        )
+    kept.check()
     document = {
         "output": str(output),
         "rows": len(synthetic),
+        "model": str(place),
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
+    drawn = counted(len(synthetic), "synthetic row")
     text = (
-        f"Wrote {output}: {len(synthetic)} synthetic rows, {len(facts)} columns.\n\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}.\n"
+        f"Wrote {place}: the model; missdp sample draws more rows from it at no cost.\n\n"
         f"{synthesizer.guarantee_.in_words()}"
     )
     emit(document, text, as_json=as_json)

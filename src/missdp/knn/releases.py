@@ -15,17 +15,15 @@ from scipy.stats import norm
 
 from missdp.accounting import (
     Budget,
-    Condition,
-    DataDependentDomain,
     Event,
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
-    PublicDomain,
     PureEvent,
     ZCDPEvent,
 )
-from missdp.errors import ParameterError, SchemaError, UnprovenError
+from missdp.accounting.weakness import warn_if_weak
+from missdp.errors import ParameterError, UnprovenError
 from missdp.knn.asks import Ask, plain_event
 from missdp.knn.bound import smooth_bound
 from missdp.knn.estimates import Noisy
@@ -35,10 +33,9 @@ from missdp.knn.paper import paper_gamma, paper_mechanism
 from missdp.knn.prepared import Prepared
 from missdp.knn.rows import RowSum, Weights
 from missdp.knn.scale import ReleasedScale, ScaleRelease
-from missdp.mechanisms import NoiseSource
+from missdp.mechanisms import NoiseSource, domain_conditions
 from missdp.mechanisms.smooth import SmoothNoise, release_smooth
 from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
-from missdp.schema import Schema
 from missdp.table import Table
 
 __all__ = ["QueryNoise", "Releaser"]
@@ -69,7 +66,7 @@ class Releaser:
         self.imputation, self.confidence = imputation, confidence
         self.budget, self._noise, self._source = budget, noise, source
         self._conditions = (
-            *_domain_conditions(table.schema, undeclared),
+            *domain_conditions(table.schema, undeclared),
             *imputation.conditions(),
             *source.conditions,
         )
@@ -97,6 +94,8 @@ class Releaser:
     def begin(self, asks: Sequence[Ask]) -> FilledTable:
         """Charge all releases of a query; only then hand out the private rows."""
         events = [self._event(ask) for ask in asks]
+        promised = self.guarantee(asks)
+        warn_if_weak(promised.epsilon)
         self.budget.charge(*events, conditions=self._conditions)
         return self._ready().filled
 
@@ -243,15 +242,3 @@ def _gaussian_radius(sigma: float, unit: float) -> Callable[[float], float]:
 
 def _scaled(quantile: Callable[[float], float], scale: float) -> Callable[[float], float]:
     return lambda level: quantile(level) * scale
-
-
-def _domain_conditions(schema: Schema, undeclared: str) -> tuple[Condition, ...]:
-    if not schema.undeclared:
-        return (PublicDomain(),)
-    if undeclared != "accept":
-        raise SchemaError(
-            "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(schema.undeclared)}; check them and delete the 'undeclared' "
-            "marks, or pass undeclared='accept', which then becomes a condition of the guarantee"
-        )
-    return (DataDependentDomain(tuple(sorted(schema.undeclared))),)

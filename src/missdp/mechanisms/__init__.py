@@ -4,6 +4,7 @@ Every function here charges its budget before it computes, and draws discrete no
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 """
 
+from missdp.mechanisms.domain import Undeclared, domain_conditions
 from missdp.mechanisms.noise import (
     NoiseSource,
     SecureNoise,
@@ -26,6 +27,8 @@ __all__ = [
     "SeededNoise",
     "SelectionMethod",
     "SelectionNoise",
+    "Undeclared",
+    "domain_conditions",
     "exponential_mechanism",
     "generalised_exponential_mechanism",
     "noise_source",

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
@@ -97,6 +98,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         best = bounds(self.privacy_map(domain), NEIGHBOURS, self.delta, label=self._label())[0]
         conditions = (
             DeclaredRowCount(domain.rows),
+            PublicDomain(),
             NotFittedOnThisTable(),
             *self.model_conditions(),
             *noise.conditions,
@@ -104,6 +106,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = Guarantee.from_events(
             [best.event], delta=self.delta, adjacency="replace-one", conditions=conditions
         )
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
         if self.budget is not None:
             self.budget.charge(best.event, conditions=conditions)
         self.n_features_in_ = domain.columns

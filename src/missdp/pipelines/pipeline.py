@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pipelines.bounds import Bound, bounds
@@ -110,7 +111,7 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything the guarantee rests on, noise source aside; public."""
         found = [condition for stage in self.stages() for condition in stage.conditions]
-        fixed = (DeclaredRowCount(self.rows), *self.estimator.model_conditions())
+        fixed = (DeclaredRowCount(self.rows), PublicDomain(), *self.estimator.model_conditions())
         return (*fixed, *dict.fromkeys(found))
 
     def guarantee(self) -> Guarantee:
@@ -141,6 +142,7 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
         noise = noise_source(self.random_state)
         best = self.bounds()[0]
         guarantee = self._guarantee(best, noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
         if self.budget is not None:
             self.budget.charge(best.event, conditions=guarantee.conditions)
         *_, table = self.preprocessed(X)

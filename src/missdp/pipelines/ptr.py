@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from missdp.accounting import ApproximateEvent, Event, Guarantee, PureEvent, epsilon_under
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import noise_source
 from missdp.mechanisms.rdp_noise import laplace_slack, noisy_laplace
@@ -44,7 +45,7 @@ class TestPlan:
     >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
     >>> plan = plan_test(pipeline, test_epsilon=0.1)
     >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
-    (139.2, 1)
+    (139.2, 2)
     """
 
     __test__ = False  # Not a test class, whatever its name starts with.
@@ -202,6 +203,7 @@ def propose_test_release(
     noise = noise_source(pipeline.random_state)
     plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
     guarantee = plan.guarantee.with_conditions(*noise.conditions)
+    warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
     if pipeline.budget is not None:
         pipeline.budget.charge(*guarantee.events, conditions=guarantee.conditions)
     margin, table = _margin(pipeline, X)

@@ -15,7 +15,6 @@ from missdp.accounting import (
     ApproximateEvent,
     Budget,
     Condition,
-    DataDependentDomain,
     DeclaredRowCount,
     Event,
     ExplicitSeed,
@@ -23,6 +22,7 @@ from missdp.accounting import (
     PureEvent,
     Schedule,
 )
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -30,7 +30,7 @@ from missdp.errors import (
     ParameterError,
     SchemaError,
 )
-from missdp.mechanisms import NoiseSource, noise_source, noisy_total
+from missdp.mechanisms import NoiseSource, domain_conditions, noise_source, noisy_total
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, is_source, open_source
 from missdp.synth.ground_truth import synthesizer_ground_truth
@@ -125,6 +125,8 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
                 f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
                 "Ask for a smaller epsilon, or use a larger budget"
             )
+        noisy = _is_noisy(self.n_rows)
+        warn_if_weak(self.epsilon, self.delta, n=None if noisy else int(self.n_rows))
         source, kind = _open(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._check_source(source)
@@ -139,6 +141,9 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         self.n_rows_ = self._row_count(source, own, noise)
         self._fit(source, own, noise)
         self.guarantee_: Guarantee = own.spent.with_conditions(*conditions)
+        if noisy:
+            # Released by now, so it may be spoken about.
+            warn_if_weak(0.0, self.delta, n=self.n_rows_)
         return self
 
     def sample(
@@ -320,16 +325,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         return Budget(self.epsilon, self.delta, schedule=schedule)
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
-        conditions: list[Condition] = []
-        if schema.undeclared:
-            if undeclared != "accept":
-                raise SchemaError(
-                    "the schema marks facts read from the private data as not yet declared "
-                    f"public, for attributes {sorted(schema.undeclared)}; check them and delete "
-                    "the 'undeclared' marks, or pass undeclared='accept', which then becomes a "
-                    "condition of the guarantee"
-                )
-            conditions.append(DataDependentDomain(attributes=tuple(sorted(schema.undeclared))))
+        conditions = [*domain_conditions(schema, undeclared)]
         if self.random_state is not None:
             conditions.append(ExplicitSeed())
         if not _is_noisy(self.n_rows):

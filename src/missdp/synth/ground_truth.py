@@ -12,11 +12,17 @@ from missdp.accounting import (
     FilterEvent,
     FixedGates,
     Guarantee,
+<<<<<<< HEAD
+=======
+    MissingCompletelyAtRandom,
+    PureAccountant,
+>>>>>>> cli
     PureEvent,
     difference,
     flatten,
     ground_truth_guarantee,
 )
+from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.synth.strategies import ROW_STRATEGIES
 
@@ -38,6 +44,11 @@ def synthesizer_ground_truth(
         Public facts.
     assumption : Condition
         How values went missing.
+
+    Raises
+    ------
+    ParameterError
+        If rates are stated of attributes that the schema does not have, or says are never missing.
 
     Returns
     -------
@@ -63,6 +74,7 @@ def synthesizer_ground_truth(
     are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
     Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
     """
+    _check_names(assumption, schema)
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
         return ground_truth_guarantee(guarantee, assumption)
@@ -72,6 +84,24 @@ def synthesizer_ground_truth(
     structure = DataChosenGates(attributes=schema.names, smallest=1) if chosen else FixedGates()
     merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
     return ground_truth_guarantee(merged, assumption, structure=structure)
+
+
+def _check_names(assumption: Condition | None, schema: Schema) -> None:
+    """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    if not isinstance(assumption, MissingCompletelyAtRandom):
+        return
+    stated = dict(assumption.observed)
+    if unknown := sorted(set(stated) - set(schema.names)):
+        raise ParameterError(
+            f"observed names attributes that the schema does not have: {', '.join(unknown)}; it "
+            f"has {', '.join(schema.names)}"
+        )
+    never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
+    if never:
+        raise ParameterError(
+            f"observed must be 1 for attributes that the schema says are never missing: "
+            f"{', '.join(never)}"
+        )
 
 
 def _gated(whole: FilterEvent, missing: str) -> tuple[list[PureEvent], bool]:

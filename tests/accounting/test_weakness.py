@@ -1,0 +1,87 @@
+"""Guarantees that mean next to nothing warn, on declared and released facts only."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp import MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
+from missdp.accounting.weakness import weaknesses
+from missdp.errors import MissDPWarning, WeakGuaranteeWarning
+from missdp.knn import ImputedStatistics, KNNImputation
+from missdp.pipelines import PricedPipeline, PrivateMean
+from missdp.synth.base import Synthesizer
+
+SCHEMA = Schema(
+    (
+        Ordinal(name="grade", levels=(1, 2, 3)),
+        Numeric(name="income", lower=0, upper=100, bins=4, nullable=True),
+    )
+)
+
+
+def table(rows=60):
+    rng = np.random.default_rng(0)
+    codes = {a.name: rng.integers(0, a.extended_size, rows) for a in SCHEMA}
+    return Table.from_codes(SCHEMA, codes).with_values(rng)
+
+
+@given(st.floats(0, 100), st.floats(0, 1), st.none() | st.integers(0, 10**9))
+def test_exactly_the_weak_ones(epsilon, delta, n):
+    found = weaknesses(epsilon, delta, n=n)
+    assert len(found) == (epsilon > 10) + (n is not None and delta > 0 and delta * n >= 1)
+
+
+def heard(act):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", WeakGuaranteeWarning)
+        act()
+    assert issubclass(WeakGuaranteeWarning, MissDPWarning)
+    return [str(w.message).split(" = ")[0] for w in caught if w.category is WeakGuaranteeWarning]
+
+
+@pytest.mark.parametrize("family", [PrivBayes, MST])
+@pytest.mark.parametrize("epsilon", [1.0, 11.0])
+@pytest.mark.parametrize("n", [40, 4000])
+@pytest.mark.parametrize("released", [True, False])
+def test_fits(monkeypatch, family, epsilon, n, released):
+    """The private table has 60 rows; what is declared or released may be anything."""
+    monkeypatch.setattr(Synthesizer, "_row_count", lambda *_: n)
+    model = family(epsilon=epsilon, delta=1e-3, n_rows="noisy" if released else n)
+    expected = ["epsilon"] * (epsilon > 10) + ["delta"] * (n >= 1000)
+    assert heard(lambda: model.fit(table())) == expected
+
+
+def test_a_warning_made_an_error_loses_no_release(monkeypatch):
+    monkeypatch.setattr(Synthesizer, "_row_count", lambda *_: 4000)
+    budget = Budget(30.0, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeakGuaranteeWarning)
+        with pytest.raises(WeakGuaranteeWarning, match="epsilon"):
+            PrivBayes(epsilon=11.0, delta=1e-3, budget=budget).fit(table())
+        assert not budget.events
+        model = PrivBayes(epsilon=1.0, delta=1e-3, budget=budget)
+        with pytest.raises(WeakGuaranteeWarning, match="delta"):
+            model.fit(table())
+        assert len(model.sample(5)) == 5  # paid for, and there
+        asked = ImputedStatistics(
+            table(), KNNImputation(impute="income", match_on="grade"), budget=Budget(20.0)
+        )
+        with pytest.raises(WeakGuaranteeWarning):
+            asked.count(where="income > 5", epsilon=12.0)
+        assert not asked.budget.events
+
+
+def test_pipelines():
+    rows = np.random.default_rng(0).random((50, 2))
+    for delta, noise, expected in (
+        (1e-6, 20.0, []),
+        (0.02, 20.0, ["delta"]),
+        (1e-6, 0.1, ["epsilon"]),
+    ):
+        estimator = PrivateMean(noise_multiplier=noise, delta=delta)
+        pipeline = PricedPipeline([], estimator, rows=50, columns=2, delta=delta)
+        assert heard(lambda fitted=pipeline: fitted.fit(rows)) == expected
+        assert heard(lambda fitted=estimator: fitted.fit(rows)) == expected

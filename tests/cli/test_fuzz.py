@@ -1,0 +1,257 @@
+"""No input brings a traceback, a private value, or half a file; exit codes are documented."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Numeric, Schema
+from missdp.cli.app import app
+from missdp.cli.main import EXIT_CODES, main
+
+TOKEN = "Xq7Zt"  # stands for a private cell
+NUMBER = "918273645"  # another one
+SCHEMA = Schema(
+    (
+        Categorical(name="größe", levels=("S", "L"), nullable=True),
+        Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
+    )
+)
+TOKENS = re.compile(f'{TOKEN}|{NUMBER}|Traceback|unexpected|File "')
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    SCHEMA.to_toml(folder / "schema.toml")
+    good(folder / "good.csv")
+    arguments = (
+        "synthesize",
+        "good.csv",
+        "--schema",
+        "schema.toml",
+        "--epsilon",
+        "1",
+        "--public-rows",
+        "60",
+    )
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        assert main([*arguments, "-o", "out.csv", "--model", "model.json"]) == 0
+    finally:
+        os.chdir(before)
+    return folder / "model.json"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, model):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("schema.toml")
+    good(tmp_path / "good.csv")
+    (tmp_path / "model.json").write_bytes(model.read_bytes())
+    return tmp_path
+
+
+def good(path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"größe": rng.choice(["S", "L"], 60), "age": rng.integers(0, 99, 60)})
+    frame.astype({"age": "Int64"}).mask(rng.random((60, 2)) < 0.1).to_csv(path, index=False)
+
+
+BROKEN = {
+    "empty": b"",
+    "header only": "größe,age\n".encode(),
+    "one row": "größe,age\nS,5\n".encode(),
+    "unknown level": f"größe,age\n{TOKEN},5\nS,1\n".encode(),
+    "text for a number": f"größe,age\nS,{TOKEN}\n".encode(),
+    "number outside": f"größe,age\nS,{NUMBER}\n".encode(),
+    "not whole": f"größe,age\nS,5.{NUMBER}\n".encode(),
+    "huge integer": f"größe,age\nS,{NUMBER * 40}\n".encode(),
+    "too many cells": f"größe,age\nS,5,{TOKEN},{NUMBER}\n".encode(),
+    "too few cells": f"größe,age\n{TOKEN}\n".encode(),
+    "open quote": f'größe,age\n"{TOKEN},5\n'.encode(),
+    "other columns": f"größe,age,more\nS,5,{TOKEN}\n".encode(),
+    "same column twice": f"age,age\n{TOKEN},{NUMBER}\n".encode(),
+    "empty name": f"größe,\nS,{TOKEN}\n".encode(),
+    "no header": f"{TOKEN},{NUMBER}\nS,5\n".encode(),
+    "latin-1": f"größe,age\n{TOKEN}é,5\n".encode("latin-1"),
+    "binary": bytes(range(256)) * 4 + TOKEN.encode(),
+    "zeros": b"\0" * 100 + TOKEN.encode(),
+    "toml": f"{TOKEN} = 1\n{TOKEN} = 2\n[{NUMBER}]\n".encode(),
+    "json": json.dumps({"family": TOKEN, "format": NUMBER}).encode(),
+    "json list": json.dumps([TOKEN]).encode(),
+    "model of nothing": json.dumps({"family": "PrivBayes", "format": 1, "x": TOKEN}).encode(),
+    "deep": b"[" * 100_000,
+    "bom": "\ufeffgröße,age\nS,5\n".encode() + f"{TOKEN},1\n".encode(),
+}
+
+DATA = ("empty", "header only", "one row", "unknown level", "text for a number", "not whole",
+        "number outside", "huge integer", "too many cells", "too few cells", "open quote",
+        "other columns", "same column twice", "empty name", "no header", "latin-1",
+        "binary", "zeros", "bom")  # fmt: skip
+FACTS = ("empty", "unknown level", "toml", "json", "latin-1", "binary", "zeros", "deep")
+MODEL = ("empty", "unknown level", "json", "json list", "model of nothing", "latin-1", "deep")
+# What is asked, and which files stand for {0}.
+COMMANDS = {
+    "synthesize {0} --schema schema.toml --epsilon 1 -o new.csv": (".csv", DATA),
+    "synthesize good.csv --schema {0} --epsilon 1 -o new.csv": (".toml", FACTS),
+    "query {0} --schema schema.toml --impute age --match größe --epsilon 1 --mean age": (
+        ".csv",
+        DATA,
+    ),
+    "evaluate {0} good.csv --schema schema.toml": (".csv", DATA),
+    "evaluate good.csv {0} --schema schema.toml": (".parquet", FACTS),
+    "simulate {0} --schema schema.toml --rate 0.2 --seed 1 -o new.csv": (".csv", DATA),
+    "schema check schema.toml {0}": (".csv", DATA),
+    "schema check {0}": (".csv", FACTS),
+    "schema draft {0} -o new.toml": (".csv", DATA),
+    "sample {0} -o new.csv": (".json", MODEL),
+    "price {0}": (".json", MODEL),
+    "price {0} --delta 1e-6": (".toml", FACTS),
+}
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def check(code, out, err):
+    """What holds whatever was asked."""
+    assert code in {0, 8, *EXIT_CODES.values()}, (code, err)
+    assert not TOKENS.search(err), err
+    if code:
+        assert err.strip()
+        assert not TOKENS.search(out), out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_broken_files(folder, capsys, command):
+    suffix, labels = COMMANDS[command]
+    path = folder / f"private{suffix}"
+    for number, label in enumerate(labels):
+        path.write_bytes(BROKEN[label])
+        before = set(os.listdir(folder))
+        words = [word.format(path.name) for word in command.split()]
+        more = ("--json",) if number % 2 and words[0] not in ("simulate", "schema") else ()
+        code, out, err = run(capsys, *words, *more)
+        check(code, out, err)
+        new = set(os.listdir(folder)) - before
+        assert not new or code in (0, 8), (label, new)
+        for name in new:
+            (folder / name).unlink()
+
+
+PATHS = (".", "", "/dev/null", "nothing.csv", "x" * 300, "link.csv", "folder.csv", "a\nb.csv",
+         "*.csv", "good.csv/x")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", list(COMMANDS)[::2])
+def test_strange_paths(folder, capsys, command):
+    (folder / "link.csv").symlink_to("link.csv")
+    (folder / "folder.csv").mkdir()
+    for path in PATHS:
+        code, out, err = run(capsys, *[word.format(path) for word in command.split()])
+        check(code, out, err)
+        assert code in (2, 3, 5)
+
+
+NUMBERS = ("nan", "0", "-1", "1e5", "1e300", "1e-300", "")
+FLOATS = {
+    "--epsilon": "synthesize good.csv --schema schema.toml -o new.csv",
+    "--delta": "synthesize good.csv --schema schema.toml --epsilon 1 -o new.csv",
+    "--rows": "synthesize good.csv --schema schema.toml --epsilon 1 -o new.csv",
+    "--public-rows": "synthesize good.csv --schema schema.toml --epsilon 1 --rows 5 -o new.csv",
+    "--seed": "synthesize good.csv --schema schema.toml --epsilon 1 -o new.csv",
+    "--p-max": "price model.json --ground-truth",
+    "--rate": "simulate good.csv --schema schema.toml --seed 1 -o new.csv",
+    "--k": "query good.csv --schema schema.toml --impute age --match größe --epsilon 1 --count",
+    "--bins": "evaluate good.csv good.csv --schema schema.toml",
+    "--ways": "evaluate good.csv good.csv --schema schema.toml",
+}
+FLOATS_TWICE = {
+    "--epsilon": "query good.csv --schema schema.toml --impute age --match größe --count",
+    "--delta": "synthesize good.csv --schema schema.toml --epsilon 1 -o new.csv --method mst",
+    "--rows": "sample model.json -o new.csv",
+    "--seed": "sample model.json -o new.csv --rows 5",
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "command"), [*FLOATS.items(), *FLOATS_TWICE.items()], ids=lambda v: v.split()[0]
+)
+def test_odd_numbers_are_refused_by_the_name_of_their_option(folder, capsys, option, command):
+    for value in NUMBERS:
+        (folder / "new.csv").unlink(missing_ok=True)
+        code, out, err = run(capsys, *command.split(), option, value)
+        check(code, out, err)
+        if code == 2:
+            assert option in err, (value, err)
+            assert not (folder / "new.csv").exists(), value
+
+
+def test_options_in_messages_are_options_that_exist(folder, capsys):
+    words = "query good.csv --schema schema.toml --impute age --match größe --epsilon 1"
+    known = {"--help", *re.findall(r"--[a-z0-9-]+", run(capsys, "query", "--help")[1])}
+    for extra in (
+        "--mean nobody", "--mean größe", "--mean age --where x", "--mean age --k 0",
+        "--count --mean x",
+        "--correlation age", "--mean age --match age", "--mean age --match", "--mean age --group x",
+        "--mean age --impute nobody", "--count --impute ,", "--count --uncertainty all",
+        "--variance age --uncertainty worst-case", "--proportion x", "--count --undeclared maybe",
+    ):  # fmt: skip
+        code, out, err = run(capsys, *words.split(), *extra.split())
+        check(code, out, err)
+        assert code in (2, 3, 6), (extra, err)
+        assert set(re.findall(r"--[a-z0-9-]+", err)) <= known, err
+
+
+@pytest.mark.parametrize("name", ["price", "sample"])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("guarantee",), None), (("guarantee", "events"), 3), (("released",), {}),
+        (("released",), []), (("n_rows",), "x"), (("n_rows",), -5), (("n_rows",), 10**18),
+        (("schema",), {}), (("kind",), "x"), (("parameters",), {"epsilon": "x"}),
+        (("parameters",), 3), (("family",), ["PrivBayes"]), (("family",), {}), (("format",), 99),
+    ],
+)  # fmt: skip
+def test_damaged_models(folder, capsys, name, path, value):
+    document = json.loads((folder / "model.json").read_text())
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    (folder / "model.json").write_text(json.dumps(document))
+    before = set(os.listdir(folder))
+    more = ("-o", "new.csv") if name == "sample" else ()
+    code, out, err = run(capsys, name, "model.json", *more)
+    check(code, out, err)
+    if code:
+        assert set(os.listdir(folder)) == before
+
+
+def test_names_that_are_not_unicode(folder):
+    """As the system gives them: argv of a process, not of a function."""
+    name = os.fsdecode(b"caf\xe9.csv")
+    done = subprocess.run(
+        [sys.executable, "-m", "missdp", "sample", "model.json", "-o", name, "--json"],
+        capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] > 0
+    assert (folder / name).exists()
+
+
+def test_every_exit_code_is_documented():
+    words = " ".join((app.info.epilog or "").split())
+    for code in {0, 1, 8, 130, 143, *EXIT_CODES.values()}:
+        assert re.search(rf"\b{code} [a-z]", words), code

@@ -1,0 +1,279 @@
+"""Whatever fails, and whenever: either nothing is charged, or what was paid for is not lost."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.cli.main import main
+from missdp.synth.base import Synthesizer
+
+SCHEMA = Schema(
+    (
+        Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+        Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
+    )
+)
+SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
+QUERY = ("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "smoker")
+QUERY += ("--epsilon", 1, "--mean", "age")
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="limits and signals of another kind")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("schema.toml")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"smoker": rng.choice(["no", "yes"], 300), "age": rng.integers(0, 99, 300)}
+    )
+    frame = frame.astype({"age": "Int64"}).mask(rng.random((300, 2)) < 0.1)
+    frame.to_csv("data.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """How many fits there were: a refusal in time leaves this empty."""
+    done = []
+    fit = Synthesizer.fit
+
+    def counted(self, *arguments, **more):
+        done.append(type(self).__name__)
+        return fit(self, *arguments, **more)
+
+    monkeypatch.setattr(Synthesizer, "fit", counted)
+    return done
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def process(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "missdp", *map(str, arguments)],
+        stderr=subprocess.PIPE, text=True, check=False, timeout=120, **options,
+    )  # fmt: skip
+
+
+def limited(size):
+    import resource
+
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+# -- refused in time ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ("-o", "."),
+        ("-o", "/proc/out.csv"),
+        ("-o", "out.xlsx"),
+        ("-o", "nowhere/out.csv"),
+        ("-o", "data.csv/out.csv"),
+        ("-o", "x" * 300 + ".csv"),
+        ("-o", "x" * 250 + ".csv"),  # the model beside it would have too long a name
+        ("--model", "."),
+        ("--model", "/proc/m.json"),
+        ("--model", "out.csv"),
+        ("--model", "/dev/full"),
+        ("--guarantee", "/proc/g.json"),
+        ("--guarantee", "schema.toml"),
+        ("--rows", "99999999999"),
+        ("--rows", "9" * 30),
+        ("--public-rows", "99999999999"),
+    ],
+)
+def test_what_can_be_foreseen_is_refused_before_the_charge(folder, capsys, fits, extra):
+    before = sorted(os.listdir(folder))
+    code, out, err = run(capsys, *SYNTHESIZE, *extra)
+    assert code in (2, 5)
+    assert out == ""
+    assert err.startswith("missdp: ")
+    assert err.count("\n") == 1
+    assert not fits
+    assert sorted(os.listdir(folder)) == before
+
+
+@posix
+def test_a_disk_without_room_for_the_model_is_refused_before_the_charge(folder):
+    done = process(*SYNTHESIZE, preexec_fn=limited(100_000), stdout=subprocess.PIPE)
+    assert done.returncode == 5
+    assert "out.model.json" in done.stderr
+    assert "charged" not in done.stderr
+    assert sorted(os.listdir(folder)) == ["data.csv", "schema.toml"]
+
+
+def test_an_answer_to_nowhere_is_refused_before_the_charge(folder, capsys, monkeypatch, fits):
+    monkeypatch.setattr(sys, "stdout", None)
+    for command in (SYNTHESIZE, QUERY, ("demo",)):
+        assert main([str(a) for a in command]) == 5
+    err = capsys.readouterr().err
+    assert err.count("standard output: it is closed") == 3
+    assert "charged" not in err
+    assert not fits
+
+
+# -- charged, and then something fails ---------------------------------------------------------
+
+
+@posix
+def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folder):
+    command = (*SYNTHESIZE, "--rows", 2_000_000)
+    done = process(*command, preexec_fn=limited(9 * 2**20), stdout=subprocess.PIPE)
+    assert done.returncode == 8, done.stderr
+    assert done.stdout == ""
+    first, second, third = done.stderr.splitlines()
+    assert "out.csv" in first
+    assert os.strerror(errno.EFBIG) in first
+    assert "charged (epsilon = 1)" in second
+    assert third.endswith("missdp sample out.model.json -o out.csv")
+    assert sorted(os.listdir(folder)) == ["data.csv", "out.model.json", "schema.toml"]
+    assert main(third.split("missdp ")[1].split()) == 0
+    assert len(pd.read_csv("out.csv")) > 200
+
+
+@pytest.mark.parametrize("where", ["sample_table", "to_arrow"])
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("private"), OSError(28, "private")])
+def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(Table if where == "to_arrow" else PrivBayes, where, fail)
+    code, out, err = run(capsys, *SYNTHESIZE, "--json")
+    assert (code, out) == (8, "")
+    assert "private" not in err.replace("private data", "").replace("private cells", "")
+    assert "charged (epsilon = 1)" in err
+    monkeypatch.undo()
+    assert PrivBayes.load(folder / "out.model.json").guarantee_.epsilon == 1.0
+
+
+def test_a_model_that_cannot_be_put_in_place_is_put_elsewhere(folder, capsys, monkeypatch):
+    replace = os.replace
+
+    def refuse(source, target):
+        if Path(target).name == "m.json" and Path(target).parent == folder:
+            raise OSError(errno.EBUSY, "busy")
+        replace(source, target)
+
+    monkeypatch.setattr("missdp.files.os.replace", refuse)
+    (folder / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
+    code, _, err = run(capsys, *SYNTHESIZE, "--model", "m.json")
+    assert code == 8
+    assert "m.json" in err
+    assert (folder / "out.csv").exists()  # the rows are written all the same
+    (kept,) = (folder / "tmp").rglob("m.json")
+    assert str(kept) in err
+    assert PrivBayes.load(kept).guarantee_.epsilon == 1.0
+
+
+def test_a_model_that_was_paid_for_is_not_replaced_unasked(folder, capsys):
+    for _ in range(3):
+        code, out, _ = run(capsys, *SYNTHESIZE, "--json")
+        assert code == 0
+    models = sorted(name for name in os.listdir(folder) if "model" in name)
+    assert models == ["out.model-2.json", "out.model-3.json", "out.model.json"]
+    assert json.loads(out)["model"] == "out.model-3.json"
+    assert len({(folder / name).read_bytes() for name in models}) == 3
+
+
+def test_an_empty_file_is_only_written_if_asked_for(folder, capsys, monkeypatch):
+    monkeypatch.setattr(Synthesizer, "_row_count", lambda *_: 0)
+    code, _, err = run(capsys, *SYNTHESIZE)
+    assert code == 8
+    assert "--rows" in err
+    assert not (folder / "out.csv").exists()
+    assert run(capsys, "sample", "out.model.json", "-o", "out.csv")[0] == 2
+    assert not (folder / "out.csv").exists()
+    assert run(capsys, "sample", "out.model.json", "-o", "out.csv", "--rows", 0)[0] == 0
+    assert (folder / "out.csv").exists()
+
+
+# -- printing fails ----------------------------------------------------------------------------
+
+
+@needs_full
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_answer_that_cannot_be_printed_is_told_on_the_other_stream(
+    folder, capsys, monkeypatch, as_json
+):
+    with FULL.open("w", encoding="utf-8", buffering=1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = main([str(a) for a in (*QUERY, *as_json)])
+        monkeypatch.undo()
+        err = capsys.readouterr().err
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+    assert code == 8
+    assert "standard output: No space left" in err
+    assert "mean(age): " in err
+    assert "1-differentially private" in err
+    assert "Traceback" not in err
+
+
+@needs_full
+def test_a_full_disk_behind_standard_output_is_no_traceback(folder):
+    with FULL.open("w") as full:
+        done = process(*QUERY, stdout=full)
+    assert done.returncode == 8
+    assert "No space left" in done.stderr
+    assert "mean(age): " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@needs_full
+def test_nobody_hears_anything_and_it_still_ends_well(folder, capsys, monkeypatch):
+    with FULL.open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert main(["sample", "none.json", "-o", "x.csv"]) == 3
+        assert main(["sample", "none.json", "--colour"]) == 2
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["--help"]) == 5
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+
+
+# -- stopped while it starts -------------------------------------------------------------------
+
+EARLY = """
+import os, signal, sys
+
+class Stop:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.{0})
+
+sys.meta_path.insert(0, Stop())
+from missdp.cli.main import run
+run()
+"""
+
+
+@posix
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_stopped_while_it_starts(folder, name):
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY.format(name), *map(str, SYNTHESIZE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 128 + getattr(signal, name)
+    assert done.stderr == "missdp: interrupted\n"
+    assert sorted(os.listdir(folder)) == ["data.csv", "schema.toml"]
