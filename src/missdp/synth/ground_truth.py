@@ -12,11 +12,7 @@ from missdp.accounting import (
     FilterEvent,
     FixedGates,
     Guarantee,
-<<<<<<< HEAD
-=======
     MissingCompletelyAtRandom,
-    PureAccountant,
->>>>>>> cli
     PureEvent,
     difference,
     flatten,
