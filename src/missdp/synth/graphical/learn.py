@@ -9,7 +9,7 @@ charged before it computes; everything else is post-processing of what they rele
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -162,15 +162,20 @@ class Learner:
         limit = self._plan.max_cells * min(1.0, self._done)
         wanted = list(self._weights)
         if self._plan.forest:
-            wanted = [c for c in wanted if len(c) == 2 and _joins(c, estimate.measured)]
+            tree_of = _components(len(self._names), estimate.measured)
+            wanted = [c for c in wanted if len(c) == 2 and tree_of[c[0]] != tree_of[c[1]]]
             if not self._zeros:  # a tree of pairs is small enough as it is
                 return wanted
             limit = self._plan.max_cells
         if self._growth is None:
             self._growth = Growth(estimate.sizes)
         self._growth.hold(estimate.cliques)
-        home, fits = estimate.model.tree.home, self._growth.fits
-        return [c for c in wanted if home(c) is not None or fits(c, limit)]
+        tree, fits = estimate.model.tree, self._growth.fits
+        return [
+            c
+            for c in wanted
+            if tree.home(c) is not None or tree.grown(c) <= limit or fits(c, limit)
+        ]
 
     # Mechanisms: the only places that touch private counts
 
@@ -273,13 +278,10 @@ class Learner:
         return math.sqrt(len(self._names) / (2 * share * self._left))
 
 
-def _joins(clique: Clique, measured: Mapping[Clique, object]) -> bool:
-    """Whether an edge joins two components of the measured forest."""
-    reached, grown = {clique[0]}, True
-    while grown:
-        grown = False
-        for edge in measured:
-            if bool(reached & set(edge)) and not set(edge) <= reached:
-                reached |= set(edge)
-                grown = True
-    return clique[1] not in reached
+def _components(attributes: int, edges: Iterable[Clique]) -> list[int]:
+    """Number the trees of a forest: attributes with the same number hang together."""
+    number = list(range(attributes))
+    for edge in edges:
+        joined = {number[v] for v in edge}
+        number = [min(joined) if k in joined else k for k in number]
+    return number

@@ -66,7 +66,11 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
             "cells together, too many to count in one pass; name fewer marginals, use a smaller "
             "k, or declare coarser bins"
         )
-    weight = {r: sum(c * len(set(r) & set(s)) for s, c in wanted.items()) for r in small}
+    each = [0.0] * len(schema)  # the sum over s of c_s |r ∩ s| is one over the members of r
+    for clique, c in wanted.items():
+        for v in clique:
+            each[v] += c
+    weight = {r: math.fsum(each[v] for v in r) for r in small}
     top = max(weight.values(), default=1.0)
     return {r: w / top for r, w in weight.items()}
 
