@@ -205,8 +205,8 @@ class JunctionTree:
         return sum(self.clique_cells(i) for i in range(len(self.cliques)))
 
     def clique_cells(self, i: int) -> int:
-        """Cells of the i-th clique."""
-        return prod(self.sizes[v] for v in self.cliques[i])
+        """Cells of the i-th clique, a single level counted as two."""
+        return prod(max(2, self.sizes[v]) for v in self.cliques[i])
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         """Shape of a table over ``clique``."""
