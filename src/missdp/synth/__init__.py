@@ -4,5 +4,6 @@ from missdp.synth.aim import AIM
 from missdp.synth.base import Synthesizer
 from missdp.synth.mst import MST
 from missdp.synth.privbayes import PrivBayes
+from missdp.synth.totals import SmallTableWarning
 
-__all__ = ["AIM", "MST", "PrivBayes", "Synthesizer"]
+__all__ = ["AIM", "MST", "PrivBayes", "SmallTableWarning", "Synthesizer"]

@@ -4,53 +4,52 @@ from __future__ import annotations
 
 import abc
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from missdp.accounting import (
-    ApproximateEvent,
     Budget,
     Condition,
     DeclaredRowCount,
-    Event,
     ExplicitSeed,
     Guarantee,
-    PureEvent,
-    Schedule,
+    scale_for,
+    share_of,
 )
 from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import (
     BudgetExceededError,
     DataError,
-    NotFittedError,
     ParameterError,
-    SchemaError,
+    replacing,
 )
-from missdp.mechanisms import NoiseSource, domain_conditions, noise_source, noisy_total
+from missdp.mechanisms import NoiseSource, domain_conditions, noise_source, release_counts
 from missdp.schema import Schema
-from missdp.sources import MarginalSource, is_source, open_source
+from missdp.sources import MarginalSource
 from missdp.synth.ground_truth import synthesizer_ground_truth
+from missdp.synth.inputs import check_text, open_data
+from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
+from missdp.synth.totals import Total, whole_rows
 from missdp.table import FrameKind, Table
-from missdp.table.frames import frame_kind
 
-__all__ = ["MissingValues", "Progress", "Synthesizer"]
+__all__ = ["MissingValues", "Progress", "Synthesizer", "is_declared"]
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
 Progress: TypeAlias = Callable[[str, float], None]
 
-_ROW_COUNT_SHARE = 0.01
 # The noise of every part of a fit then stays in the range that is drawn exactly.
 _LEAST_EPSILON = 1e-6
+_MOST_EPSILON = 1e4  # far beyond any protection
+_MOST_ROWS = 2**53
 _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
-class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn is untyped
+class Synthesizer(FittedState, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass stores its parameters in ``__init__`` under their own names (at least those below),
@@ -64,13 +63,18 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     missing : str
         Missing-data strategy; one of ``strategies``.
     n_rows : "noisy" or int
-        ``"noisy"`` releases the row count with 1 % of epsilon; a number declares it public.
+        ``"noisy"`` estimates the row count from everything released that tells it, and spends a
+        small share of the budget on it where the rest tells too little; a number declares it
+        public.
     random_state : int or None
         None draws noise from the operating system's cryptographic source. A number is for tests:
-        the guarantee then says that it holds only against those who do not know the seed.
+        the guarantee then says that it holds only against those who do not know the seed. A
+        generator is refused: whoever goes on drawing from it could tell the noise.
     budget : Budget or None
         A budget shared with other releases from the same table. It is charged before any
-        computation and is shared, never copied, by clones.
+        computation and is shared, never copied, by clones and copies. A fitted model can be
+        pickled, without it: the unpickled model samples and has its guarantee, and refuses to be
+        fitted again until it is given a budget.
     """
 
     strategies: ClassVar[tuple[str, ...]] = ()
@@ -82,6 +86,13 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     random_state: int | None
     budget: Budget | None
     progress: Progress | None
+
+    schema_: Schema
+    kind_: FrameKind
+    n_rows_: int
+    n_rows_std_: float
+    guarantee_: Guarantee
+    _fitted_with: dict[str, Any]
 
     def fit(
         self,
@@ -106,43 +117,59 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         Returns
         -------
         self
-            With ``guarantee_``, ``schema_`` and ``n_rows_`` set.
+            With ``guarantee_``, ``schema_``, ``n_rows_`` (the number of rows as far as it was
+            released, at least 1) and ``n_rows_std_`` (the standard deviation of its noise) set.
 
         Raises
         ------
-        ParameterError, SchemaError, DataError
-            Before anything is charged.
+        ParameterError, SchemaError
+            Before anything is charged; a model that was fitted before stays as it was.
+        DataError
+            Before anything is charged, if the data is read into memory; rows that are streamed
+            are read after the charge, which stays. The model is then not fitted.
         BudgetExceededError
             If the shared budget cannot afford the fit; nothing is computed then.
+
+        Warns
+        -----
+        SmallTableWarning
+            If the released number of rows cannot be told from none.
         """
         del y
         own = self._check_parameters()
+        self._check_fit_again()
         noise = noise_source(self.random_state)
         if undeclared not in ("refuse", "accept"):
             raise ParameterError("undeclared must be 'refuse' or 'accept'")
-        if self.budget is not None and not self.budget.can_afford(*self._reserved()):
+        if self.budget is not None and not self.budget.can_afford(own.filter()):
             raise BudgetExceededError(
                 f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
                 "Ask for a smaller epsilon, or use a larger budget"
             )
-        noisy = _is_noisy(self.n_rows)
-        warn_if_weak(self.epsilon, self.delta, n=None if noisy else int(self.n_rows))
-        source, kind = _open(data, schema)
+        declared = is_declared(self.n_rows)
+        warn_if_weak(self.epsilon, self.delta, n=int(self.n_rows) if declared else None)
+        source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
+        check_text(source.schema)
         self._check_source(source)
         if self.budget is not None:
-            self.budget.charge(*self._reserved(), conditions=conditions)
-        # What was learned before must not be taken for this fit's, should this fit fail.
-        if hasattr(self, "guarantee_"):
-            del self.guarantee_
-        self._fitted_with = self._public_parameters()
-        self.schema_ = source.schema
-        self.kind_: FrameKind = kind
-        self.n_rows_ = self._row_count(source, own, noise)
-        self._fit(source, own, noise)
-        self.guarantee_: Guarantee = own.spent.with_conditions(*conditions)
-        if noisy:
-            # Released by now, so it may be spoken about.
+            label = f"{type(self).__name__}({self.missing})"
+            self.budget.reserve(own, label=label, conditions=conditions)
+        # Learned on a fresh model and taken over whole: what was learned before must not be taken
+        # for this fit's, nor half of this fit for a model, should it fail.
+        self._forget()
+        fresh = type(self)(**self.get_params(deep=False))
+        fresh._fitted_with = self._public_parameters()
+        fresh.schema_ = source.schema
+        fresh.kind_ = kind
+        total = fresh._fit(source, own, noise)
+        if declared:
+            total = Total(int(self.n_rows), 0.0)
+        fresh.n_rows_ = whole_rows(total, epsilon=self.epsilon)
+        fresh.n_rows_std_ = total.std
+        fresh.guarantee_ = own.spent.with_conditions(*conditions)
+        self._adopt(fresh)
+        if not declared:  # released by now, so it may be spoken about
             warn_if_weak(0.0, self.delta, n=self.n_rows_)
         return self
 
@@ -152,23 +179,33 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         *,
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
+        multiple: int | None = None,
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
 
         Parameters
         ----------
         n : int, optional
-            Number of rows, at least 0; by default the released (noisy or declared) row count.
+            Number of rows, at least 0; by default ``n_rows_``, the released or declared row count,
+            which is at least 1.
         missing_values : {"fill", "keep"}, default "fill"
             ``"keep"`` returns holes as the model saw them, for models of the missingness.
         random_state : int, optional
-            Makes the draw repeatable. Sampling is post-processing, so any seed is safe.
+            Makes the draw repeatable. Sampling is post-processing, so any seed is safe; its stream
+            is never the noise's.
+        multiple : int, optional
+            Number of tables that vary as the model is uncertain; for AIM and MST only.
 
         Returns
         -------
         frame
             The kind of frame that was fitted, with the schema's columns and dtypes.
         """
+        if multiple is not None:
+            raise ParameterError(
+                f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
+                "leave 'multiple' out, or use AIM or MST"
+            )
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state
         ).to_native()
@@ -222,7 +259,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         >>> model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
         >>> known = MissingCompletelyAtRandom(dict.fromkeys(table.schema.names, 0.9))
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
-        0.37
+        0.38
         """
         self._check_fitted()
         return synthesizer_ground_truth(
@@ -247,6 +284,7 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
             schema=self.schema_,
             kind=self.kind_,
             n_rows=self.n_rows_,
+            n_rows_std=self.n_rows_std_,
             guarantee=self.guarantee_,
             released=self._released(),
         )
@@ -255,23 +293,30 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote; it can be sampled, with the guarantee it had."""
         stored = read_model(Path(path), family=cls.__name__)
-        try:
+        broken = DataError(f"{str(path)!r} is not a missdp model file")
+        with replacing(ValueError, KeyError, TypeError, AttributeError, by=broken):
             model = cls(**stored.parameters)
             model._fitted_with = stored.parameters
             model.schema_ = stored.schema
             model.kind_ = stored.kind
             model.n_rows_ = stored.n_rows
+            model.n_rows_std_ = stored.n_rows_std
             model._restore(stored.released)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{str(path)!r} is not a missdp model file") from None
         model.guarantee_ = stored.guarantee
+        model._adopt(model)
         return model
 
     # What a family provides
 
     @abc.abstractmethod
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> None:
-        """Learn the model, charging ``budget`` before each mechanism."""
+    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
+        """Learn the model, charging ``budget`` before each mechanism.
+
+        Returns
+        -------
+        Total
+            What the releases say about the number of rows; ignored if it was declared.
+        """
 
     @abc.abstractmethod
     def _sample(
@@ -292,13 +337,6 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         if self.missing in ROW_STRATEGIES:
             rows_in_memory(source, self.missing)
 
-    def _reserved(self) -> Sequence[Event]:
-        """Return what a shared budget is charged with, before the fit starts."""
-        label = f"{type(self).__name__}({self.missing})"
-        if self.delta == 0:
-            return (PureEvent(epsilon=self.epsilon, label=label),)
-        return (ApproximateEvent(epsilon=self.epsilon, delta=self.delta, label=label),)
-
     # Shared steps
 
     def _check_parameters(self) -> Budget:
@@ -312,36 +350,45 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
             raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
+        if not self.epsilon <= _MOST_EPSILON:
+            raise ParameterError(f"epsilon must be at most {_MOST_EPSILON:g}: it protects nothing")
         declared = self.n_rows
-        if not (_is_whole(declared) and declared >= 1) and not _is_noisy(declared):
-            raise ParameterError("n_rows must be 'noisy' or a whole number, at least 1")
+        if not (_is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not _is_noisy(declared):
+            raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
+        if self.random_state is not None and not _is_whole(self.random_state):
+            raise ParameterError("random_state must be None or a whole number, at least 0")
         if self.progress is not None and not callable(self.progress):
             raise ParameterError("progress must be callable or None")
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ParameterError("budget must be a missdp.Budget or None")
-        # The noise of a table depends on the structure chosen before it: a filter, see Budget.
-        # Sums of pure epsilons are such a filter as they are.
-        schedule: Schedule = "adaptive" if self.delta > 0 else "fixed"
-        return Budget(self.epsilon, self.delta, schedule=schedule)
+        # The noise of a table depends on the structure chosen before it, so this is a filter.
+        return Budget(self.epsilon, self.delta, schedule="adaptive")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
         conditions = [*domain_conditions(schema, undeclared)]
         if self.random_state is not None:
             conditions.append(ExplicitSeed())
-        if not _is_noisy(self.n_rows):
+        if is_declared(self.n_rows):
             conditions.append(DeclaredRowCount(n=int(self.n_rows)))
         return conditions
 
-    def _row_count(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> int:
-        if not _is_noisy(self.n_rows):
-            return int(self.n_rows)
-        return noisy_total(
-            lambda: int(source.counts([()], rows="extended")[()]),
-            epsilon=_ROW_COUNT_SHARE * budget.epsilon,
+    def _row_count(
+        self, source: MarginalSource, budget: Budget, noise: NoiseSource, *, share: float
+    ) -> Total:
+        """Return the declared number of rows, or release it with a share of epsilon, purely."""
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        scale = scale_for(1.0, share_of(budget.epsilon, share))
+        released = release_counts(
+            lambda: source.counts([()], rows="extended")[()],
+            noise="laplace",
+            scale=scale,
+            sensitivity=1,
             budget=budget,
             source=noise,
             label="number of rows",
         )
+        return Total(float(released), 2 * scale**2)
 
     def _public_parameters(self) -> dict[str, Any]:
         names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
@@ -353,15 +400,12 @@ class Synthesizer(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn
         seed = self.random_state if random_state is None else random_state
         if seed is None:
             return np.random.default_rng()
-        if isinstance(seed, np.random.Generator):
-            return seed
+        if isinstance(seed, np.random.Generator):  # a stream of its own, fixed by the generator's
+            entropy = seed.integers(2**32, size=8).tolist()
+            return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=_SAMPLING))
         if not (_is_whole(seed) and seed >= 0):
             raise ParameterError("random_state must be None or a whole number, at least 0")
         return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "guarantee_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:
@@ -372,17 +416,10 @@ def _is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def is_declared(n_rows: str | int) -> TypeGuard[int]:
+    """Whether the number of rows was declared public."""
+    return not _is_noisy(n_rows)
+
+
 def _is_noisy(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and value == "noisy"
-
-
-def _open(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
-    if isinstance(data, Table):
-        return open_source(data, schema or data.schema), data.kind
-    if is_source(data):
-        return open_source(data, schema or data.schema), "pandas"
-    if schema is None:
-        raise SchemaError(
-            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
-        )
-    return open_source(data, schema), frame_kind(data)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 
 __all__ = ["Combined", "combine_estimates"]
 
@@ -37,7 +37,12 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     estimates : array of float, shape (m,)
         The estimate in each synthetic table, m at least 2.
     variances : array of float, shape (m,)
-        Its sampling variance in each table, computed as if the table were real.
+        Its sampling variance in each table, computed as if the table were real; at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is not finite, a variance is negative, or there are fewer than two tables.
 
     Returns
     -------
@@ -63,10 +68,13 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     >>> round(found.estimate, 4), round(found.variance, 6)
     (0.5025, 0.000265)
     """
-    q = np.asarray(estimates, dtype=float)
-    u = np.asarray(variances, dtype=float)
+    refused = ParameterError("estimates and variances must be numbers")
+    with replacing(TypeError, ValueError, by=refused):
+        q, u = np.asarray(estimates, dtype=float), np.asarray(variances, dtype=float)
     if q.ndim != 1 or q.shape != u.shape or len(q) < 2:
         raise ParameterError("there must be one estimate and one variance for each of 2+ tables")
+    if not (np.isfinite(q).all() and np.isfinite(u).all() and (u >= 0).all()):
+        raise ParameterError("estimates and variances must be finite, and variances at least 0")
     between = float(q.var(ddof=1))
     spread = (1 + 1 / len(q)) * between
     total = max(spread - float(u.mean()), between / len(q))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Guarantee
-from missdp.errors import DataError
+from missdp.errors import DataError, replacing
 from missdp.files import write_atomically
 from missdp.schema import Schema
 from missdp.table import FrameKind
@@ -31,6 +31,7 @@ class StoredModel:
     schema: Schema
     kind: FrameKind
     n_rows: int
+    n_rows_std: float
     guarantee: Guarantee
     released: dict[str, Any]
 
@@ -43,6 +44,7 @@ def write_model(
     schema: Schema,
     kind: FrameKind,
     n_rows: int,
+    n_rows_std: float,
     guarantee: Guarantee,
     released: Mapping[str, Any],
 ) -> None:
@@ -54,6 +56,7 @@ def write_model(
         "schema": schema.to_dict(),
         "kind": kind,
         "n_rows": n_rows,
+        "n_rows_std": n_rows_std,
         "guarantee": guarantee.to_dict(),
         "released": dict(released),
     }
@@ -68,28 +71,30 @@ def read_model(path: Path, *, family: str) -> StoredModel:
     DataError
         If the file is absent, is not a model file, or holds a model of another family.
     """
-    try:
+    broken = DataError(f"{str(path)!r} is not a missdp model file")
+
+    def unreadable(error: BaseException) -> DataError:
+        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
+
+    # Not one of ours among the errors of the first two blocks, which are replaced.
+    with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=broken):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != _FORMAT:
-            raise DataError(f"{str(path)!r} was written by another version of missdp")
-        if document["family"] != family:
-            raise DataError(
-                f"{str(path)!r} holds a {document['family']} model; load it with that class"
-            )
+    with replacing(KeyError, TypeError, by=broken):
+        written, kind = document["format"], document["family"]
+    if written != _FORMAT:
+        raise DataError(f"{str(path)!r} was written by another version of missdp")
+    if kind != family:
+        raise DataError(f"{str(path)!r} holds a {kind} model; load it with that class")
+    with replacing(ValueError, KeyError, TypeError, by=broken):
         return StoredModel(
             parameters=document["parameters"],
             schema=Schema.from_dict(document["schema"]),
             kind=document["kind"],
             n_rows=int(document["n_rows"]),
+            n_rows_std=float(document["n_rows_std"]),
             guarantee=Guarantee.from_dict(document["guarantee"]),
             released=document["released"],
         )
-    except OSError as error:
-        raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{str(path)!r} is not a missdp model file") from None
 
 
 def array_to_json(array: NDArray[np.float64]) -> dict[str, Any]:

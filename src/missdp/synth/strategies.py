@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, scale_for
 from missdp.errors import ParameterError
-from missdp.mechanisms import NoiseSource, noisy_total
+from missdp.mechanisms import NoiseSource, release_counts
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.synth.imputers import Imputer, impute_table
+from missdp.synth.totals import Total
 
 __all__ = ["ROW_STRATEGIES", "CountingView", "prepare", "rows_in_memory"]
 
 #: Strategies that work on rows, which must therefore be in memory.
 ROW_STRATEGIES = ("complete-rows", "impute-first")
-
-_COMPLETE_COUNT_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,8 +28,8 @@ class CountingView:
         Private rows, after the strategy was applied.
     rows : {"observed", "extended"}
         Over which rows and which domain each clique is counted.
-    n_rows : float
-        Released estimate of how many rows the cliques are counted over.
+    total : Total or None
+        What was released about how many rows the cliques are counted over; None if nothing.
     every_row_counts : bool
         True if all cliques have the same total; False for partial marginals.
     gated_by : frozenset of str or None
@@ -39,7 +38,7 @@ class CountingView:
 
     source: MarginalSource
     rows: Rows
-    n_rows: float
+    total: Total | None
     every_row_counts: bool
     gated_by: frozenset[str] | None
 
@@ -54,6 +53,10 @@ class CountingView:
             return {a.name: a.extended_size for a in self.schema}
         return {a.name: a.size for a in self.schema}
 
+    def tells_total(self, clique: Clique) -> bool:
+        """Whether the clique's counts add up to the number of all rows of the private table."""
+        return not self.gate(clique)
+
     def gate(self, clique: Clique) -> frozenset[str] | None:
         """Attributes that must be observed for a row to enter this clique's counts."""
         if self.rows == "extended":
@@ -65,10 +68,10 @@ def prepare(
     source: MarginalSource,
     missing: str,
     *,
-    n_rows: int,
+    total: Total | None,
     imputer: Imputer,
     imputer_epsilon: float,
-    epsilon: float,
+    complete_epsilon: float | None,
     budget: Budget,
     noise: NoiseSource,
 ) -> CountingView:
@@ -79,19 +82,19 @@ def prepare(
     source : MarginalSource
         Private rows; ``"complete-rows"`` and ``"impute-first"`` need them in memory.
     missing : {"joint", "adaptive", "complete-rows", "impute-first"}
-    n_rows : int
-        Released or declared number of rows.
+    total : Total or None
+        Released or declared number of rows, if any.
     imputer, imputer_epsilon
         For ``"impute-first"``.
-    epsilon : float
-        Whole epsilon, of which ``"complete-rows"`` spends 2 % on the number of complete rows.
+    complete_epsilon : float or None
+        What ``"complete-rows"`` spends on the number of complete rows; None spends nothing.
     budget, noise
         Charged before anything is counted.
     """
     if missing == "joint":
-        return CountingView(source, "extended", n_rows, True, None)
+        return CountingView(source, "extended", total, True, None)
     if missing == "adaptive":
-        return CountingView(source, "observed", n_rows, not source.schema.nullable, None)
+        return CountingView(source, "observed", total, not source.schema.nullable, None)
     table = rows_in_memory(source, missing).table
     if missing == "impute-first":
         filled = impute_table(
@@ -102,18 +105,23 @@ def prepare(
             noise=noise,
             rng=noise.generator(),
         )
-        return CountingView(MemorySource(filled), "observed", n_rows, True, None)
+        return CountingView(MemorySource(filled), "observed", total, True, None)
     complete = table.take(~table.incomplete_rows())
     gate = frozenset(table.schema.nullable)
-    released = noisy_total(
-        lambda: len(complete),
-        epsilon=_COMPLETE_COUNT_SHARE * epsilon,
-        budget=budget,
-        source=noise,
-        gate=gate,
-        label="number of complete rows",
-    )
-    return CountingView(MemorySource(complete), "observed", float(released), True, gate)
+    counted = None
+    if complete_epsilon is not None:
+        released = release_counts(
+            lambda: len(complete),
+            noise="laplace",
+            scale=scale_for(1.0, complete_epsilon),
+            sensitivity=1,
+            budget=budget,
+            source=noise,
+            gate=gate,
+            label="number of complete rows",
+        )
+        counted = Total(float(released), 2 / complete_epsilon**2)
+    return CountingView(MemorySource(complete), "observed", counted, True, gate)
 
 
 def rows_in_memory(source: MarginalSource, missing: str) -> MemorySource:

@@ -163,3 +163,41 @@ def test_marginals_and_least_squares_agree_with_mbi():
     for c in cliques:
         theirs_c = np.asarray(model.project(names[c]).datavector(flatten=False)) / n
         np.testing.assert_allclose(fitted.marginal(c), theirs_c, atol=5e-4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(max_attributes=7))
+def test_the_quick_size_of_a_larger_tree_is_that_of_a_tree_that_holds_it(model):
+    sizes, parameters = model
+    tree = JunctionTree.build(sizes, parameters)
+    for query in queries(len(sizes)):
+        # Greedy elimination is hardly ever worse than carrying attributes along the tree.
+        assert tree.grown(query) >= 0.5 * tree_cells(sizes, [*parameters, query])
+
+
+def test_a_hundred_attributes_in_every_query():
+    sizes, d = [2, 3, 1, 2] * 25, 100
+    edges = [(max(0, v - 1 - v % 3), v) for v in range(1, d)]
+    rng = np.random.default_rng(0)
+    parameters = {e: rng.normal(0, 1, [sizes[v] for v in e]) for e in edges}
+    fitted, _ = log_linear(sizes, parameters)
+    rows = fitted.sample(200_000, rng)
+    for query in [(60, 99), (3, 55, 98), (0, 40, 70, 97)]:
+        shape = [sizes[v] for v in query]
+        drawn = np.bincount(np.ravel_multi_index(tuple(rows[:, query].T), shape), minlength=1)
+        drawn = np.resize(np.pad(drawn, (0, int(np.prod(shape)) - len(drawn))), shape)
+        np.testing.assert_allclose(fitted.marginal(query), drawn / 200_000, atol=0.01)
+
+
+def test_attributes_of_one_level_do_not_make_arrays_of_too_many_dimensions():
+    # Every pair of 70 attributes: one clique of all of them would need an array of 70 dimensions.
+    assert tree_cells([1] * 70, itertools.combinations(range(70), 2)) > 2**60
+
+
+def test_a_hub_with_hundreds_of_extreme_neighbours_does_not_underflow():
+    pull = np.array([[30.0, -30.0], [-30.0, 30.0]])
+    parameters = {(0, v): pull if v % 2 else -pull for v in range(1, 300)}
+    parameters |= {(v,): np.array([30.0, -30.0]) for v in range(1, 300)}
+    fitted, log_z = log_linear([2] * 300, parameters)
+    assert np.isfinite(log_z)
+    assert np.isfinite(fitted.marginal((0,))).all()

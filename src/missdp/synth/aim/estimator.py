@@ -16,6 +16,8 @@ from missdp.synth.imputers import Imputer
 __all__ = ["AIM"]
 
 _ROUNDS_PER_ATTRIBUTE = 3
+_MANY_ROUNDS = 100
+_MOST_ROUNDS = 10_000
 
 
 class AIM(GraphicalSynthesizer):
@@ -51,7 +53,8 @@ class AIM(GraphicalSynthesizer):
         synthetic row has one.  Private rows that do are not counted in those cells, and nothing
         shows how many there are.
     rounds : "auto" or int, default "auto"
-        Selections planned for; ``"auto"`` is three per attribute.
+        Selections planned for; ``"auto"`` is three per attribute up to 100, and one per attribute
+        beyond.
     first_share : float in (0, 1), default 0.3
         Share of the budget for the one-way marginals.
     selection_share : float in (0, 1), default 0.1
@@ -149,13 +152,18 @@ class AIM(GraphicalSynthesizer):
         self._check_share("selection_share")
         rounds = self.rounds
         if rounds != "auto" and (
-            isinstance(rounds, (bool, str)) or not isinstance(rounds, int) or rounds < 1
+            isinstance(rounds, (bool, str))
+            or not isinstance(rounds, int)
+            or not 1 <= rounds <= _MOST_ROUNDS
         ):
-            raise ParameterError("rounds must be 'auto' or a whole number, at least 1")
+            raise ParameterError(
+                f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}"
+            )
         return budget
 
     def _plan(self, attributes: int) -> Plan:
-        rounds = _ROUNDS_PER_ATTRIBUTE * attributes if self.rounds == "auto" else self.rounds
+        auto = min(_ROUNDS_PER_ATTRIBUTE * attributes, max(attributes, _MANY_ROUNDS))
+        rounds = auto if self.rounds == "auto" else self.rounds
         return Plan(
             rho=self._rho,
             rounds=rounds,

@@ -33,6 +33,19 @@ def spread(table: Floats, inner: Clique, outer: Clique) -> Floats:
     return table.reshape([table.shape[at[v]] if v in at else 1 for v in outer])
 
 
+def _contract(operands: Sequence[tuple[Floats, Clique]], out: Clique) -> Floats:
+    """Multiply tables, each with its attributes, and sum out all attributes but ``out``.
+
+    Einstein summation has 52 subscripts: attributes are numbered anew among those that take part,
+    which are a few, however many attributes there are.
+    """
+    number = {v: i for i, v in enumerate(dict.fromkeys(v for _, c in operands for v in c))}
+    arguments: list[object] = []
+    for table, clique in operands:
+        arguments += [table, [number[v] for v in clique]]
+    return np.einsum(*arguments, [number[v] for v in out])  # type: ignore[call-overload,no-any-return]
+
+
 def _safe_ratio(top: Floats, bottom: Floats) -> Floats:
     """Quotient with 0/0 = 0."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
@@ -63,6 +76,10 @@ def calibrate(tree: JunctionTree, potentials: Sequence[Floats]) -> tuple[Calibra
         log_z += log(scale)
         up[i] = message
         beliefs[p] *= spread(message, sep, tree.cliques[p])
+        # The messages of many children may each rule out what another one favours.
+        top = float(beliefs[p].max())
+        beliefs[p] /= top
+        log_z += log(top)
     total = float(beliefs[0].sum())
     log_z += log(total)
     beliefs[0] /= total
@@ -115,18 +132,17 @@ class Calibrated:
     def _collect(self, i: int, query: Clique, keep: Clique) -> Floats:
         """P(query, keep) from the subtree of clique i; ``keep`` is inside the clique."""
         here = self.tree.cliques[i]
-        operands: list[object] = []
+        operands: list[tuple[Floats, Clique]] = []
         terms: list[tuple[Clique, Clique]] = []
         for j in self.tree.children[i]:
             away = tuple(v for v in query if v in self.tree.below[j] and v not in here)
             if away:
                 terms.append((self.tree.separators[j], away))
-                operands += [self._conditional(j, away), [*self.tree.separators[j], *away]]
+                operands.append((self._conditional(j, away), (*self.tree.separators[j], *away)))
         wanted = set(query) | set(keep)
         needed = {v for v in here if v in wanted}.union(*(set(s) for s, _ in terms))
         inner = tuple(sorted(needed))
-        out_axes = sorted(wanted)
-        return np.einsum(self.local(i, inner), list(inner), *operands, out_axes)  # type: ignore[call-overload,no-any-return]
+        return _contract([(self.local(i, inner), inner), *operands], tuple(sorted(wanted)))
 
     def _conditional(self, j: int, away: Clique) -> Floats:
         """P(away | separator of j), separator axes first; cached, queries share it."""

@@ -6,6 +6,7 @@ Nothing here sees private counts.
 from __future__ import annotations
 
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,21 @@ from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.masks import MaskModel
 from missdp.synth.graphical.measured import Measured, both_missing, strips
+from missdp.synth.graphical.pairs import PairCounts
 from missdp.synth.graphical.zeros import Zeros, level_kinds, merge_zeros
 
 __all__ = ["Estimate"]
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 _RARE = 5.0  # levels below this many standard deviations are merged for modelling
 _HOLES = 3.0  # fewer holes than this many standard deviations are taken for none
 _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
 _LEAST_OBSERVED = 0.02
 _TURNS = 6
+_MANY_ATTRIBUTES = 30  # with more, all pairs are counted at once
+_MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 
 
 class Estimate:
@@ -41,8 +46,8 @@ class Estimate:
         Their noise.
     extended : list of bool
         Whether an attribute's counts have the "missing" level.
-    n_rows : float
-        Released number of rows.
+    n_rows : float or None
+        Released number of rows; None takes it from the one-way counts, which must all have it.
     partial : bool
         True if a marginal counts only the rows observed on it and says nothing about the others.
     rng : numpy Generator
@@ -61,7 +66,7 @@ class Estimate:
         *,
         std: float,
         extended: list[bool],
-        n_rows: float,
+        n_rows: float | None,
         partial: bool,
         rng: np.random.Generator,
         shrink: float,
@@ -75,7 +80,7 @@ class Estimate:
             np.asarray(y[:-1] if e else y, dtype=float) for y, e in zip(ones, extended, strict=True)
         ]
         totals = np.array([float(y.sum()) for y in ones])
-        self.n_rows = max(1.0, n_rows if partial else _pooled(totals, ones))
+        self.n_rows = max(1.0, _pooled(totals, ones) if n_rows is None else n_rows)
         kinds = level_kinds(zeros, [len(y) for y in values])
         self.levels = [
             Levels.from_counts(y, threshold=_RARE * std, kinds=kind)
@@ -173,6 +178,7 @@ class Estimate:
             n = np.bincount(self._rows[v], minlength=self.sizes[v]) + 1.0
             rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
             self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
+        self._pairs: PairCounts | None = None
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
@@ -190,9 +196,9 @@ class Estimate:
                 expected = expected * (total / max(1.0, float(expected.sum())))
         return expected
 
-    def values(self, clique: Clique, table: NDArray[np.generic]) -> Floats:
+    def values(self, clique: Clique, table: NDArray[Number]) -> NDArray[Number]:
         """Return the part of a marginal where nothing is missing; impossible cells are zero."""
-        observed = table.astype(np.float64)[tuple(slice(0, self.sizes[v]) for v in clique)]
+        observed = table[tuple(slice(0, self.sizes[v]) for v in clique)]
         return observed if self._possible is None else observed * self.possible(clique)
 
     def observed(self, clique: Clique) -> Floats | float:
@@ -211,15 +217,14 @@ class Estimate:
         if self._partial:
             return self._partial_rate(clique), 0.0
         shape = tuple(self.sizes[v] for v in clique)
-        cell, cells = self._cell(clique)
-        seen = self._observed[holes].prod(axis=0)
-        rows = np.bincount(cell, minlength=cells) + _PRIOR_ROWS
+        counts, seen = self._drawn(clique, holes)
+        rows = counts + _PRIOR_ROWS
         prior = np.ones(shape)
         for axis, v in enumerate(clique):
             if v in holes:
                 along = [-1 if i == axis else 1 for i in range(len(clique))]
                 prior = prior * self._rates[v].reshape(along)
-        total = np.bincount(cell, weights=seen, minlength=cells) + _PRIOR_ROWS * prior.ravel()
+        total = seen + _PRIOR_ROWS * prior.ravel()
         chance = np.clip(total / rows, _LEAST_OBSERVED, 1.0)
         error = (1 - chance) / (chance * rows)
         return chance.reshape(shape), error.reshape(shape)
@@ -231,11 +236,23 @@ class Estimate:
             rate = prod(1 - float(self.masks.rates[v]) for v in clique)
         return min(1.0, max(_LEAST_OBSERVED, rate))
 
-    def _cell(self, clique: Clique) -> tuple[NDArray[np.int64], int]:
+    @property
+    def _many_pairs(self) -> bool:
+        return len(self.sizes) > _MANY_ATTRIBUTES and sum(self.sizes) <= _MOST_LEVELS
+
+    def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
+        """Drawn rows by cell: their number, and how many of them are observed, as expected."""
+        if len(clique) == 2 and self._many_pairs:
+            if self._pairs is None:
+                self._pairs = PairCounts(self._rows, self._observed, self.sizes)
+            return self._pairs.of(*clique)
         index = np.zeros(self._rows.shape[1], dtype=np.int64)
         for v in clique:
             index = index * self.sizes[v] + self._rows[v]
-        return index, prod(self.sizes[v] for v in clique)
+        cells = prod(self.sizes[v] for v in clique)
+        chances = self._observed[holes].prod(axis=0)
+        seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
+        return np.bincount(index, minlength=cells).astype(np.float64), seen
 
     def _target(self, clique: Clique, measured: Measured) -> Target:
         """Complete-data proportions: divide by the chance of being observed, then normalise.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.mechanisms import NoiseSource
+from missdp.mechanisms import NoiseSource, release_counts
+from missdp.mechanisms.noise import check_scale
+from missdp.schema import Schema
 from missdp.sources import MarginalSource
-from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.base import MissingValues, Synthesizer, is_declared
 from missdp.synth.graphical.beliefs import Draws
 from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
@@ -29,10 +32,17 @@ from missdp.synth.graphical.zeros import (
 )
 from missdp.synth.imputers import Imputer
 from missdp.synth.strategies import ROW_STRATEGIES, prepare
+from missdp.synth.totals import Total
 
 __all__ = ["GraphicalSynthesizer"]
 
 _BYTES = 8
+_MOST_ROWS = 1_000_000
+# More than a gigabyte of model could not be fitted; regularisation beyond a million either way is
+# none, or nothing but.
+_RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
+_COUNT_SHARE = 0.04  # of rho, for the number of rows: +- 23 at epsilon 1, delta 1e-6
+_LEAST_COUNT_SHARE = 0.005
 
 
 class GraphicalSynthesizer(Synthesizer):
@@ -62,11 +72,12 @@ class GraphicalSynthesizer(Synthesizer):
             )
         for name in ("max_model_size", "shrink", "ridge"):
             value = getattr(self, name)
-            if isinstance(value, (bool, str)) or not 0 < value < float("inf"):
-                raise ParameterError(f"{name} must be finite and above 0")
+            least, most = _RANGES[name]
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise ParameterError(f"{name} must be a number from {least:g} to {most:g}")
         rows = self.model_rows
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 100:
-            raise ParameterError("model_rows must be a whole number, at least 100")
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 100 <= rows <= _MOST_ROWS:
+            raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
         if self.imputer not in ("marginal", "random", "mean"):
             raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
         self._check_share("imputer_share")
@@ -77,11 +88,6 @@ class GraphicalSynthesizer(Synthesizer):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
-    def _check_source(self, source: MarginalSource) -> None:
-        candidates(self.workload, source.schema)
-        self._zeros(source)
-        super()._check_source(source)
-
     def _zeros(self, source: MarginalSource) -> Zeros:
         return read_zeros(self.structural_zeros, source.schema, max_cells=self._max_cells)
 
@@ -89,15 +95,76 @@ class GraphicalSynthesizer(Synthesizer):
     def _strategy(self) -> str:
         return "joint" if self.missing == "auto" else self.missing
 
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> None:
+    def _check_source(self, source: MarginalSource) -> None:
+        schema = source.schema
+        weights = candidates(self.workload, schema)
+        self._zeros(source)
+        super()._check_source(source)
+        plan, share = self._plan(len(schema)), self._count_share(schema)
+        before = share * self._rho + self._imputation_rho(schema)
+        if share > 0:
+            check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
+        plan.check(len(schema), before=before, selects=bool(weights))
+
+    def _imputation_rho(self, schema: Schema) -> float:
+        """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
+        if self._strategy != "impute-first" or self.imputer == "random" or not schema.nullable:
+            return 0.0
+        epsilon = self.imputer_share * self.epsilon / len(schema.nullable)
+        check_scale("the noise scale of imputation", 1 / epsilon)
+        return len(schema.nullable) * epsilon**2 / 2
+
+    def _count_share(self, schema: Schema) -> float:
+        """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
+
+        A marginal in which every row counts has the number of rows as its total, with as many
+        cells' noise. In units of the inverse variance that rho would buy if it were all spent on
+        one number, they tell ``first_share * mean(1 / cells)``.
+        """
+        if is_declared(self.n_rows):
+            return 0.0
+        joint, filled = self._strategy == "joint", self._strategy == "impute-first"
+        dropped = self._strategy == "complete-rows" and bool(schema.nullable)
+        sizes = [
+            a.extended_size if joint else a.size
+            for a in schema
+            if (joint or filled or not a.nullable) and not dropped
+        ]
+        first = self._plan(len(schema)).first_share
+        told = first * math.fsum(1 / size for size in sizes) / len(schema)
+        lacking = _COUNT_SHARE - told
+        return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
+
+    def _released_count(
+        self, source: MarginalSource, budget: Budget, noise: NoiseSource
+    ) -> Total | None:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(source.schema)
+        if share == 0:
+            return None
+        sigma = math.sqrt(1 / (2 * share * self._rho))
+        released = release_counts(
+            lambda: source.counts([()], rows="extended")[()],
+            noise="gaussian",
+            scale=sigma,
+            sensitivity=1,
+            budget=budget,
+            source=noise,
+            label="number of rows",
+        )
+        return Total(float(released), sigma**2)
+
+    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
         self._report("preparing", 0.0)
+        total = self._released_count(source, budget, noise)
         view = prepare(
             source,
             self._strategy,
-            n_rows=self.n_rows_,
+            total=total,
             imputer=self.imputer,
             imputer_epsilon=self.imputer_share * self.epsilon,
-            epsilon=self.epsilon,
+            complete_epsilon=None,
             budget=budget,
             noise=noise,
         )
@@ -113,6 +180,7 @@ class GraphicalSynthesizer(Synthesizer):
             ridge=self.ridge,
             model_rows=self.model_rows,
             zeros=zeros,
+            total=total,
         )
         estimate = learner.run()
         self.model_ = GraphicalModel(
@@ -131,6 +199,7 @@ class GraphicalSynthesizer(Synthesizer):
         names = view.schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
         self._report("done", 1.0)
+        return learner.rows()
 
     def sample(
         self,
@@ -181,10 +250,10 @@ class GraphicalSynthesizer(Synthesizer):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        if missing_values == "keep" and self._strategy != "joint":
+        if missing_values == "keep" and self._applied_strategy not in ("auto", "joint"):
             raise ParameterError(
-                f"missing={self.missing!r} does not model holes; fit with missing='joint' to keep "
-                "them in synthetic rows"
+                f"missing={self._applied_strategy!r} does not model holes; fit with "
+                "missing='joint' to keep them in synthetic rows"
             )
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.schema_.names, codes, strict=True))

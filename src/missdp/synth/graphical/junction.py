@@ -41,9 +41,12 @@ def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
     """Maximal cliques (bit masks) of a triangulation, with their cells.
 
     Always eliminates the vertex whose elimination clique has the fewest cells.  Greedy, so not
-    optimal, but deterministic and quick: it runs for every candidate in every selection round.
+    optimal, but deterministic and quick: it runs for many candidates in every selection round.
+    An attribute of one level counts as two: a limit on cells is then one on attributes as well,
+    of which an array can have but a few dozen.
     """
     near = list(near)
+    sizes = [max(2, size) for size in sizes]
     weight = [prod(sizes[u] for u in _members(near[v])) * sizes[v] for v in range(len(sizes))]
     queue = [(w, v) for v, w in enumerate(weight)]
     heapify(queue)
@@ -70,7 +73,7 @@ def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
 
 
 def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
-    """Cells that a junction tree holding every given clique needs.
+    """Cells that a junction tree holding every given clique needs (a single level counts as two).
 
     Examples
     --------
@@ -196,21 +199,66 @@ class JunctionTree:
             seen[self.parents[i]] |= seen[i]
         return tuple(frozenset(s) for s in seen)
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Total number of cells over the cliques."""
         return sum(self.clique_cells(i) for i in range(len(self.cliques)))
 
     def clique_cells(self, i: int) -> int:
-        """Cells of the i-th clique."""
-        return prod(self.sizes[v] for v in self.cliques[i])
+        """Cells of the i-th clique, a single level counted as two."""
+        return prod(max(2, self.sizes[v]) for v in self.cliques[i])
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         """Shape of a table over ``clique``."""
         return tuple(self.sizes[v] for v in clique)
 
+    @cached_property
+    def holding(self) -> tuple[Clique, ...]:
+        """Indices of the cliques that hold each attribute, those with fewest cells first."""
+        found: list[list[int]] = [[] for _ in self.sizes]
+        for i in sorted(range(len(self.cliques)), key=self.clique_cells):
+            for v in self.cliques[i]:
+                found[v].append(i)
+        return tuple(tuple(indices) for indices in found)
+
     def home(self, clique: Clique) -> int | None:
         """Index of the smallest tree clique that contains ``clique``, if any."""
+        if not clique:
+            return min(range(len(self.cliques)), key=self.clique_cells)
         wanted = set(clique)
-        fits = [i for i, c in enumerate(self.cliques) if wanted <= set(c)]
-        return min(fits, key=self.clique_cells, default=None)
+        fits = (i for i in self.holding[clique[0]] if wanted.issubset(self.cliques[i]))
+        return next(fits, None)
+
+    def grown(self, clique: Clique) -> int:
+        """Cells of one tree that holds ``clique`` too; the best tree may have fewer.
+
+        Every attribute of the clique is carried to where the largest one is, along the tree.
+
+        Examples
+        --------
+        >>> tree = JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)])
+        >>> tree.grown((0, 1)), tree.grown((0, 2))  # the second: one clique of 24, one of 6
+        (18, 30)
+        """
+        *others, hub = sorted(clique, key=lambda v: self.sizes[v])
+        target = self._line[self.holding[hub][0]]
+        extra: dict[int, set[int]] = {}
+        for v in others:
+            line = self._line[self.holding[v][0]]
+            common = next(i for i in line if i in target)
+            path = [*line[: line.index(common)], *target[: target.index(common)], common]
+            for i in path:
+                extra.setdefault(i, set()).add(v)
+        more = 0
+        for i, carried in extra.items():
+            new = carried.difference(self.cliques[i])
+            more += self.clique_cells(i) * (prod(max(2, self.sizes[v]) for v in new) - 1)
+        return self.cells + more
+
+    @cached_property
+    def _line(self) -> tuple[Clique, ...]:
+        """Each clique with its ancestors, from itself up to the root."""
+        lines: list[Clique] = []
+        for i, parent in enumerate(self.parents):
+            lines.append((i, *(lines[parent] if parent >= 0 else ())))
+        return tuple(lines)

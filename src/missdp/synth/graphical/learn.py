@@ -9,23 +9,27 @@ charged before it computes; everything else is post-processing of what they rele
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, flatten
-from missdp.accounting.curves import zcdp_rho_of
+from missdp.accounting import Budget
+from missdp.errors import ParameterError
 from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
+from missdp.mechanisms.noise import check_scale
 from missdp.synth.graphical.estimate import Estimate
 from missdp.synth.graphical.junction import Clique, Growth
+from missdp.synth.graphical.score import SCORE_SENSITIVITY, marginal_score
 from missdp.synth.graphical.zeros import Zeros
 from missdp.synth.strategies import CountingView
+from missdp.synth.totals import Total, least_squares_total
 
 __all__ = ["Learner", "Plan"]
 
+_LEAST_LEFT = 1e-6
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
 
 
@@ -59,6 +63,34 @@ class Plan:
     forest: bool
     anneal: bool
 
+    def check(self, attributes: int, *, before: float, selects: bool) -> None:
+        """Refuse, before anything is charged, what no noise can be drawn for.
+
+        Parameters
+        ----------
+        attributes : int
+        before : float
+            zCDP cost of what is released before; public.
+        selects : bool
+            Whether anything is selected after the one-way marginals.
+
+        Raises
+        ------
+        ParameterError
+        """
+        left = self.rho * _SLACK - before
+        if left <= _LEAST_LEFT * self.rho or self.rho <= 0:
+            raise ParameterError(
+                "too little is left of the budget for marginals at this epsilon and delta: "
+                "imputation, which is pure, costs nearly all of it; use a larger delta or a "
+                "smaller imputer_share or epsilon"
+            )
+        check_scale("the noise of one-way marginals", _sigma(self.first_share * left / attributes))
+        share = (1 - self.first_share) * left / max(1, self.rounds)
+        if selects:
+            check_scale("the noise of marginals", _sigma((1 - self.selection_share) * share))
+            check_scale("that of selections", 3 / math.sqrt(8 * self.selection_share * share))
+
 
 class Learner:
     """Spend a budget on an estimate of the complete-data law.
@@ -79,6 +111,8 @@ class Learner:
         See :class:`~missdp.synth.graphical.estimate.Estimate`.
     zeros : mapping of Clique to ndarray of bool
         Cells that are publicly known to be impossible.
+    total : Total or None
+        Number of private rows as released or declared before, if it was.
     """
 
     def __init__(
@@ -94,7 +128,10 @@ class Learner:
         ridge: float,
         model_rows: int,
         zeros: Zeros,
+        total: Total | None,
     ) -> None:
+        self._total = total
+        self._totals: list[tuple[Clique, Total]] = []
         self._view, self._weights, self._plan = view, dict(weights), plan
         self._budget, self._noise, self._report = budget, noise, report
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
@@ -109,11 +146,12 @@ class Learner:
         alone = not self._weights
         self.first_sigma = sigma = self._first_sigma(whole=alone)
         ones = [self._release((a,), sigma) for a in range(len(self._names))]
+        self._note_totals(ones, sigma)
         estimate = Estimate(
             ones,
             std=sigma,
             extended=self._extended,
-            n_rows=self._view.n_rows,
+            n_rows=self._counted_rows(),
             partial=not self._view.every_row_counts,
             rng=self._noise.generator(),
             shrink=self._shrink,
@@ -146,7 +184,9 @@ class Learner:
                 open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
             )
             before = estimate.predict(chosen)
-            estimate.add(chosen, self._release_merged(chosen, sigma, estimate), sigma)
+            released = self._release_merged(chosen, sigma, estimate)
+            self._totals.append((chosen, Total(float(released.sum()), released.size * sigma**2)))
+            estimate.add(chosen, released, sigma)
             estimate.refit(iterations=40, sweeps=2)
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
             if (
@@ -155,6 +195,31 @@ class Learner:
             ):
                 share *= 4
 
+    # How many rows there are
+
+    def _note_totals(self, ones: list[NDArray[np.int64]], sigma: float) -> None:
+        for a, counts in enumerate(ones):
+            self._totals.append(((a,), Total(float(counts.sum()), counts.size * sigma**2)))
+
+    def rows(self) -> Total:
+        """Number of private rows, from everything released so far."""
+        known = [] if self._total is None else [self._total]
+        floors: list[Total] = []
+        for clique, total in self._totals:
+            whole = self._view.tells_total(self._named(clique))
+            (known if whole else floors).append(total)
+        return least_squares_total(known, floors)
+
+    def _counted_rows(self) -> float | None:
+        """Rows behind the marginals, for the model; None: their own totals say it best.
+
+        They do if incomplete rows were dropped, and if a declared number could be wrong.
+        """
+        partial = not self._view.every_row_counts
+        whole = all(self._view.tells_total((name,)) for name in self._names)
+        declared = self._total is not None and self._total.variance == 0
+        return self.rows().value if partial or (whole and not declared) else None
+
     # What may be selected
 
     def _open(self, estimate: Estimate) -> list[Clique]:
@@ -162,15 +227,20 @@ class Learner:
         limit = self._plan.max_cells * min(1.0, self._done)
         wanted = list(self._weights)
         if self._plan.forest:
-            wanted = [c for c in wanted if len(c) == 2 and _joins(c, estimate.measured)]
+            tree_of = _components(len(self._names), estimate.measured)
+            wanted = [c for c in wanted if len(c) == 2 and tree_of[c[0]] != tree_of[c[1]]]
             if not self._zeros:  # a tree of pairs is small enough as it is
                 return wanted
             limit = self._plan.max_cells
         if self._growth is None:
             self._growth = Growth(estimate.sizes)
         self._growth.hold(estimate.cliques)
-        home, fits = estimate.model.tree.home, self._growth.fits
-        return [c for c in wanted if home(c) is not None or fits(c, limit)]
+        tree, fits = estimate.model.tree, self._growth.fits
+        return [
+            c
+            for c in wanted
+            if tree.home(c) is not None or tree.grown(c) <= limit or fits(c, limit)
+        ]
 
     # Mechanisms: the only places that touch private counts
 
@@ -220,7 +290,7 @@ class Learner:
         winner = exponential_mechanism(
             lambda: np.array([self._score(c, sigma, estimate) for c in open_]),
             epsilon=epsilon,
-            sensitivity=1.0,
+            sensitivity=SCORE_SENSITIVITY,
             budget=self._budget,
             source=self._noise,
             gate=self._view.gated_by,
@@ -236,11 +306,12 @@ class Learner:
         measured, and matters where its attributes depend on each other.  Impossible cells do not
         count either: leaving out fixed cells does not make a row's influence any larger.
         """
-        expected = estimate.predict(clique)
-        exact = estimate.values(clique, self._merged(clique, estimate))
-        gap = np.abs(exact - expected).sum()
-        bias = math.sqrt(2 / math.pi) * sigma * estimate.possible(clique).sum()
-        return float(self._weights[clique] * (gap - bias))
+        return marginal_score(
+            estimate.values(clique, self._merged(clique, estimate)),
+            estimate.predict(clique),
+            bias=math.sqrt(2 / math.pi) * sigma * int(estimate.possible(clique).sum()),
+            weight=self._weights[clique],
+        )
 
     def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:
         if clique not in self._merged_counts:
@@ -258,28 +329,30 @@ class Learner:
 
     @property
     def _spent(self) -> float:
-        return math.fsum(zcdp_rho_of(event) for event in flatten(self._budget.events))
+        return self._plan.rho - self._budget.left.amount
 
     @property
     def _left(self) -> float:
-        return max(0.0, self._plan.rho * _SLACK - self._spent)
+        return max(0.0, self._budget.left.amount - (1 - _SLACK) * self._plan.rho)
 
     @property
     def _done(self) -> float:
-        return min(1.0, self._spent / self._plan.rho)
+        return min(1.0, max(0.0, self._spent / self._plan.rho))
 
     def _first_sigma(self, *, whole: bool) -> float:
         share = 1.0 if whole else self._plan.first_share
         return math.sqrt(len(self._names) / (2 * share * self._left))
 
 
-def _joins(clique: Clique, measured: Mapping[Clique, object]) -> bool:
-    """Whether an edge joins two components of the measured forest."""
-    reached, grown = {clique[0]}, True
-    while grown:
-        grown = False
-        for edge in measured:
-            if bool(reached & set(edge)) and not set(edge) <= reached:
-                reached |= set(edge)
-                grown = True
-    return clique[1] not in reached
+def _sigma(rho: float) -> float:
+    """Gaussian noise that costs rho, at sensitivity one; infinite if it cannot be afforded."""
+    return math.sqrt(1 / (2 * rho)) if rho > 0 and 1 / (2 * rho) < math.inf else math.inf
+
+
+def _components(attributes: int, edges: Iterable[Clique]) -> list[int]:
+    """Number the trees of a forest: attributes with the same number hang together."""
+    number = list(range(attributes))
+    for edge in edges:
+        joined = {number[v] for v in edge}
+        number = [min(joined) if k in joined else k for k in number]
+    return number

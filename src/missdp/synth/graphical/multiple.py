@@ -66,7 +66,7 @@ class Recipe:
             ones,
             std=self.first_sigma,
             extended=self.extended,
-            n_rows=self.n_rows,
+            n_rows=self.n_rows if self.partial else None,
             partial=self.partial,
             rng=rng,
             shrink=self.shrink,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TypeAlias
@@ -16,8 +17,10 @@ __all__ = ["MAX_CELLS", "MAX_TOTAL_CELLS", "Workload", "candidates"]
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
 MAX_CELLS = 1_000_000
+MAX_MARGINALS = 200_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts, which are all held at once
 _MAX_ORDER = 4
+_LEAST_WEIGHT = 1e-9
 
 
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -39,8 +42,9 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     Raises
     ------
     ParameterError
-        If the workload is empty or not understood, or all its marginals together have more than
-        2²⁷ cells: they are counted in one pass and held in memory.
+        If the workload is empty or not understood, consists of more than 200,000 marginals, or all
+        its marginals together have more than 2²⁷ cells: they are counted in one pass and held in
+        memory.
 
     Examples
     --------
@@ -58,15 +62,21 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
         for k in range(2, len(clique) + 1)
         for part in combinations(clique, k)
     }
+    if len(subsets) > MAX_MARGINALS:
+        raise _too_many()
     sizes = [a.extended_size for a in schema]
     small = sorted(r for r in subsets if math.prod(sizes[v] for v in r) <= MAX_CELLS)
-    if sum(math.prod(sizes[v] for v in r) for r in small) > MAX_TOTAL_CELLS:
+    if sum(sizes) + sum(math.prod(sizes[v] for v in r) for r in small) > MAX_TOTAL_CELLS:
         raise ParameterError(
             f"the {len(small):,} marginals of the workload have more than {MAX_TOTAL_CELLS:,} "
             "cells together, too many to count in one pass; name fewer marginals, use a smaller "
             "k, or declare coarser bins"
         )
-    weight = {r: sum(c * len(set(r) & set(s)) for s, c in wanted.items()) for r in small}
+    each = [0.0] * len(schema)  # the sum over s of c_s |r ∩ s| is one over the members of r
+    for clique, c in wanted.items():
+        for v in clique:
+            each[v] += c
+    weight = {r: math.fsum(each[v] for v in r) for r in small}
     top = max(weight.values(), default=1.0)
     return {r: w / top for r, w in weight.items()}
 
@@ -83,19 +93,33 @@ def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
     if isinstance(workload, int):
         if not 1 <= workload <= _MAX_ORDER:
             raise ParameterError(f"workload must be from 1 to {_MAX_ORDER}, got {workload}")
+        if math.comb(d, min(workload, d)) > MAX_MARGINALS:
+            raise _too_many()
         return dict.fromkeys(combinations(range(d), min(workload, d)), 1.0)
-    named = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
+    named = workload.items() if isinstance(workload, Mapping) else ((c, 1.0) for c in workload)
+    known = set(schema.names)
     out: dict[Clique, float] = {}
-    for names, weight in named.items():
-        if isinstance(names, str) or not set(names) <= set(schema.names):
+    for names, weight in named:
+        if not isinstance(names, (tuple, list)) or not all(
+            isinstance(name, str) and name in known for name in names
+        ):
             raise ParameterError("every workload marginal must be a tuple of attribute names")
         if len(set(names)) != len(names) or not 1 <= len(names) <= _MAX_ORDER:
             raise ParameterError(
                 f"a workload marginal must have 1 to {_MAX_ORDER} distinct attributes"
             )
-        if isinstance(weight, bool) or not 0 < weight < math.inf:
-            raise ParameterError("workload weights must be finite and above 0")
+        number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
+        if not number or not _LEAST_WEIGHT <= weight <= 1 / _LEAST_WEIGHT:
+            raise ParameterError(
+                f"workload weights must be numbers from {_LEAST_WEIGHT:g} to {1 / _LEAST_WEIGHT:g}"
+            )
         out[tuple(sorted(schema.names.index(name) for name in names))] = float(weight)
     if not out:
         raise ParameterError("the workload is empty")
     return out
+
+
+def _too_many() -> ParameterError:
+    return ParameterError(
+        f"the workload has more than {MAX_MARGINALS:,} marginals; name fewer, or use a smaller k"
+    )

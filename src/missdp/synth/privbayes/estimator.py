@@ -8,19 +8,31 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.mechanisms import NoiseSource
+from missdp.mechanisms.noise import check_scale
+from missdp.schema import Schema
 from missdp.sources import MarginalSource
-from missdp.synth.base import MissingValues, Progress, Synthesizer
+from missdp.synth.base import (
+    MissingValues,
+    Progress,
+    Synthesizer,
+    is_declared,
+)
 from missdp.synth.imputers import Imputer
 from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
 from missdp.synth.privbayes.learn import Learner
 from missdp.synth.privbayes.network import Network
-from missdp.synth.privbayes.plan import make_plan
+from missdp.synth.privbayes.plan import Plan, check_cells, check_degree, make_plan
 from missdp.synth.strategies import prepare
+from missdp.synth.totals import Total, least_squares_total
 
 __all__ = ["PrivBayes"]
+
+_COMPLETE_COUNT_SHARE = 0.02
+_ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
+_LONE_ROW_COUNT_SHARE = 0.03  # where nothing else does
 
 
 class PrivBayes(Synthesizer):
@@ -62,8 +74,9 @@ class PrivBayes(Synthesizer):
         Computed from what was released.
     network_ : Network
         The released model.
-    n_rows_ : int
-        Released or declared number of rows.
+    n_rows_, n_rows_std_ : int, float
+        Released number of rows, from all released tables that tell it, with the standard deviation
+        of its noise; or the declared number and 0.
 
     References
     ----------
@@ -128,7 +141,7 @@ class PrivBayes(Synthesizer):
             raise ParameterError("theta must be a positive number")
         for name in ("structure_share", "imputer_share"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 < value < 1:
+            if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
                 raise ParameterError(f"{name} must be strictly between 0 and 1")
         if self.degree != "auto" and (
             isinstance(self.degree, (bool, str))
@@ -140,36 +153,85 @@ class PrivBayes(Synthesizer):
             raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
         return budget
 
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> None:
+    def _check_source(self, source: MarginalSource) -> None:
+        super()._check_source(source)
+        schema = source.schema
+        sizes = sorted(a.extended_size if self.missing == "joint" else a.size for a in schema)
+        check_cells(a.extended_size for a in schema)
+        if self.degree != "auto":
+            check_degree(int(self.degree), sizes)
+        spent = self._spent_before(schema)
+        # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
+        pure = self.delta == 0
+        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self.delta) - spent**2 / 2
+        plan = self._plan(left, len(schema))
+        plan.check(len(schema), largest=sizes[-1])
+
+    def _spent_before(self, schema: Schema) -> float:
+        """Epsilon of what is released before structure and tables; public."""
+        spent = 0.0 if is_declared(self.n_rows) else self._count_share(schema) * self.epsilon
+        if self.missing == "complete-rows":
+            spent += _COMPLETE_COUNT_SHARE * self.epsilon
+        if self.missing == "impute-first" and self.imputer != "random" and schema.nullable:
+            share = self.imputer_share * self.epsilon
+            check_scale("the noise scale of imputation", len(schema.nullable) / share)
+            spent += share
+        return spent
+
+    def _count_share(self, schema: Schema) -> float:
+        """Share of epsilon for the number of rows; public."""
+        holes = len(schema.nullable)
+        hidden = {"adaptive": holes == len(schema), "complete-rows": holes > 0}
+        return _LONE_ROW_COUNT_SHARE if hidden.get(self.missing, False) else _ROW_COUNT_SHARE
+
+    def _plan(self, left: float, attributes: int) -> Plan:
+        return make_plan(
+            pure=self.delta == 0,
+            left=left,
+            structure_share=float(self.structure_share),
+            attributes=attributes,
+        )
+
+    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
         self._report("preparing", 0.0)
+        counted = self._row_count(source, budget, noise, share=self._count_share(source.schema))
+        pure = self.delta == 0
+        if pure and self.missing == "complete-rows":
+            # Set aside, so that it is known beforehand how much reads complete rows only.
+            part = Budget(budget.left.amount, schedule="adaptive")
+            budget = budget.reserve(part, label="everything that reads complete rows only")
         view = prepare(
             source,
             self.missing,
-            n_rows=self.n_rows_,
+            total=counted,
             imputer=self.imputer,
-            imputer_epsilon=self.imputer_share * budget.epsilon,
-            epsilon=budget.epsilon,
+            imputer_epsilon=self.imputer_share * self.epsilon,
+            complete_epsilon=_COMPLETE_COUNT_SHARE * self.epsilon,
             budget=budget,
             noise=noise,
         )
-        plan = make_plan(
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            spent=budget.pure_epsilon_spent,
-            structure_share=float(self.structure_share),
-            attributes=len(source.schema),
-        )
-        learner = Learner(view, plan, budget, noise, report=self._report)
+        plan = self._plan(budget.left.amount, len(source.schema))
+        tables = budget
+        if pure:
+            part = Budget(plan.table_cap, schedule="adaptive")
+            tables = budget.reserve(part, label="tables")
+        learner = Learner(view, plan, budget, noise, tables=tables, report=self._report)
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
         self.network_ = Network.from_joints(families, learner.measure(families))
-        self._prepare_filling(noise.generator())
+        totals = learner.totals.items()
+        rows = least_squares_total(
+            [counted, *(t for c, t in totals if view.tells_total(c))],
+            floors=[t for c, t in totals if not view.tells_total(c)],
+        )
+        self._prepare_filling(max(1, round(rows.value)), noise.generator())
         self._report("done", 1.0)
+        return rows
 
-    def _prepare_filling(self, rng: np.random.Generator) -> None:
+    def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling: Network | None = None
         if self.missing == "joint" and self.schema_.nullable:
-            self._filling = fit_filling_model(self.network_, self._sizes(), self.n_rows_, rng)
+            self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
 
     def _sizes(self) -> dict[str, int]:
         return {a.name: a.size for a in self.schema_}

@@ -24,6 +24,7 @@ from missdp.synth.privbayes.structure import (
 )
 from missdp.synth.projection import make_consistent
 from missdp.synth.strategies import CountingView
+from missdp.synth.totals import Total, least_squares_total
 
 __all__ = ["Learner"]
 
@@ -38,8 +39,10 @@ class Learner:
     view : CountingView
     plan : Plan
     budget : Budget
-        Charged before each mechanism.
+        Charged before each choice of parents.
     noise : NoiseSource
+    tables : Budget
+        Charged before each table.
     report : callable
         Progress; gets public facts only.
     """
@@ -51,17 +54,20 @@ class Learner:
         budget: Budget,
         noise: NoiseSource,
         *,
+        tables: Budget,
         report: Callable[[str, float], None],
     ) -> None:
         self._view = view
         self._plan = plan
-        self._budget = budget
+        self._budget, self._tables = budget, tables
         self._noise = noise
         self._report = report
         self._names = view.schema.names
         self._rule: TableRule
         self._degree = 0
         self._scores: dict[Family, float] = {}
+        #: Released number of rows behind each measured table.
+        self.totals: dict[Clique, Total] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
         """Choose parents for every attribute, one private selection at a time.
@@ -69,8 +75,9 @@ class Learner:
         The first attribute is the one with fewest codes: a public choice, so it is free.
         """
         sizes = self._view.sizes()
+        rows = self._view.total.value if self._view.total is not None else 0.0
         self._rule, self._degree = usefulness_rule(
-            sizes, degree=degree, theta=theta, n_rows=self._view.n_rows, plan=self._plan
+            sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
         )
         first = min(self._names, key=lambda name: sizes[name])
         chosen = [Family(first, ())]
@@ -95,7 +102,8 @@ class Learner:
         for i, clique in enumerate(cliques):
             self._report("measuring tables", 0.6 + 0.3 * i / len(cliques))
             noisy[clique] = self._release(clique, scales[clique])
-        totals = {clique: self._total(table) for clique, table in noisy.items()}
+        self.totals = {c: self._total(table, scales[c]) for c, table in noisy.items()}
+        totals = self._normalisers()
         consistent = make_consistent(
             {clique: table / totals[clique] for clique, table in noisy.items()},
             {clique: (scales[clique] / totals[clique]) ** 2 for clique in cliques},
@@ -166,7 +174,7 @@ class Learner:
             noise="laplace" if self._plan.pure else "gaussian",
             scale=scale,
             sensitivity=1,
-            budget=self._budget,
+            budget=self._tables,
             source=self._noise,
             gate=self._view.gate(clique),
             label="table " + " x ".join(clique),
@@ -185,10 +193,17 @@ class Learner:
             return list(dict.fromkeys([*cliques, *((name,) for name in self._names)]))
         return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
 
-    def _total(self, noisy: NDArray[np.float64]) -> float:
-        """Rows behind a table: released before, or the table's own noisy sum."""
-        total = self._view.n_rows if self._view.every_row_counts else float(noisy.sum())
-        return max(1.0, total)
+    def _total(self, noisy: NDArray[np.float64], scale: float) -> Total:
+        cell = 2 * scale**2 if self._plan.pure else scale**2
+        return Total(float(noisy.sum()), noisy.size * cell)
+
+    def _normalisers(self) -> dict[Clique, float]:
+        """Rows behind each table: its own noisy sum, or that of all tables if they count alike."""
+        if not self._view.every_row_counts:
+            return {clique: max(1.0, total.value) for clique, total in self.totals.items()}
+        counted = [] if self._view.total is None else [self._view.total]
+        everywhere = least_squares_total([*counted, *self.totals.values()])
+        return dict.fromkeys(self.totals, max(1.0, everywhere.value))
 
 
 def _table_of(clique: Clique, tables: Mapping[Clique, NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -55,8 +55,8 @@ def dependence_score(counts: NDArray[np.int64]) -> float:
     -----
     Sensitivity under add-remove is below 2 whatever ``m`` is. With p, q the distributions of
     child and parents, adding the row (x, pi) changes ``D = c - c c / m`` by
-    ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below 2 * 2, halved: 2
-    (spec, ``algorithms.md`` §5). A row that is missing on the family changes nothing. So no
+    ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below 2 * 2, halved: 2.
+    A row that is missing on the family changes nothing. So no
     private row count enters the sensitivity, unlike with mutual information.
 
     Examples
