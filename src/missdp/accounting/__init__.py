@@ -62,7 +62,7 @@ from missdp.accounting.events import (
     ZCDPEvent,
     flatten,
 )
-from missdp.accounting.filters import Cost, Currency, FilterEvent
+from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.neighbours import epsilon_under, replace_one_of
 
@@ -119,6 +119,7 @@ __all__ = [
     "gaussian_sigma",
     "ground_truth_guarantee",
     "laplace_scale",
+    "releases",
     "replace_one_of",
     "rest_of",
     "scale_for",

@@ -10,6 +10,7 @@ currency were fixed before the first release.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, get_args
@@ -36,7 +37,7 @@ from missdp.accounting.events import (
 )
 from missdp.errors import ParameterError, UnprovenError
 
-__all__ = ["Cost", "Currency", "FilterEvent", "filter_cost"]
+__all__ = ["Cost", "Currency", "FilterEvent", "filter_cost", "releases"]
 
 Currency = Literal["pure", "zcdp", "renyi"]
 _ACCOUNTANTS: dict[Currency, Accountant] = {
@@ -221,3 +222,22 @@ class FilterEvent(Event):
         if self.adjacency == "replace-one":
             return self
         return replace(self, capacity=self.capacity.to_replace_one(), adjacency="replace-one")
+
+
+def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
+    """Return every single release, those in the logs of filters too: what happened, no more.
+
+    Accountants must not add these up: see `FilterEvent`. For that, use `flatten`.
+
+    Examples
+    --------
+    >>> inner = FilterEvent(capacity=PureEvent(epsilon=0.5), log=[PureEvent(epsilon=0.2)])
+    >>> outer = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.1), inner])
+    >>> [event.epsilon for event in releases(outer)]
+    [0.1, 0.2]
+    """
+    if isinstance(events, FilterEvent):
+        return releases(events.log)
+    if isinstance(events, Event):
+        return flatten(events)
+    return tuple(release for event in events for release in releases(event))

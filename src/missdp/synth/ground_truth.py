@@ -15,8 +15,8 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     PureEvent,
     difference,
-    flatten,
     ground_truth_guarantee,
+    releases,
 )
 from missdp.errors import ParameterError
 from missdp.schema import Schema
@@ -110,20 +110,13 @@ def _gated(whole: FilterEvent, missing: str) -> tuple[list[PureEvent], bool]:
         return [], False
     found = []
     for part in whole.log:
-        gates = [leaf.gate for leaf in _leaves(part)]
+        gates = [release.gate for release in releases(part)]
         known = [gate for gate in gates if gate]
         if isinstance(part, FilterEvent) and known and len(known) == len(gates):
             # One of the smallest: what is proven holds for whatever gates there are.
             gate = min(known, key=lambda names: (len(names), sorted(names)))
             found.append(PureEvent(epsilon=part.cost.amount, gate=gate, label=part.label))
     return found, missing == "adaptive"
-
-
-def _leaves(event: Event) -> Sequence[Event]:
-    """Every single release, inside compositions and parts too."""
-    if isinstance(event, FilterEvent):
-        return [leaf for part in event.log for leaf in _leaves(part)]
-    return flatten(event)
 
 
 def _pure(event: Event) -> PureEvent:

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from missdp import Budget, Categorical, Schema, Table
-from missdp.accounting import GaussianEvent, SelectionEvent, flatten, zcdp_rho
+from missdp.accounting import GaussianEvent, SelectionEvent, releases, zcdp_rho
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.synth import AIM
@@ -99,7 +99,7 @@ def test_kept_holes_follow_the_mechanism():
 @pytest.mark.parametrize("missing", AIM.strategies)
 def test_every_charge_is_spent_and_nothing_else(missing):
     model = fit(with_holes(population(2000), 1.0), epsilon=1.0, missing=missing)
-    events = flatten(model.guarantee_.events)
+    events = releases(model.guarantee_.events)
     spent = math.fsum(zcdp_rho_of(event) for event in events)
     assert spent == pytest.approx(zcdp_rho(1.0, 1e-6), rel=1e-6)
     assert spent <= zcdp_rho(1.0, 1e-6) * (1 + 1e-9)
@@ -116,7 +116,7 @@ def test_what_is_charged_is_what_is_measured(monkeypatch):
     learn_release = learn.release_counts
     monkeypatch.setattr(learn, "release_counts", recording)
     model = fit(with_holes(population(2000), 1.0), epsilon=1.0)
-    events = flatten(model.guarantee_.events)
+    events = releases(model.guarantee_.events)
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
     assert charged == [(label, sigma) for label, sigma, _ in released]
     assert [label for label, _ in charged[:4]] == [f"marginal {n}" for n in NAMES]

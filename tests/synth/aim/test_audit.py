@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import missdp.synth.base as base
 from missdp import Categorical, Schema, Table
-from missdp.accounting import GaussianEvent, flatten
+from missdp.accounting import GaussianEvent, releases
 from missdp.mechanisms import SeededNoise, release_counts
 from missdp.synth import AIM
 from missdp.synth.graphical import estimate, learn
@@ -78,7 +78,7 @@ class Attacker:
             random_state=seed,
         )
         model.fit(self.tables[with_row])
-        self.events = flatten(model.guarantee_.events)
+        self.events = releases(model.guarantee_.events)
         return self.released
 
     def ratio(self, with_row, seed):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp import Budget, Categorical, Numeric, Schema, Table
-from missdp.accounting import flatten
+from missdp.accounting import releases
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.synth import AIM, MST
@@ -154,7 +154,7 @@ def test_merging_levels_loses_no_constraint(counts):
 def test_the_price_stays_the_same():
     free = build(AIM, rounds=3).set_params(structural_zeros=None).fit(private())
     spent = [
-        math.fsum(zcdp_rho_of(e) for e in flatten(m.guarantee_.events))
+        math.fsum(zcdp_rho_of(e) for e in releases(m.guarantee_.events))
         for m in (build(AIM, rounds=3).fit(private()), free)
     ]
     assert spent[0] == pytest.approx(spent[1], rel=1e-6)

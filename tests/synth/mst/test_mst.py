@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from missdp import Categorical, Schema, Table
-from missdp.accounting import flatten, zcdp_rho
+from missdp.accounting import releases, zcdp_rho
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.synth import MST
 
@@ -30,7 +30,7 @@ def test_the_tree_is_found_and_paid_for(missing):
     assert set(model.measured_) == {("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")} or (
         missing == "impute-first" and len(model.measured_) == 4
     )
-    spent = math.fsum(zcdp_rho_of(e) for e in flatten(model.guarantee_.events))
+    spent = math.fsum(zcdp_rho_of(e) for e in releases(model.guarantee_.events))
     assert spent == pytest.approx(zcdp_rho(3.0, 1e-6), rel=1e-6)
 
 
