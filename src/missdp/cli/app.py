@@ -28,7 +28,7 @@ app = typer.Typer(
         "Exit codes: 0 done, 1 anything unexpected, 2 bad parameter, 3 bad data or schema, 4 "
         "budget exceeded, 5 output not writable, 6 no proven bound, 7 optional package absent, 8 "
         "released and charged but not finished (the message says what is out and how to go on), "
-        "130 interrupted, 143 terminated."
+        "129 hung up, 130 interrupted, 143 terminated."
     ),
 )
 app.add_typer(schema.app, name="schema")
