@@ -51,7 +51,7 @@ def test_scikit_learn_habits(family, strategy):
 
 
 def test_clones_share_the_budget(family, strategy):
-    budget = Budget(1.5, 1e-5)
+    budget = Budget(1.2, 1e-5)
     model = build(family, strategy, budget=budget)
     model.fit(make_table())
     with pytest.raises(BudgetExceededError):
@@ -267,7 +267,7 @@ def test_a_refused_fit_does_not_open_the_data(family, strategy, tmp_path):
 
 def test_parameters_set_after_the_fit_do_not_change_what_it_was(family, strategy, tmp_path):
     model = build(family, strategy).fit(make_table())
-    known = MissingCompletelyAtRandom(dict.fromkeys(SCHEMA.names, 0.9))
+    known = MissingCompletelyAtRandom(dict.fromkeys(SCHEMA.nullable, 0.9))
     expected = model.ground_truth_guarantee(known)
     other = next(name for name in family.strategies if name != strategy)
     for name in family.strategies:

@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from missdp.errors import MissDPWarning
+
 __all__ = ["SmallTableWarning", "Total", "least_squares_total", "whole_rows"]
 
 _SMALL = 3.0  # standard deviations of the noise
 
 
-class SmallTableWarning(UserWarning):
+class SmallTableWarning(MissDPWarning):
     """The table is too small for its epsilon: the noise is as large as the number of rows.
 
     Told from released values and public parameters only.
