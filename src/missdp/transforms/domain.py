@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.transforms.parameters import number, whole
 
-__all__ = ["RowDomain", "as_numbers", "as_rows", "clip_rows"]
+__all__ = ["RowDomain", "as_number", "as_rows", "clip_rows"]
 
 FloatArray = NDArray[np.float64]
 
@@ -104,33 +104,39 @@ def as_rows(values: ArrayLike) -> FloatArray:
     ------
     DataError
         If the input has not the shape of a table.
+
+    Examples
+    --------
+    >>> as_rows([[1, "2.5"], [None, "many"]])
+    array([[1. , 2.5],
+           [nan, nan]])
     """
     with replacing(TypeError, ValueError, by=DataError("expected a two-dimensional table")):
-        table = as_numbers(values)
+        table = _numbers(values)
     if table.ndim != 2 or table.shape[1] == 0:
         raise DataError("expected a two-dimensional table with at least one column")
     return table
 
 
-def as_numbers(values: Any) -> FloatArray:
-    """Return a float copy of any array; cells that are not finite numbers become NaN.
-
-    Examples
-    --------
-    >>> as_numbers([1, "2.5", None, "many", 10**400])
-    array([1. , 2.5, nan, nan, nan])
-    """
+def _numbers(values: Any) -> FloatArray:
     # Without dtype=object, NumPy would read a list with one text cell as text throughout.
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
     if array.dtype.kind not in "fiub":
         cells = np.asarray(values, dtype=object)
-        array = np.fromiter(map(_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
+        array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
     found = np.array(array, dtype=np.float64)
     found[~np.isfinite(found)] = np.nan
     return found
 
 
-def _number(cell: Any) -> float:
+def as_number(cell: Any) -> float:
+    """Return one cell as a number; NaN if it is none.
+
+    Examples
+    --------
+    >>> as_number("2.5"), as_number("many"), as_number(10**400)
+    (2.5, nan, nan)
+    """
     try:
         return float(cell)
     except (TypeError, ValueError, ArithmeticError):
