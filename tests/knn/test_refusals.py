@@ -140,6 +140,26 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
     assert budget.events == ()
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s, *n: s.mean(*n, epsilon=1.0),
+        lambda s, *n: s.sum(*n, epsilon=1.0),
+        lambda s, *n: s.variance(*n, epsilon=1.0),
+        lambda s, *n: s.standard_deviation(*n, epsilon=1.0),
+        lambda s, *n: s.correlation(*n, "income", epsilon=1.0),
+        lambda s, *n: s.correlation("income", *n, epsilon=1.0),
+    ],
+)
+def test_what_is_no_number_is_refused_before_the_charge(ask):
+    budget = Budget(10.0)
+    asked = ImputedStatistics(read(TABLES["ties"]), KNN, budget=budget)
+    for names in (("sex",), ("nosuch",), (None,)):
+        with pytest.raises(MissDPError):
+            ask(asked, *names)
+    assert budget.events == ()
+
+
 @pytest.mark.parametrize("donees", [1e-3, 1.0, 1e6, 1e300])
 def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
     """The noise may follow a released number; its event may not."""

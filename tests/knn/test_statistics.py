@@ -17,6 +17,7 @@ from missdp.accounting import (
     ExplicitSeed,
     Guarantee,
     PublicDomain,
+    ZCDPEvent,
 )
 from missdp.errors import (
     BudgetExceededError,

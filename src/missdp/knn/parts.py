@@ -70,7 +70,8 @@ class QueryParts:
         return counted(chosen.select(rows), depends=self.depends(chosen))
 
     def sum_ask(self, label: str, name: str, chosen: Predicate, cost: Cost) -> Ask:
-        """A sum to release."""
+        """A sum to release, refused here if there is nothing to add up."""
+        self.numeric(name)
         depends = self.depends(chosen) or name in self.imputation.shared()
         return Ask(label=f"{label} of {name}", cost=cost, depends=depends, moves=2)
 
