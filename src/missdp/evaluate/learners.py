@@ -18,7 +18,7 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from missdp.errors import MissingDependencyError, ParameterError
+from missdp.errors import MissingDependencyError, ParameterError, replacing
 
 __all__ = ["LEARNERS", "Learner", "check_learners"]
 
@@ -34,13 +34,12 @@ class Learner(Protocol):
 
 
 def _xgboost(seed: int) -> Learner:
-    try:
+    absent = MissingDependencyError(
+        "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the other "
+        "learners"
+    )
+    with replacing(ImportError, by=absent):
         from xgboost import XGBClassifier
-    except ImportError:
-        raise MissingDependencyError(
-            "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the "
-            "other learners"
-        ) from None
     learner: Learner = XGBClassifier(random_state=seed, n_jobs=1)
     return learner
 
