@@ -19,6 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.evaluate.inputs import names_of
 
 __all__ = ["LEARNERS", "Learner", "check_learners"]
 
@@ -68,7 +69,7 @@ def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
     MissingDependencyError
         If the learner's library is not installed.
     """
-    chosen = tuple(LEARNERS) if names is None else tuple(names)
+    chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}")
     if not chosen or len(set(chosen)) != len(chosen):
