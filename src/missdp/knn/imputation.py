@@ -25,7 +25,7 @@ from missdp.table import Table
 
 __all__ = ["Aggregate", "KNNImputation", "check_range", "names_of"]
 
-_FARTHEST = 1e150
+_CLOSEST = 1e-150
 Aggregate = Literal["nearest", "mean", "majority"]
 
 
@@ -263,12 +263,9 @@ def check_range(attribute: AnyAttribute) -> None:
     Raises
     ------
     SchemaError
-        If the attribute is numeric and its bounds are beyond 1e150, or closer than 1e-150.
+        If the attribute is numeric and its bounds are closer than 1e-150.
     """
-    if isinstance(attribute, Numeric):
-        far = max(abs(attribute.lower), abs(attribute.upper)) > _FARTHEST
-        if far or attribute.upper - attribute.lower < 1 / _FARTHEST:
-            raise SchemaError(
-                f"the bounds of {attribute.name!r} are too far apart or too close for statistics; "
-                "use another unit"
-            )
+    if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
+        raise SchemaError(
+            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+        )
