@@ -33,7 +33,7 @@ from missdp.mechanisms import NoiseSource, noise_source, release_counts
 from missdp.schema import Schema
 from missdp.sources import MarginalSource
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import check_text, open_data
+from missdp.synth.inputs import open_data
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
@@ -151,7 +151,6 @@ class Synthesizer(FittedState, abc.ABC):
             )
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
-        check_text(source.schema)
         self._check_source(source)
         if self.budget is not None:
             self.budget.charge(*self._reserved(), conditions=conditions)
