@@ -30,18 +30,23 @@ def overhead(orders: FloatArray | float, delta: float) -> FloatArray:
     return np.asarray(np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))
 
 
+def _known(bounds: FloatArray) -> FloatArray:
+    return np.where(np.isnan(bounds), math.inf, bounds)
+
+
 def epsilon_from_rdp(orders: FloatArray, curve: FloatArray, delta: float) -> float:
     """Return the smallest epsilon over the orders; infinity if ``delta`` is 0."""
     if delta <= 0:
         return 0.0 if np.all(curve == 0) else math.inf
-    return max(0.0, float(np.min(curve + overhead(orders, delta))))
+    # Where a number is too large to be computed, nothing is known of that order.
+    return max(0.0, float(np.min(_known(curve + overhead(orders, delta)))))
 
 
 def delta_from_rdp(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
     """Return the smallest delta over the orders."""
     with np.errstate(over="ignore"):
         logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return min(1.0, math.exp(min(0.0, float(np.min(logs)))))
+    return min(1.0, math.exp(min(0.0, float(np.min(_known(logs))))))
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:

@@ -8,6 +8,7 @@ person wrote (``epsilon=0.1``) counts as that decimal number, and a number that 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -69,13 +70,15 @@ def total(costs: Iterable[Fraction]) -> Fraction:
 def float_up(number: Fraction) -> float:
     """Return the smallest floating-point number that, written in decimal, is at least ``number``.
 
+    Infinity if there is none.
+
     Examples
     --------
     >>> float_up(Fraction(3, 10)), float_up(Fraction(1, 3))
     (0.3, 0.33333333333333337)
     """
     near = _float(number)
-    while exact(near) < number:
+    while near < math.inf and exact(near) < number:
         near = math.nextafter(near, math.inf)
     return near
 
@@ -88,7 +91,7 @@ def float_down(number: Fraction) -> float:
     >>> float_down(Fraction(3, 10)), float_down(Fraction(2, 3))
     (0.3, 0.6666666666666666)
     """
-    near = _float(number)
+    near = min(_float(number), sys.float_info.max)
     while exact(near) > number:
         near = math.nextafter(near, -math.inf)
     return near
@@ -99,8 +102,8 @@ def share_of(amount: float, part: float) -> float:
 
     Examples
     --------
-    >>> share_of(0.3, 0.1) + share_of(0.3, 0.9)
-    0.3
+    >>> share_of(0.3, 0.1), share_of(0.3, 0.9)
+    (0.03, 0.27)
     """
     return float_down(exact(amount) * exact(part))
 
@@ -131,6 +134,8 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
 
+    Infinity if there is none.
+
     Examples
     --------
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
@@ -138,7 +143,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """
     target = count * Fraction(sensitivity) / exact(epsilon)
     near = _float(target)
-    while Fraction(near) < target:  # the noise is drawn at the binary number
+    while near < math.inf and Fraction(near) < target:  # the noise is drawn at the binary number
         near = math.nextafter(near, math.inf)
     return near
 

@@ -27,10 +27,8 @@ from missdp.accounting._record import check_delta, check_nonnegative
 from missdp.accounting.curves import (
     approximate_delta,
     pure_cost,
-    pure_epsilon,
     rdp_curve,
     zcdp_cost,
-    zcdp_rho_of,
 )
 from missdp.accounting.events import Event, RDPEvent, flatten
 from missdp.errors import ParameterError, UnprovenError
@@ -99,7 +97,7 @@ class PureAccountant:
 
     def supports(self, event: Event) -> bool:
         """Whether the event has an epsilon of its own."""
-        return _dispatches(pure_epsilon, event)
+        return _dispatches(pure_cost, event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return the sum of epsilons, infinite if the deltas of the events exceed ``delta``."""
@@ -126,7 +124,7 @@ class ZCDPAccountant:
 
     def supports(self, event: Event) -> bool:
         """Whether the event has a rho."""
-        return _dispatches(zcdp_rho_of, event)
+        return _dispatches(zcdp_cost, event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return epsilon at ``delta`` less the deltas of the events."""
