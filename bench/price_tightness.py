@@ -26,7 +26,7 @@ PAIRS = {
     "standard scaling": (cases.standard_case, pairs.spread_pair),
     "standard scaling, floor": (cases.standard_floor_case, pairs.spread_pair),
     "min-max scaling": (cases.min_max_case, pairs.extreme_pair),
-    "PCA, covariance": (cases.pca_case, pairs.leaning_pair),
+    "PCA, covariance": (cases.pca_case, pairs.steepest_pair),
     "PCA, second moment": (cases.pca_second_case, pairs.turning_pair),
     "deduplication": (cases.deduplicate_case, pairs.spoiled_pair),
     "quantisation": (cases.quantize_case, pairs.spoiled_pair),

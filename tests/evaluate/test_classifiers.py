@@ -278,3 +278,28 @@ def test_features_are_fixed_by_the_schema() -> None:
     long = Schema((Categorical(name="c", levels=tuple(range(100)), nullable=True),))
     codes = Table.from_codes(long, {"c": [0, 99, 100]})
     np.testing.assert_array_equal(features(codes, ["c"]), [[-1, 0], [1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"max_rows": "x"},
+        {"max_rows": 2.5},
+        {"random_state": "x"},
+        {"random_state": -1},
+        {"attributes": 3},
+        {"learners": 3},
+        {"learners": [["x"]]},
+        {"schema": 3},
+    ],
+)
+def test_parameters_of_a_wrong_type_are_refused_by_name(facts: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError) as caught:
+        classifier_f1(**{"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, **facts})
+    assert caught.value.__context__ is None
+
+
+def test_a_split_needs_a_table_a_share_and_a_seed() -> None:
+    for table, facts in ((TRUTH, {"share": "x"}), (TRUTH, {"random_state": "x"}), ("x", {})):
+        with pytest.raises((ParameterError, DataError)):
+            holdout(table, **{"random_state": 0, **facts})

@@ -17,7 +17,7 @@ from missdp.accounting import (
     ExplicitSeed,
     Guarantee,
     PublicDomain,
-    PureEvent,
+    ZCDPEvent,
 )
 from missdp.errors import (
     BudgetExceededError,
@@ -234,12 +234,21 @@ def test_outputs_respect_public_bounds_and_shapes() -> None:
 
 def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
     asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
-    kinds = {
-        "vector": asked.histogram("income", rho=0.5).guarantee.events[-1],
-        "single": asked.count(where="income > 40", rho=0.5).guarantee.events[-1],
-    }
-    assert type(kinds["vector"]).__name__ == "ZCDPEvent"
-    assert kinds["single"] == PureEvent(epsilon=1.0, label="count")
+    chosen = []
+    choose = Releaser._mechanism
+
+    def watched(self, ask):
+        chosen.append((ask.label, choose(self, ask)))
+        return chosen[-1][1]
+
+    with mock.patch.object(Releaser, "_mechanism", watched):
+        released = [
+            asked.histogram("income", rho=0.5), asked.count(where="income > 40", rho=0.5)
+        ]  # fmt: skip
+    assert set(chosen) == {("histogram of income", "gaussian"), ("count", "lomax")}
+    # The choice reads a released number, so both are charged as what they have in common.
+    for answer, label in zip(released, ("histogram of income", "count"), strict=True):
+        assert answer.guarantee.events[-1] == ZCDPEvent(rho=0.5, label=label)
 
 
 def test_the_released_scale_bounds_the_private_one() -> None:

@@ -278,8 +278,8 @@ def test_a_description_is_read_into_the_same_price(tmp_path):
         ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
         ("delta = 1e-6", "delta = ", "not a TOML file"),
         ("rows = 1000", "rows = 1", "at least 2 rows"),
-        ("max_incomplete = 30", 'max_incomplete = "many"', "wrong type"),
-        ("noise_multiplier = 4.0", "noise_multiplier = [1]", "wrong type"),
+        ("max_incomplete = 30", 'max_incomplete = "many"', "whole number"),
+        ("noise_multiplier = 4.0", "noise_multiplier = [1]", "finite number"),
     ],
 )
 def test_a_wrong_description_is_refused_in_one_line(tmp_path, old, new, message):

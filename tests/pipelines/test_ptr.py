@@ -137,7 +137,7 @@ def test_the_total_is_at_most_the_sum_and_at_least_its_parts():
         parts = whole.bounds()[0].epsilon
         assert max(0.5, parts) <= plan.guarantee.epsilon <= 0.5 + parts + 1e-4
         # The events, composed at the same delta, are the coarser account that a budget keeps.
-        assert plan.guarantee.epsilon <= epsilon_of(plan.guarantee.events, 1e-6) + 1e-9
+        assert plan.guarantee.epsilon <= epsilon_of(plan.charges, 1e-6) + 1e-9
 
 
 def test_the_budget_is_charged_for_test_and_release_before_reading():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import decimal
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from missdp import Schema, Table
-from missdp.cli.main import app
+from missdp.cli.app import app
 from missdp.errors import DataError, OutputError
 from missdp.table import draft_columns, draft_schema
 
@@ -172,10 +173,10 @@ def test_the_command_goes_on_and_writes_whole_or_not_at_all(
     assert Schema.from_toml(tmp_path / "d.toml").names == ("age",)
     before = (tmp_path / "d.toml").read_bytes()
 
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OutputError, match="No space left"):
         draft_columns(tmp_path / "x.csv").to_toml(tmp_path / "d.toml")
     assert (tmp_path / "d.toml").read_bytes() == before

@@ -355,7 +355,7 @@ def test_one_row_more_changes_no_other_row(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_more_changes_no_other_row_in_many_trials(kind: str, tmp_path: Path) -> None:
-    check_locality(kind, tmp_path, 300)
+    check_locality(kind, tmp_path, 150)
 
 
 @settings(max_examples=150, deadline=None)

@@ -82,6 +82,33 @@ def holey_pair(
     return np.where(mask, np.nan, x), np.where(other, np.nan, y)
 
 
+def extreme_pair(
+    seed: int, *, replaced: int = 1, moving: bool = False, d: int | None = None, holes: bool = True
+) -> Pair:
+    """Tables at the edge of a collection: tiny, tied, constant, next to nothing observed.
+
+    Every observed cell may be in the replaced rows; columns may be missing altogether; half of the
+    replaced rows differ in their holes.
+    """
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4)) if d is None else d
+    values = [0.0, -1.0, 1.0, 0.5][: int(rng.integers(1, 5))]
+    rows = rng.choice(values, size=(n, d)) if rng.random() < 0.7 else random_rows(rng, n, d)
+    x = clip_rows(rows, 1.0)
+    y, changed = x.copy(), rng.choice(n, min(replaced, n), replace=False)
+    y[changed] = clip_rows(rng.choice([-1.0, 0.0, 1.0], size=(changed.size, d)), 1.0)
+    if moving:
+        y = clip_rows(y + rng.choice([0.0, 1e-3, 0.3]) * rng.normal(size=(n, d)), 1.0)
+    if not holes:
+        return x, y
+    mask = rng.random((n, d)) < rng.choice([0.2, 0.9, 1.0])
+    mask[changed] = rng.random((changed.size, d)) < rng.choice([0.0, 0.5])
+    other = mask.copy()
+    if rng.random() < 0.5:
+        other[changed] = rng.random((changed.size, d)) < 0.5
+    return np.where(mask, np.nan, x), np.where(other, np.nan, y)
+
+
 def distance_of(pair: Pair, replaced: int) -> TableDistance:
     return TableDistance.between(*pair, replaced=replaced)
 
@@ -121,8 +148,8 @@ def median_case(pair: Pair) -> Case:
     return step, _domain(pair, complete=False)
 
 
-def trimmed_case(pair: Pair) -> Case:
-    trim, spans = 2, [0.0]
+def trimmed_case(pair: Pair, trim: int = 2) -> Case:
+    spans = [0.0]
     for column in _columns(pair):
         if column.size >= 2 * trim:
             spans.append(float(column[-trim] - column[trim - 1]))
@@ -134,7 +161,7 @@ def regression_case(pair: Pair) -> Case:
     least = []
     for table in pair:
         seen = ~np.isnan(table[:, 0])
-        X = table[seen][:, 1:]
+        X = np.nan_to_num(table[seen][:, 1:], nan=0.0)
         least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
     ridge = 0.05 if min(least) < 0.02 else 0.0
     step = RegressionImputer(
@@ -147,7 +174,7 @@ def regression_case(pair: Pair) -> Case:
 
 
 def neighbours_case(pair: Pair) -> Case:
-    k, most = 3, 0
+    k, most = max(1, min(3, len(pair[0]) - incomplete(pair))), 0
     for table in pair:
         missing = np.isnan(table)
         donors = table[~missing.any(axis=1)]

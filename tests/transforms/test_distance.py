@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,5 +93,21 @@ def test_the_gate_enforces_the_declared_domain():
     np.testing.assert_allclose(gate, [[0, 0.5], [0, 0], [0.6, 0.8]])
     with pytest.raises(DataError, match="declared shape"):
         domain.enforce(np.zeros((2, 2)))
-    with pytest.raises(DataError):
-        domain.enforce([["a", "b"]] * 3)
+    with pytest.raises(DataError, match="two-dimensional"):
+        domain.enforce([[1.0, 2.0], [3.0]])
+
+
+@pytest.mark.parametrize(
+    "odd", ["a", b"a", None, 10**400, 1j, object(), [1], pd.NA, Decimal("sNaN")]
+)
+@pytest.mark.parametrize("frame", [False, True])
+def test_an_odd_cell_changes_its_own_row_only(odd, frame):
+    """Rows are read one by one: no cell refuses the table, or changes how others are read."""
+    domain = RowDomain(rows=4, columns=2)
+    others = [[0.1, "0.2"], [True, Decimal("0.30000000000000000001")], [2**53 + 1, 0]]
+    tables = [[*others, [cell, 0.5]] for cell in (0.25, odd)]
+    if frame:
+        tables = [pd.DataFrame(t) for t in tables]
+    plain, strange = (domain.enforce(t) for t in tables)
+    np.testing.assert_array_equal(plain[:3], strange[:3])
+    assert strange[3, 0] == 0

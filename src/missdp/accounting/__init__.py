@@ -4,7 +4,7 @@ Events state what was done, accountants bound what it costs, a `Guarantee` says 
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
 """
 
-from missdp.accounting._exact import difference, rest_of, scale_for, share_of
+from missdp.accounting._exact import difference, scale_for, share_of
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
@@ -121,7 +121,6 @@ __all__ = [
     "laplace_scale",
     "releases",
     "replace_one_of",
-    "rest_of",
     "scale_for",
     "share_of",
     "to_dp_event",

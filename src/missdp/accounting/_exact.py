@@ -18,7 +18,6 @@ __all__ = [
     "exact",
     "float_down",
     "float_up",
-    "rest_of",
     "scale_for",
     "share_of",
     "total",
@@ -102,21 +101,10 @@ def share_of(amount: float, part: float) -> float:
 
     Examples
     --------
-    >>> share_of(0.3, 0.1), share_of(0.3, 0.9)
-    (0.03, 0.27)
+    >>> share_of(0.3, 0.1)
+    0.03
     """
     return float_down(exact(amount) * exact(part))
-
-
-def rest_of(amount: float, *parts: float) -> float:
-    """Return what is left of a budget after shares of it, rounded down.
-
-    Examples
-    --------
-    >>> rest_of(1.0, 0.7)
-    0.3
-    """
-    return float_down(exact(amount) * (1 - sum(map(exact, parts))))
 
 
 def difference(amount: float, *parts: float, up: bool = False) -> float:

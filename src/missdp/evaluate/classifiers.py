@@ -6,6 +6,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.metrics import f1_score
 
 from missdp.errors import DataError, ParameterError
 from missdp.evaluate.features import balanced_split, features
-from missdp.evaluate.inputs import align
+from missdp.evaluate.inputs import align, names_of, whole
 from missdp.evaluate.learners import LEARNERS, check_learners
 from missdp.evaluate.progress import Progress
 from missdp.schema import Schema
@@ -115,8 +116,11 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     >>> len(fit), len(test)
     (7, 3)
     """
-    if not 0 < share < 1:
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
+    if not isinstance(table, Table):
+        raise DataError("a Table is split: use Table.read(data, schema)")
+    whole("random_state", random_state, least=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))
     return table.take(order[size:]), table.take(order[:size])
@@ -191,8 +195,8 @@ def classifier_f1(
     1.0
     """
     chosen = check_learners(learners)
-    if max_rows < 1:
-        raise ParameterError(f"max_rows must be at least 1, not {max_rows}")
+    whole("max_rows", max_rows, least=1)
+    whole("random_state", random_state, least=0)
     real, made = align(truth, synthetic, schema)
     targets = _targets(real.schema, attributes)
     held = holdout(real, random_state=random_state)[1]
@@ -274,7 +278,7 @@ def _cap(table: Table, max_rows: int, key: tuple[int, int]) -> Table:
 def _targets(schema: Schema, attributes: Iterable[str] | None) -> tuple[str, ...]:
     if len(schema) < 2:
         raise DataError("classifiers need at least two attributes: one to predict from another")
-    targets = schema.names if attributes is None else tuple(attributes)
+    targets = schema.names if attributes is None else names_of("attributes", attributes)
     for name in targets:
         schema[name]
     if not targets or len(set(targets)) != len(targets):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.errors import DataError, ParameterError, SchemaError, replacing
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 
-__all__ = ["align", "rebin"]
+__all__ = ["align", "names_of", "rebin", "whole"]
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -32,8 +34,39 @@ def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Tab
         if not known:
             raise ParameterError("pass schema=, or at least one Table")
         schema = known[0]
+    if not isinstance(schema, Schema):
+        raise ParameterError("schema must be a Schema")
     open_schema = _all_nullable(schema)
     return _read(truth, open_schema), _read(synthetic, open_schema)
+
+
+def whole(name: str, value: Any, *, least: int) -> int:
+    """Return a parameter that must be a whole number of at least ``least``.
+
+    Raises
+    ------
+    ParameterError
+        If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)
+
+
+def names_of(what: str, names: Iterable[str] | str) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple.
+
+    Raises
+    ------
+    ParameterError
+        If something else is given.
+    """
+    wrong = ParameterError(f"{what} are given by name")
+    with replacing(TypeError, by=wrong):
+        given = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) for name in given):
+        raise wrong
+    return given
 
 
 def rebin(table: Table, bins: int) -> Table:

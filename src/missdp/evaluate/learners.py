@@ -18,7 +18,8 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from missdp.errors import MissingDependencyError, ParameterError
+from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.evaluate.inputs import names_of
 
 __all__ = ["LEARNERS", "Learner", "check_learners"]
 
@@ -34,13 +35,12 @@ class Learner(Protocol):
 
 
 def _xgboost(seed: int) -> Learner:
-    try:
+    absent = MissingDependencyError(
+        "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the other "
+        "learners"
+    )
+    with replacing(ImportError, by=absent):
         from xgboost import XGBClassifier
-    except ImportError:
-        raise MissingDependencyError(
-            "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the "
-            "other learners"
-        ) from None
     learner: Learner = XGBClassifier(random_state=seed, n_jobs=1)
     return learner
 
@@ -69,7 +69,7 @@ def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
     MissingDependencyError
         If the learner's library is not installed.
     """
-    chosen = tuple(LEARNERS) if names is None else tuple(names)
+    chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}")
     if not chosen or len(set(chosen)) != len(chosen):

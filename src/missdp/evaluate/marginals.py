@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.evaluate.inputs import align, rebin
+from missdp.evaluate.inputs import align, rebin, whole
 from missdp.evaluate.progress import Progress
 from missdp.schema import Schema
 from missdp.sources import MemorySource, Rows
@@ -143,8 +143,7 @@ def marginal_distance(
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
     if bins is not None:
-        if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
-            raise ParameterError(f"bins must be a whole number of at least 1, not {bins!r}")
+        whole("bins", bins, least=1)
         real, made = rebin(real, bins), rebin(made, bins)
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     sources = MemorySource(real), MemorySource(made)

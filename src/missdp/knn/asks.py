@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from missdp.accounting import Event, GaussianEvent, LaplaceEvent
 from missdp.errors import ParameterError
 from missdp.knn.rows import QUANTA
+from missdp.mechanisms.noise import check_scale
 
-__all__ = ["Ask", "Cost", "plain_event"]
+__all__ = ["Ask", "Cost", "check_real", "laplace_event", "plain_event"]
+
+# Shares are rounded down by more than floating point can round their sum up.
+_SHARE = 1 - 2.0**-40
+_MOST = 1e9
+
+
+def check_real(name: str, value: Any, *, least: float = 0.0, most: float = _MOST) -> float:
+    """Return a public parameter that must be a number above ``least`` and at most ``most``.
+
+    Raises
+    ------
+    ParameterError
+        If it is not.
+
+    Examples
+    --------
+    >>> check_real("epsilon", 1)
+    1.0
+    """
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not least < found <= most:
+        raise ParameterError(f"{name} must be a finite number above {least:g} and at most {most:g}")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +48,14 @@ class Cost:
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None):
             raise ParameterError("give epsilon, or rho, and not both")
-        amount = self.epsilon if self.rho is None else self.rho
-        if isinstance(amount, bool) or not (amount is not None and 0 < amount < math.inf):
-            raise ParameterError("epsilon or rho must be finite and above 0")
+        check_real("epsilon or rho", self.epsilon if self.rho is None else self.rho)
 
     def share(self, part: float) -> Cost:
-        """Return a part of the cost."""
+        """Return a part of the cost; shares never add up to more than the whole."""
         if self.epsilon is not None:
-            return Cost(epsilon=self.epsilon * part)
+            return Cost(epsilon=self.epsilon * part * _SHARE)
         assert self.rho is not None
-        return Cost(rho=self.rho * part)
+        return Cost(rho=self.rho * part * _SHARE)
 
     @property
     def as_epsilon(self) -> float:
@@ -67,11 +91,17 @@ class Ask:
     dimension: int = 1
 
 
+def laplace_event(sensitivity: int, epsilon: float, label: str) -> LaplaceEvent:
+    """Laplace noise that costs at most ``epsilon``, refused if it cannot be drawn."""
+    scale = check_scale("scale", math.nextafter(sensitivity / epsilon, math.inf))
+    return LaplaceEvent(sensitivity=sensitivity, scale=scale, label=label)
+
+
 def plain_event(ask: Ask, sensitivity: int) -> Event:
     """Laplace or Gaussian noise for a sum of known integer sensitivity."""
     if ask.cost.epsilon is not None:
-        scale = math.nextafter(sensitivity / ask.cost.epsilon, math.inf)
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, label=ask.label)
+        return laplace_event(sensitivity, ask.cost.epsilon, ask.label)
     assert ask.cost.rho is not None
     sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.cost.rho), math.inf)
+    check_scale("sigma", sigma)
     return GaussianEvent(sensitivity=sensitivity, sigma=sigma, label=ask.label)

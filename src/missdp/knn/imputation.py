@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from numbers import Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Event
-from missdp.errors import ParameterError, SchemaError
+from missdp.errors import ParameterError, SchemaError, replacing
 from missdp.knn.donors import choose_donors
 from missdp.knn.filled import FilledTable, fill
 from missdp.knn.layout import draw_labels, lay_out
@@ -18,11 +20,12 @@ from missdp.knn.metric import Metric, MetricName, build_metric
 from missdp.knn.prepared import Prepared
 from missdp.knn.profile import Profile
 from missdp.mechanisms import NoiseSource
-from missdp.schema import Level, Numeric, Schema
+from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.table import Table
 
-__all__ = ["Aggregate", "KNNImputation"]
+__all__ = ["Aggregate", "KNNImputation", "check_range", "names_of"]
 
+_CLOSEST = 1e-150
 Aggregate = Literal["nearest", "mean", "majority"]
 
 
@@ -99,11 +102,11 @@ class KNNImputation:
         partition: Mapping[str, int] | None = None,
         default: Mapping[str, Level | float] | None = None,
     ) -> None:
-        names = _names(match_on)
+        names = names_of(match_on)
         weights = dict(match_on) if isinstance(match_on, Mapping) else dict.fromkeys(names, 1.0)
         facts = {
-            "impute": _names(impute), "match_on": weights, "k": k, "metric": metric,
-            "group": _names(group), "aggregate": aggregate, "partition": dict(partition or {}),
+            "impute": names_of(impute), "match_on": weights, "k": k, "metric": metric,
+            "group": names_of(group), "aggregate": aggregate, "partition": dict(partition or {}),
             "default": dict(default or {}),
         }  # fmt: skip
         for name, value in facts.items():
@@ -155,6 +158,7 @@ class KNNImputation:
             If the public domain is too large for the sensitivity bound.
         """
         for name in self.impute:
+            check_range(schema[name])
             self.aggregate_of(name, schema)
             self.default_of(name, schema)
         return build_metric(
@@ -167,7 +171,9 @@ class KNNImputation:
         attribute = schema[name]
         if isinstance(attribute, Numeric):
             value = self.default.get(name, (attribute.lower + attribute.upper) / 2)
-            if isinstance(value, (str, bool)) or not attribute.lower <= value <= attribute.upper:
+            if isinstance(value, (str, bool)) or not isinstance(value, Real):
+                value = math.nan
+            if not attribute.lower <= value <= attribute.upper:
                 raise ParameterError(f"default of {name!r} must be a number within its bounds")
             return float(value)
         level = self.default.get(name, attribute.levels[0])
@@ -177,6 +183,10 @@ class KNNImputation:
 
     def shared(self) -> frozenset[str]:
         """Attributes whose filled values depend on other rows."""
+        return frozenset(self.impute)
+
+    def fills(self) -> frozenset[str]:
+        """Attributes that are filled."""
         return frozenset(self.impute)
 
     def step(self, name: str, schema: Schema) -> float:
@@ -237,5 +247,25 @@ def _filled_table(
     )  # fmt: skip
 
 
-def _names(names: str | Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def names_of(names: str | Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple."""
+    given: tuple[Any, ...] = ()
+    with replacing(TypeError, by=ParameterError("attributes are given by name")):
+        given = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) for name in given):
+        raise ParameterError("attributes are given by name")
+    return given
+
+
+def check_range(attribute: AnyAttribute) -> None:
+    """Refuse bounds whose squares floating point cannot hold; a public fact.
+
+    Raises
+    ------
+    SchemaError
+        If the attribute is numeric and its bounds are closer than 1e-150.
+    """
+    if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
+        raise SchemaError(
+            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+        )

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Assumption, Condition, Event, LaplaceEvent
 from missdp.errors import ParameterError, SchemaError, UnprovenError
+from missdp.knn.asks import Cost, check_real, laplace_event
 from missdp.knn.filled import FilledTable
-from missdp.knn.imputation import KNNImputation
+from missdp.knn.imputation import KNNImputation, check_range, names_of
 from missdp.knn.prepared import Prepared
 from missdp.mechanisms import NoiseSource
 from missdp.schema import Numeric, Schema
@@ -31,6 +32,9 @@ class Imputation(Protocol):
 
     def shared(self) -> frozenset[str]:
         """Attributes whose filled values depend on other rows without noise."""
+
+    def fills(self) -> frozenset[str]:
+        """Attributes that are filled; numeric ones need values, not bins only."""
 
     def step(self, name: str, schema: Schema) -> float:
         """Largest move of a filled value per exchanged donor, as a share of the range."""
@@ -63,9 +67,18 @@ class CompleteRows:
 
     impute: Sequence[str]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "impute", names_of(self.impute))
+        if not self.impute:
+            raise ParameterError("name at least one attribute")
+
     def check(self, schema: Schema) -> object:
         """Refuse unknown attributes."""
         return [schema[name] for name in self.impute]
+
+    def fills(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
 
     def shared(self) -> frozenset[str]:
         """None: a row is dropped for its own holes only."""
@@ -116,6 +129,8 @@ class CappedKNN:
     max_donees: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.knn, KNNImputation):
+            raise ParameterError("knn must be a KNNImputation")
         if isinstance(self.max_donees, bool) or not isinstance(self.max_donees, int):
             raise ParameterError("max_donees must be a whole number")
         if not 1 <= self.max_donees <= 10**9:
@@ -128,6 +143,10 @@ class CappedKNN:
     def shared(self) -> frozenset[str]:
         """The imputed attributes."""
         return self.knn.shared()
+
+    def fills(self) -> frozenset[str]:
+        """The imputed attributes."""
+        return self.knn.fills()
 
     def step(self, name: str, schema: Schema) -> float:
         """As the imputation."""
@@ -179,11 +198,18 @@ class ReleasedModel:
     epsilon: float = 1.0
     enough: float = 30.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "impute", names_of(self.impute))
+        object.__setattr__(self, "match_on", names_of(self.match_on))
+        if not self.impute or not self.match_on:
+            raise ParameterError("name at least one attribute to impute and one to match on")
+        check_real("epsilon", self.epsilon)
+        check_real("enough", self.enough, least=-1.0)
+
     def check(self, schema: Schema) -> object:
         """Refuse tables that are too large."""
-        if not self.impute or not 0 < self.epsilon < np.inf:
-            raise ParameterError("name an attribute to impute and an epsilon above 0")
         for name in self.impute:
+            check_range(schema[name])
             if np.prod(self._shape(schema, name), dtype=float) > _MAX_MODEL_CELLS:
                 raise UnprovenError("the model's contingency table is too large; match on fewer")
         if set(self.impute) & set(self.match_on):
@@ -202,13 +228,17 @@ class ReleasedModel:
         """No donors."""
         return 0
 
+    def fills(self) -> frozenset[str]:
+        """The imputed attributes."""
+        return frozenset(self.impute)
+
     def events(self) -> tuple[Event, ...]:
         """One noisy table per attribute."""
-        scale = len(self.impute) / self.epsilon
-        return tuple(
-            LaplaceEvent(sensitivity=1, scale=scale, label=f"model of {name}")
-            for name in self.impute
-        )
+        return tuple(self._event(name) for name in self.impute)
+
+    def _event(self, name: str) -> LaplaceEvent:
+        share = Cost(epsilon=self.epsilon).share(1 / len(self.impute)).as_epsilon
+        return laplace_event(1, share, f"model of {name}")
 
     def conditions(self) -> tuple[Condition, ...]:
         """Nothing is assumed."""
@@ -233,7 +263,7 @@ class ReleasedModel:
         seen = [column[~hole] for column in (*matched, codes)]
         flat = np.ravel_multi_index(seen, shape)
         counts = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
-        noisy = counts + source.discrete_laplace(len(self.impute) / self.epsilon, shape)
+        noisy = counts + source.discrete_laplace(self._event(name).scale, shape)
         odds = self._conditional(noisy.astype(np.float64))
         rows = odds[tuple(column[hole] for column in matched)]
         draws = rng.random(len(rows))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
@@ -122,8 +123,9 @@ def build_metric(
         raise ParameterError(f"metric must be 'gower' or 'euclidean', not {metric!r}")
     if len(match_on) > _MAX_MATCH or len(group) > _MAX_GROUP:
         raise ParameterError(f"at most {_MAX_MATCH} matching and {_MAX_GROUP} grouping attributes")
-    if any(not 0 < weight < np.inf for weight in match_on.values()):
-        raise ParameterError("matching weights must be finite and above 0")
+    for weight in match_on.values():
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < np.inf:
+            raise ParameterError("matching weights must be finite and above 0")
     names = (*group, *match_on)
     if unknown := set(partition) - set(names):
         raise ParameterError(f"partition names attributes not matched on: {sorted(unknown)}")
@@ -178,7 +180,7 @@ def _blocks(
     """Smallest distance from each code to each block of consecutive codes."""
     if blocks is None:
         return table
-    if not 1 <= blocks <= attribute.size:
+    if not isinstance(blocks, int) or not 1 <= blocks <= attribute.size:
         raise ParameterError(f"partition of {attribute.name!r} must be in 1..{attribute.size}")
     parts = np.array_split(np.arange(attribute.size), blocks)
     if attribute.nullable:

@@ -19,6 +19,7 @@ from missdp.mechanisms.smooth_exact import round_cauchy
 __all__ = ["PAPER_LEAST_EPSILON", "paper_gamma", "paper_mechanism"]
 
 PAPER_LEAST_EPSILON = 2 * math.log(2)
+_LARGEST = 64
 
 
 def paper_gamma(epsilon: float) -> Fraction:
@@ -41,7 +42,9 @@ def paper_gamma(epsilon: float) -> Fraction:
             "use the library's own noise, which is valid for every epsilon"
         )
     # Float rounding of epsilon may not lose a sixteenth; above gamma = 2 the proof has slack.
-    return Fraction(math.floor(16 * (1 + epsilon / PAPER_LEAST_EPSILON) + 2.0**-30), 16)
+    sixteenths = math.floor(16 * (1 + epsilon / PAPER_LEAST_EPSILON) + 2.0**-30)
+    # A smaller gamma from 2 on is private as well; larger ones would take minutes to draw.
+    return Fraction(min(sixteenths, 16 * _LARGEST), 16)
 
 
 def paper_mechanism(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import SchemaError
+from missdp.errors import DataError, SchemaError
 from missdp.knn.asks import Ask, Cost
 from missdp.knn.estimates import Estimate, Interval, Noisy, clip, corners
 from missdp.knn.filled import FilledTable
+from missdp.knn.imputation import check_range
 from missdp.knn.imputers import Imputation
 from missdp.knn.predicates import Predicate
 from missdp.knn.releases import Releaser
@@ -32,7 +33,15 @@ class QueryParts:
 
     def where(self, text: str | None) -> Predicate:
         """Parse a subpopulation."""
-        return parse_where(text, self.schema)
+        chosen = parse_where(text, self.schema)
+        self._check_values(chosen.names)
+        return chosen
+
+    def _check_values(self, names: Iterable[str]) -> None:
+        """Refuse, before anything is charged, to compare values of a table that has bins only."""
+        for name in names:
+            if isinstance(self.schema[name], Numeric) and name not in self.releaser.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
 
     def depends(self, chosen: Predicate) -> bool:
         """Whether membership reads imputed values that depend on other rows."""
@@ -43,6 +52,8 @@ class QueryParts:
         attribute = self.schema[name]
         if not isinstance(attribute, Numeric):
             raise SchemaError(f"{name!r} is not numeric; ask for proportions or a histogram")
+        check_range(attribute)
+        self._check_values([name])
         return attribute
 
     def selected(self, rows: FilledTable, name: str, chosen: Predicate) -> NDArray[np.bool_]:
@@ -59,7 +70,8 @@ class QueryParts:
         return counted(chosen.select(rows), depends=self.depends(chosen))
 
     def sum_ask(self, label: str, name: str, chosen: Predicate, cost: Cost) -> Ask:
-        """A sum to release."""
+        """A sum to release, refused here if there is nothing to add up."""
+        self.numeric(name)
         depends = self.depends(chosen) or name in self.imputation.shared()
         return Ask(label=f"{label} of {name}", cost=cost, depends=depends, moves=2)
 

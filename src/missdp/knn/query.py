@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from missdp.accounting import Budget
-from missdp.errors import ParameterError, UnprovenError
+from missdp.accounting import Budget, PureEvent
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.knn.asks import Cost, check_real
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
 from missdp.knn.scale import ScaleRelease
@@ -76,9 +77,13 @@ class QueryRequest:
     uncertainty: Uncertainty = "noise"
 
     def __post_init__(self) -> None:
+        for name in ("impute", "match", "of", "where", "group"):
+            if not isinstance(getattr(self, name), str):
+                raise ParameterError(f"{name} must be text")
+        Cost(epsilon=self.epsilon)
         if self.statistic not in get_args(Statistic):
             raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
-        if not 0 <= self.bar_share < 1:
+        if not 0 <= check_real("bar_share", self.bar_share, least=-1.0, most=1.0) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
         if (self.statistic == "count") != (not self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
@@ -130,12 +135,19 @@ def run_query(
     # The wording is checked on public facts before anything is charged.
     reads = _reads(request, table)
     bars = request.bar_share > 0 and bool(reads & set(imputation.impute))
-    share = request.bar_share if bars else 0.0
+    # All of it is affordable before the first part of it is charged.
+    if not budget.can_afford(PureEvent(epsilon=request.epsilon)):
+        raise BudgetExceededError(
+            "the question does not fit into what is left of the budget; nothing was computed or "
+            "charged"
+        )
+    whole, share = Cost(epsilon=request.epsilon), request.bar_share if bars else 0.0
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared,
-        scale=ScaleRelease(epsilon=share * request.epsilon) if bars else None,
+        scale=ScaleRelease(epsilon=whole.share(share).as_epsilon) if bars else None,
     )  # fmt: skip
-    return _ask(statistics, replace(request, epsilon=(1 - share) * request.epsilon))
+    rest = whole.share(1 - share) if bars else whole
+    return _ask(statistics, replace(request, epsilon=rest.as_epsilon))
 
 
 def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:

@@ -6,6 +6,7 @@ releases (`Ask`), which are charged together; only then is anything computed.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -23,8 +24,8 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.accounting.weakness import warn_if_weak
-from missdp.errors import ParameterError, UnprovenError
-from missdp.knn.asks import Ask, plain_event
+from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.knn.asks import Ask, check_real, plain_event
 from missdp.knn.bound import smooth_bound
 from missdp.knn.estimates import Noisy
 from missdp.knn.filled import FilledTable
@@ -36,6 +37,7 @@ from missdp.knn.scale import ReleasedScale, ScaleRelease
 from missdp.mechanisms import NoiseSource, domain_conditions
 from missdp.mechanisms.smooth import SmoothNoise, release_smooth
 from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
+from missdp.schema import Numeric
 from missdp.table import Table
 
 __all__ = ["QueryNoise", "Releaser"]
@@ -60,9 +62,14 @@ class Releaser:
     ) -> None:
         if noise not in get_args(QueryNoise):
             raise ParameterError(f"noise must be one of {get_args(QueryNoise)}, not {noise!r}")
-        if not 0.5 <= confidence < 1:
+        _check_kinds(table, imputation, budget, scale)
+        if check_real("confidence", confidence, most=1.0) < 0.5 or confidence == 1:
             raise ParameterError("confidence must be at least 0.5 and below 1")
         imputation.check(table.schema)
+        self.valued = _valued(table)
+        for name in imputation.fills():
+            if isinstance(table.schema[name], Numeric) and name not in self.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
         self.imputation, self.confidence = imputation, confidence
         self.budget, self._noise, self._source = budget, noise, source
         self._conditions = (
@@ -124,39 +131,47 @@ class Releaser:
         if mechanism == "plain":
             size = ask.whole * (1 + ask.moves * (self.imputation.cap() or 0) * ask.depends)
             return plain_event(ask, size)
-        if mechanism == "gaussian":
-            assert ask.cost.rho is not None
-            return ZCDPEvent(rho=ask.cost.rho, label=ask.label)
         if mechanism == "paper":
             paper_gamma(ask.cost.as_epsilon)
             if ask.dimension > 1:
                 raise UnprovenError("the paper's mechanism is for single numbers")
+        else:
+            self._plan(ask, 1.0, float(ask.moves))  # What cannot be released is not charged.
+        if self._chooses(ask):
+            assert ask.cost.rho is not None
+            # Which noise it will be depends on a released number. An event may not: both are
+            # rho-zCDP, and that alone is stated, whichever it is.
+            return ZCDPEvent(rho=ask.cost.rho, label=ask.label)
         return PureEvent(epsilon=ask.cost.as_epsilon, label=ask.label)
+
+    def _chooses(self, ask: Ask) -> bool:
+        """Whether the released scale decides between Gaussian and Lomax noise."""
+        can = self.scale is not None and self.scale.gaussian and self.imputation.cap() is None
+        return can and ask.depends and ask.cost.rho is not None and self._noise == "lomax"
 
     def _mechanism(self, ask: Ask) -> str:
         """Choose the noise on public grounds."""
         if not ask.depends or self.imputation.cap() is not None:
             return "plain"
-        if self._noise != "lomax" or ask.cost.rho is None:
+        if not self._chooses(ask):
             return self._noise
-        if self.scale is None or not self.scale.gaussian:
-            return "lomax"
+        assert self.scale is not None
+        assert ask.cost.rho is not None
         lomax = self._plan(ask, 1.0, float(ask.moves))
         heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
         norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
         light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.cost.rho)
-        return "gaussian" if light < heavy else "lomax"
+        return "gaussian" if light < heavy and 2 * ask.whole * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
         law: Literal["lomax", "cauchy"] = "cauchy" if self._noise == "cauchy" else "lomax"
         epsilon, dimension = ask.cost.as_epsilon, ask.dimension
         least = 0.0 if self.scale is None else self.scale.beta
-        try:
+        with contextlib.suppress(UnprovenError):
             return plan_smooth(
                 epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
             )
-        except UnprovenError:
-            return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
+        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
 
     # -- releases --------------------------------------------------------------------------------
 
@@ -242,3 +257,24 @@ def _gaussian_radius(sigma: float, unit: float) -> Callable[[float], float]:
 
 def _scaled(quantile: Callable[[float], float], scale: float) -> Callable[[float], float]:
     return lambda level: quantile(level) * scale
+
+
+def _check_kinds(table: Table, imputation: Imputation, budget: Budget, scale: object) -> None:
+    if not isinstance(table, Table):
+        raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
+    if not hasattr(imputation, "prepare"):
+        raise ParameterError("imputation must be one of missdp.knn, for example a KNNImputation")
+    if not isinstance(budget, Budget):
+        raise ParameterError("budget must be a Budget")
+    if not isinstance(scale, ScaleRelease | None):
+        raise ParameterError("scale must be a ScaleRelease or None")
+
+
+def _valued(table: Table) -> frozenset[str]:
+    """Numeric attributes of which the table holds values, not bins only: how it was made."""
+    found = set()
+    for attribute in table.schema:
+        with contextlib.suppress(DataError):
+            table.values(attribute.name)
+            found.add(attribute.name)
+    return frozenset(found)

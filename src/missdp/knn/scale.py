@@ -25,9 +25,11 @@ from scipy.stats import norm
 
 from missdp.accounting import ApproximateEvent, Event, GaussianEvent, LaplaceEvent
 from missdp.errors import ParameterError
+from missdp.knn.asks import check_real, laplace_event
 from missdp.knn.bound import smooth_bound
 from missdp.knn.profile import Profile
 from missdp.mechanisms import NoiseSource
+from missdp.mechanisms.noise import check_scale
 from missdp.mechanisms.smooth_plan import reference_bound
 
 __all__ = ["ReleasedScale", "ScaleRelease"]
@@ -68,11 +70,9 @@ class ScaleRelease:
             self.delta is None
         ):
             raise ParameterError("pay for the scale with epsilon, or with rho and delta")
-        cost = self.epsilon if self.rho is None else self.rho
-        if not (cost is not None and 0 < cost < math.inf):
-            raise ParameterError("epsilon or rho must be finite and above 0")
-        if self.delta is not None and not 0 < self.delta < 0.1:
-            raise ParameterError("delta must be above 0 and below 0.1")
+        check_real("epsilon or rho", self.epsilon if self.rho is None else self.rho, least=1e-9)
+        if self.delta is not None:
+            check_real("delta", self.delta, least=1e-100, most=0.1)
 
     @property
     def gaussian(self) -> bool:
@@ -89,28 +89,29 @@ class ScaleRelease:
 
     def events(self, confidence: float) -> tuple[Event, ...]:
         """What the release costs."""
+        noise = self._noise(confidence)
+        if self.delta is None:
+            return (noise,)
+        return (noise, ApproximateEvent(epsilon=0.0, delta=self.delta, label=f"{_LABEL} fails"))
+
+    def _noise(self, confidence: float) -> LaplaceEvent | GaussianEvent:
         moves = _moves(self.beta(confidence))
         if self.epsilon is not None:
-            return (LaplaceEvent(sensitivity=moves, scale=moves / self.epsilon, label=_LABEL),)
+            return laplace_event(moves, self.epsilon, _LABEL)
         assert self.rho is not None
-        assert self.delta is not None
-        sigma = moves / math.sqrt(2 * self.rho)
-        return (
-            GaussianEvent(sensitivity=moves, sigma=sigma, label=_LABEL),
-            ApproximateEvent(epsilon=0.0, delta=self.delta, label=f"{_LABEL} fails"),
-        )
+        sigma = check_scale("sigma", math.nextafter(moves / math.sqrt(2 * self.rho), math.inf))
+        return GaussianEvent(sensitivity=moves, sigma=sigma, label=_LABEL)
 
     def release(self, profile: Profile, *, confidence: float, source: NoiseSource) -> ReleasedScale:
         """Release the bound; the caller has charged `events`."""
         beta = self.beta(confidence)
         exact = smooth_bound(profile, own=0.0, donee=1.0, beta=beta)
         steps = math.ceil(math.log(exact) * _STEPS)
-        moves = _moves(beta)
-        if self.epsilon is not None:
-            noise = int(source.discrete_laplace(moves / self.epsilon, 1)[0])
+        event = self._noise(confidence)
+        if isinstance(event, LaplaceEvent):
+            noise = int(source.discrete_laplace(event.scale, 1)[0])
         else:
-            assert self.rho is not None
-            noise = int(source.discrete_gaussian(moves / math.sqrt(2 * self.rho), 1)[0])
+            noise = int(source.discrete_gaussian(event.sigma, 1)[0])
         margin = _margin(beta, self.epsilon, self.rho, self.failure(confidence))
         level = math.exp(min((steps + noise) / _STEPS + margin + 2.0**-16, 700.0))
         return ReleasedScale(max(level, _least(beta)), beta, self.gaussian)

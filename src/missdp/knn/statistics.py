@@ -98,11 +98,11 @@ class ImputedStatistics:
         undeclared: str = "refuse",
         random_state: int | np.random.Generator | NoiseSource | None = None,
     ) -> None:
-        self._schema = table.schema
         releaser = Releaser(
             table, imputation, budget=budget, scale=scale, noise=noise, confidence=confidence,
             undeclared=undeclared, source=noise_source(random_state),
         )  # fmt: skip
+        self._schema = table.schema
         self._parts = QueryParts(table.schema, imputation, releaser)
 
     def __repr__(self) -> str:

@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     |(?P<sign><=|>=|!=|==|[<>=(),]))""",
     re.VERBOSE,
 )
+_DEEPEST = 50
 _WORDS = {"and", "or", "not", "in", "true", "false"}
 
 
@@ -56,7 +57,11 @@ def parse_where(text: str | None, schema: Schema) -> Predicate:
     >>> sorted(parse_where("20 <= age < 30", schema).names)
     ['age']
     """
-    if text is None or not text.strip():
+    if text is None:
+        return Everyone()
+    if not isinstance(text, str):
+        raise ParameterError("where: a subpopulation is written as text")
+    if not text.strip():
         return Everyone()
     parser = _Parser(_tokens(text), schema)
     found = parser.any_of()
@@ -84,6 +89,7 @@ class _Parser:
 
     def __init__(self, tokens: list[tuple[str, str]], schema: Schema) -> None:
         self._tokens, self._at, self._schema = tokens, 0, schema
+        self._depth = 0
 
     def any_of(self) -> Predicate:
         return self._joined("or", self._all_of, all_of=False)
@@ -112,14 +118,21 @@ class _Parser:
 
     def _negation(self) -> Predicate:
         if self._peek()[0] == "not":
-            self._at += 1
-            return Not(self._negation())
+            return Not(self._nested(self._negation))
         if self._peek()[1] == "(" and self._peek()[0] == "sign":
-            self._at += 1
-            inner = self.any_of()
+            inner = self._nested(self.any_of)
             self.expect(")")
             return inner
         return self._comparison()
+
+    def _nested(self, part: Callable[[], Predicate]) -> Predicate:
+        """Read what follows a `not` or an opening parenthesis."""
+        self._at, self._depth = self._at + 1, self._depth + 1
+        if self._depth > _DEEPEST:
+            raise ParameterError(f"where: more than {_DEEPEST} conditions inside each other")
+        inner = part()
+        self._depth -= 1
+        return inner
 
     def _comparison(self) -> Predicate:
         if self._peek()[0] not in ("name", "quoted"):

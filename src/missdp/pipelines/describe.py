@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from missdp import transforms
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.pipelines.estimators import PrivateCovariance, PrivateHistogram, PrivateMean
 from missdp.pipelines.linear import PrivateLinearRegression, PrivateLogisticRegression
 from missdp.pipelines.pipeline import PricedPipeline
@@ -104,36 +105,37 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     )
     if not {"rows", "columns"} <= set(table):
         raise ParameterError("[table] needs rows and columns")
-    try:
+    with replacing(
+        TypeError,
+        ValueError,
+        by=lambda error: ParameterError(f"[table] or delta cannot be read: {error}"),
+    ):
         pipeline = PricedPipeline(
             steps, mechanism, delta=float(document.get("delta", 0.0)), **dict(table)
         )
         _ = pipeline.domain
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"[table] or delta cannot be read: {error}") from None
-    _check_types(pipeline)
+    # Parameters out of range are refused here, where the file is known to be the cause; that no
+    # bound is proven is the pipeline's own matter, which `price` states.
+    wrong = ParameterError("a step or the mechanism has a parameter of the wrong type")
+    with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
+        pipeline.bounds()
     return pipeline
 
 
-def _check_types(pipeline: PricedPipeline) -> None:
-    """Refuse parameters of a wrong type here, where the file is known to be the cause."""
-    try:
-        pipeline.bounds()
-    except MissDPError:
-        pass  # A refusal of the pipeline itself; `price` states it.
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ParameterError(
-            f"a step or the mechanism has a parameter of the wrong type: {error}"
-        ) from None
-
-
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ParameterError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{str(path)!r} is not a TOML file: {error}") from None
+    with replacing(
+        OSError,
+        by=lambda error: ParameterError(
+            f"cannot read {str(path)!r}: {getattr(error, 'strerror', '')}"
+        ),
+    ):
+        content = path.read_bytes()
+    with replacing(
+        tomllib.TOMLDecodeError,
+        UnicodeDecodeError,
+        by=lambda error: ParameterError(f"{str(path)!r} is not a TOML file: {error}"),
+    ):
+        return tomllib.loads(content.decode("utf-8"))
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -151,10 +153,8 @@ def _make(
         raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
     found = kinds[kind]
     _known(f"{where} ({kind})", facts, set(found._get_param_names()) - hidden)
-    try:
+    with replacing(TypeError, by=lambda error: ParameterError(f"{where} ({kind}): {error}")):
         return found(**facts)
-    except TypeError as error:
-        raise ParameterError(f"{where} ({kind}): {error}") from None
 
 
 def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
 from missdp.accounting.weakness import warn_if_weak
-from missdp.errors import ParameterError
+from missdp.errors import NotFittedError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
 from missdp.mechanisms.rdp_noise import (
@@ -24,6 +24,7 @@ from missdp.mechanisms.rdp_noise import (
 from missdp.pipelines.bounds import bounds
 from missdp.transforms import NEIGHBOURS, NotFittedOnThisTable, RowDomain
 from missdp.transforms.domain import as_rows
+from missdp.transforms.parameters import number, whole
 
 __all__ = [
     "NoiseKind",
@@ -31,13 +32,23 @@ __all__ = [
     "PrivateEstimator",
     "PrivateHistogram",
     "PrivateMean",
+    "TellsUnfitted",
 ]
 
 FloatArray = NDArray[np.float64]
 NoiseKind = Literal["gaussian", "laplace"]
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class TellsUnfitted:
+    """Mixin: attributes that `fit` sets raise `NotFittedError` before it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.startswith("_"):
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Base class of mechanisms that end a pipeline.
 
     Adjacency is *replace-one*: the number of rows is public. Noise is ``noise_multiplier`` times
@@ -66,8 +77,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def release(
         self, values: FloatArray, y: ArrayLike | None, domain: RowDomain, noise: NoiseSource
     ) -> Self:
-        """Compute and keep the private release; called after its cost was charged."""
+        """Compute and keep the private release; called after its cost was charged.
+
+        Raises for no table of the domain: what can be wrong is checked before the charge.
+        """
         raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        del y, rows
 
     def model_conditions(self) -> tuple[Condition, ...]:
         """Return what the privacy map itself assumes; nothing unless a subclass says so."""
@@ -94,6 +112,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
+        self.check_target(y, domain.rows)
         noise = noise_source(self.random_state)
         best = bounds(self.privacy_map(domain), NEIGHBOURS, self.delta, label=self._label())[0]
         conditions = (
@@ -109,6 +128,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
         if self.budget is not None:
             self.budget.charge(best.event, conditions=conditions)
+        # A fit that is broken off leaves no guarantee of an earlier one behind.
+        self.__dict__.pop("guarantee_", None)
         self.n_features_in_ = domain.columns
         self.release(domain.enforce(table), y, domain, noise)
         self.guarantee_ = guarantee
@@ -118,10 +139,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return type(self).__name__
 
     def _multiplier(self) -> float:
-        value = float(self.noise_multiplier)
-        if not (math.isfinite(value) and value > 0):
-            raise ParameterError("noise_multiplier must be finite and above 0")
-        return value
+        return number("noise_multiplier", self.noise_multiplier, least=1e-9, most=1e10)
 
 
 class PrivateMean(PrivateEstimator):
@@ -130,7 +148,7 @@ class PrivateMean(PrivateEstimator):
     Parameters
     ----------
     noise_multiplier : float
-        Noise scale over sensitivity, above 0. Laplace noise is (1 / noise_multiplier)-DP.
+        Noise scale over sensitivity, from 1e-9 to 1e10. Laplace noise is (1 / noise_multiplier)-DP.
     mechanism : {"gaussian", "laplace"}, default "gaussian"
         Gaussian noise is calibrated to the Euclidean norm, Laplace noise to the sum of absolute
         values.
@@ -208,8 +226,12 @@ class PrivateCovariance(PrivateEstimator):
 
     Notes
     -----
-    One replaced row moves the matrix by at most 4 R^2 / n in Frobenius norm, a row that moves by
-    d by 4 R d / n (proof: `PCARankReducer`). The upper triangle is noised, with off-diagonal
+    Replacing z by z' beside n - 1 rows of mean m changes the matrix by exactly (b b' - a a') / n,
+    a = z - m, b = z' - m. In Frobenius norm that is at most 4 R^2 / n: the square, |a|^4 + |b|^4 -
+    2 (a.b)^2, is convex in |a|^2 along each ray and in m, so it is largest with z (and z') either
+    at m, where it is at most (2R)^4, or on the sphere, where with m on the sphere too and
+    s = |z + z'|, in units of R, it is at most 16 - s^4. A row that moves by d adds at most
+    4 R d / n. The upper triangle is noised, with off-diagonal
     entries scaled by sqrt(2) so that its Euclidean norm is the Frobenius norm.
 
     Examples
@@ -313,8 +335,9 @@ class PrivateHistogram(PrivateEstimator):
 
     def privacy_map(self, domain: RowDomain) -> PrivacyMap:
         """Return the map of the noisy counts: no Lipschitz constant."""
-        if not 0 <= self.column < domain.columns:
+        if whole("column", self.column, least=0) >= domain.columns:
             raise ParameterError("column must be a column of the table")
+        self._edges()
         unit = Sensitivity(replaced=self._unit())
         if self.mechanism == "laplace":
             return LaplaceMap(sensitivity=unit, scale=self._multiplier() * unit.replaced)
@@ -325,16 +348,21 @@ class PrivateHistogram(PrivateEstimator):
     ) -> Self:
         """Release the noisy counts."""
         del y, domain
-        edges = np.asarray(self.edges, dtype=np.float64)
-        if edges.ndim != 1 or edges.size < 2 or not np.all(np.diff(edges) > 0):
-            raise ParameterError("edges must be at least two increasing numbers")
-        bins = np.searchsorted(edges[1:-1], values[:, self.column], side="right")
+        edges = self._edges()
+        bins = np.searchsorted(edges[1:-1], values[:, int(self.column)], side="right")
         counts = np.bincount(bins, minlength=edges.size - 1)
         scale = self._multiplier() * self._unit()
         laplace = self.mechanism == "laplace"
         draw = noise.discrete_laplace if laplace else noise.discrete_gaussian
         self.counts_ = counts + draw(scale, counts.size)
         return self
+
+    def _edges(self) -> FloatArray:
+        with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
+            edges = np.asarray(self.edges, dtype=np.float64)
+        if edges.ndim != 1 or edges.size < 2 or not np.all(np.diff(edges) > 0):
+            raise ParameterError("edges must be at least two increasing numbers")
+        return edges
 
     def _unit(self) -> float:
         _check_kind(self.mechanism)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from missdp.accounting import Assumption, Budget, Condition
-from missdp.errors import DataError, NotFittedError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.gradient_losses import LogisticLoss, Loss, SquaredLoss
 from missdp.mechanisms.gradient_maps import IterationMap, SubsampledMap, gradient_descent_map
 from missdp.mechanisms.noise import NoiseSource, SeededNoise
@@ -19,7 +19,8 @@ from missdp.mechanisms.rdp_maps import PrivacyMap
 from missdp.mechanisms.rdp_noise import gaussian_slack, noisy_gaussian
 from missdp.pipelines.estimators import PrivateEstimator
 from missdp.transforms import RowDomain
-from missdp.transforms.domain import as_rows, clip_rows
+from missdp.transforms.domain import as_number, as_rows, clip_rows
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["Method", "PrivateLinearRegression", "PrivateLogisticRegression"]
 
@@ -40,8 +41,17 @@ class _LinearModel(PrivateEstimator):
         """Return the loss with its constants on rows of this norm; public."""
         raise NotImplementedError
 
-    def _target(self, y: ArrayLike | None, rows: int) -> FloatArray:
+    def _target(self, y: Any) -> FloatArray:
         raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        if y is None:
+            raise DataError("this estimator needs a target y")
+        with replacing(TypeError, by=DataError("y must have one entry for every row")):
+            shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
+        if tuple(shape) != (rows,):
+            raise DataError("y must have one entry for every row")
 
     def privacy_map(self, domain: RowDomain) -> PrivacyMap:
         """Return the map of the gradient method on rows of ``domain``."""
@@ -49,9 +59,8 @@ class _LinearModel(PrivateEstimator):
         sigma = self._sigma(domain)
         slack = gaussian_slack(domain.columns)
         if self.method == "gd":
-            steps = self._whole("n_iter", self.n_iter)
             return gradient_descent_map(
-                loss, rows=domain.rows, sigma=sigma, steps=steps, slack=slack
+                loss, rows=domain.rows, sigma=sigma, steps=self._steps(), slack=slack
             )
         if self.method == "sgd":
             return SubsampledMap(
@@ -60,10 +69,10 @@ class _LinearModel(PrivateEstimator):
                 rows=domain.rows,
                 batch=self._batch(domain),
                 sigma=sigma,
-                steps=self._whole("n_iter", self.n_iter),
+                steps=self._steps(),
                 slack=slack,
             )
-        if self.learning_rate * loss.curvature > 2:
+        if self._rate() * loss.curvature > 2:
             raise ParameterError(
                 "amplification by iteration needs learning_rate <= 2 / curvature of the loss "
                 f"({2 / loss.curvature:.6g} here)"
@@ -91,7 +100,7 @@ class _LinearModel(PrivateEstimator):
         self, values: FloatArray, y: ArrayLike | None, domain: RowDomain, noise: NoiseSource
     ) -> Self:
         """Run the noisy gradient method and keep its coefficients."""
-        target = self._target(y, domain.rows)
+        target = self._target(y)
         loss, sigma = self.loss(domain.radius), self._sigma(domain)
         theta = np.zeros(domain.columns)
         total, count = np.zeros(domain.columns), 0
@@ -99,37 +108,38 @@ class _LinearModel(PrivateEstimator):
             X, y_rows = (values, target) if rows is None else (values[rows], target[rows])
             gradient = X.T @ loss.gradients(theta, X, y_rows) / X.shape[0]
             step = noisy_gaussian(gradient, sigma, noise)
-            theta = clip_rows(
-                (theta - float(self.learning_rate) * step)[None, :], float(self.coefficient_norm)
-            )[0]
+            theta = clip_rows((theta - self._rate() * step)[None, :], float(self.coefficient_norm))[
+                0
+            ]
             total, count = total + theta, count + 1
         # Averages of the iterates are post-processing, except where only the last one is released.
         self.coef_ = theta if self.method == "iteration" else total / max(1, count)
         return self
 
     def _predictor(self, X: ArrayLike) -> FloatArray:
-        if not hasattr(self, "coef_"):
-            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
-        return np.asarray(np.nan_to_num(as_rows(X), nan=0.0) @ self.coef_)
+        coefficients = self.coef_
+        rows = np.nan_to_num(as_rows(X), nan=0.0)
+        if rows.shape[1] != len(coefficients):
+            raise DataError(f"expected {len(coefficients)} columns")
+        return np.asarray(rows @ coefficients)
 
     def _sigma(self, domain: RowDomain) -> float:
         """Standard deviation of the noise on the mean gradient of the rows a step reads."""
         reads = {"gd": domain.rows, "sgd": self._batch(domain), "iteration": 1}
         if self.method not in reads:
             raise ParameterError("method must be 'gd', 'sgd' or 'iteration'")
+        self._rate()
         sensitivity = 2 * self.loss(domain.radius).lipschitz / reads[self.method]
         return self._multiplier() * sensitivity
 
     def _batch(self, domain: RowDomain) -> int:
-        return min(self._whole("batch_size", self.batch_size), domain.rows)
+        return min(whole("batch_size", self.batch_size), domain.rows)
 
     def _steps(self) -> int:
-        return self._whole("n_iter", self.n_iter)
+        return whole("n_iter", self.n_iter)
 
-    def _whole(self, name: str, value: float) -> int:
-        if not (value == int(value) and value >= 1):
-            raise ParameterError(f"{name} must be a whole number of at least 1")
-        return int(value)
+    def _rate(self) -> float:
+        return number("learning_rate", self.learning_rate, least=1e-30, most=1e30)
 
 
 class PrivateLogisticRegression(_LinearModel):
@@ -197,7 +207,7 @@ class PrivateLogisticRegression(_LinearModel):
 
     def loss(self, radius: float) -> LogisticLoss:
         """Return the logistic loss with its constants."""
-        return LogisticLoss(radius=radius, coefficient_norm=float(self.coefficient_norm))
+        return LogisticLoss(radius=radius, coefficient_norm=_norm(self.coefficient_norm))
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the scores of rows, positive for the second class."""
@@ -210,12 +220,24 @@ class PrivateLogisticRegression(_LinearModel):
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """Return the likelier class of each row."""
-        first, second = self.classes
+        first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
 
-    def _target(self, y: ArrayLike | None, rows: int) -> FloatArray:
-        labels = _labels(y, rows)
-        return np.where(labels == self.classes[1], 1.0, -1.0)
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, or other than two classes."""
+        super().check_target(y, rows)
+        self._pair()
+
+    def _pair(self) -> tuple[object, object]:
+        with replacing(TypeError, ValueError, by=ParameterError("classes must be two labels")):
+            first, second = self.classes
+        if first == second:
+            raise ParameterError("classes must be two different labels")
+        return first, second
+
+    def _target(self, y: Any) -> FloatArray:
+        second = self._pair()[1]
+        return _each(lambda label: 1.0 if _same(label, second) else -1.0, y)
 
 
 class PrivateLinearRegression(_LinearModel):
@@ -224,7 +246,8 @@ class PrivateLinearRegression(_LinearModel):
     Parameters
     ----------
     target_bound : float, default 1.0
-        Targets are clipped to [-target_bound, target_bound]; public.
+        Targets are clipped to [-target_bound, target_bound]; public. Whatever is not a number
+        counts as 0.
     noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
         See `PrivateLogisticRegression`.
     radius, delta, budget, random_state
@@ -274,30 +297,36 @@ class PrivateLinearRegression(_LinearModel):
         """Return the squared loss with its constants."""
         return SquaredLoss(
             radius=radius,
-            coefficient_norm=float(self.coefficient_norm),
-            target_bound=float(self.target_bound),
+            coefficient_norm=_norm(self.coefficient_norm),
+            target_bound=self._bound(),
         )
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the predicted targets."""
         return self._predictor(X)
 
-    def _target(self, y: ArrayLike | None, rows: int) -> FloatArray:
-        try:
-            values = _labels(y, rows).astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the target must be numeric") from None
-        bound = float(self.target_bound)
+    def _target(self, y: Any) -> FloatArray:
+        values, bound = _each(as_number, y), self._bound()
         return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -bound, bound))
 
+    def _bound(self) -> float:
+        return number("target_bound", self.target_bound, least=1e-100)
 
-def _labels(y: ArrayLike | None, rows: int) -> NDArray[np.generic]:
-    if y is None:
-        raise DataError("this estimator needs a target y")
-    labels = np.asarray(y)
-    if labels.shape != (rows,):
-        raise DataError("y must have one entry for every row")
-    return labels
+
+def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
+    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    return np.fromiter(map(read, y), np.float64, len(y))
+
+
+def _same(label: Any, wanted: object) -> bool:
+    try:
+        return bool(label == wanted)
+    except (TypeError, ValueError):  # pandas' NA, or an array
+        return False
+
+
+def _norm(value: Any) -> float:
+    return number("coefficient_norm", value, least=1e-100)
 
 
 def _schedule(

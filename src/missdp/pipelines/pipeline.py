@@ -12,18 +12,19 @@ from sklearn.base import BaseEstimator, clone
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
 from missdp.accounting.weakness import warn_if_weak
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.pipelines.bounds import Bound, bounds
-from missdp.pipelines.estimators import PrivateEstimator
+from missdp.pipelines.estimators import PrivateEstimator, TellsUnfitted
 from missdp.transforms import NEIGHBOURS, RowDomain, StableTransformer, Stage, TableDistance, trace
+from missdp.transforms.parameters import number
 
 __all__ = ["PricedPipeline", "calibrated"]
 
 FloatArray = NDArray[np.float64]
 
 
-class PricedPipeline(BaseEstimator):  # type: ignore[misc]
+class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Preprocessing fitted on the private table, then a private estimator, accounted as one.
 
     Parameters
@@ -54,7 +55,9 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    The fitted steps are thrown away: what they learned is private. Source: paper B, Theorem 2;
+    The fitted steps are thrown away: what they learned is private. After the charge nothing raises,
+    whatever a table of the declared shape holds: cells that are not finite numbers are missing, and
+    rows outside the radius are scaled down. Source: paper B, Theorem 2;
     spec privacy.md §4.
 
     Examples
@@ -136,6 +139,8 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
         ------
         BudgetExceededError
             If the budget cannot afford the release; nothing was computed.
+        DataError
+            If X or y has another shape than declared; nothing was charged.
         UnprovenError
             If no bound is known for this chain.
         """
@@ -143,13 +148,24 @@ class PricedPipeline(BaseEstimator):  # type: ignore[misc]
         best = self.bounds()[0]
         guarantee = self._guarantee(best, noise.conditions)
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
+        self.check_shapes(X, y)
         if self.budget is not None:
             self.budget.charge(best.event, conditions=guarantee.conditions)
         *_, table = self.preprocessed(X)
-        self.estimator_ = self.released(table, y, noise)
-        self.estimator_.guarantee_ = guarantee
-        self.guarantee_ = guarantee
+        released = self.released(table, y, noise)
+        released.guarantee_ = guarantee
+        self.estimator_, self.guarantee_ = released, guarantee
         return self
+
+    def check_shapes(self, X: ArrayLike, y: ArrayLike | None) -> None:
+        """Refuse other shapes than the declared ones (public), before anything is charged."""
+        declared = (self.rows, self.columns)
+        shape = tuple(getattr(X, "shape", declared))
+        if isinstance(X, (list, tuple)):
+            shape = (len(X), self.columns)
+        if shape != declared:
+            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+        self.estimator.check_target(y, self.rows)
 
     def preprocessed(self, X: ArrayLike) -> Iterator[FloatArray]:
         """Yield the table before the first step, and after each step. All of it is private."""
@@ -220,8 +236,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     >>> round(calibrated(pipeline, 1.0).estimator.noise_multiplier, 2)
     4.6
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError("epsilon must be finite and above 0")
+    epsilon = number("epsilon", epsilon, least=1e-9)
 
     def with_noise(multiplier: float) -> PricedPipeline:
         fresh: PricedPipeline = clone(pipeline)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from missdp.errors import MissingDependencyError
+from missdp.errors import MissingDependencyError, replacing
 from missdp.pipelines.pipeline import PricedPipeline
 from missdp.pipelines.price import Price, price
 
@@ -43,12 +43,9 @@ def plot_price(
     MissingDependencyError
         If matplotlib is not installed.
     """
-    try:
+    absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
+    with replacing(ImportError, by=absent):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError(
-            "plotting the price needs matplotlib: pip install matplotlib"
-        ) from None
     own = float(pipeline.estimator.noise_multiplier)
     noise = [
         float(m) for m in (own * np.geomspace(0.5, 8.0, 15) if multipliers is None else multipliers)

@@ -179,7 +179,7 @@ def price(
     ...                       PrivateMean(noise_multiplier=5.0))
     >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
     >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
-    ('direct', 999, 0.02)
+    ('direct', 999, 0.013)
     """
     priced = _priced(pipeline, domain, delta)
     stages = priced.stages()

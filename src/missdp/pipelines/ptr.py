@@ -15,6 +15,7 @@ from missdp.mechanisms.noise import noise_source
 from missdp.mechanisms.rdp_noise import laplace_slack, noisy_laplace
 from missdp.pipelines.estimators import PrivateEstimator
 from missdp.pipelines.pipeline import PricedPipeline
+from missdp.transforms.parameters import number
 
 __all__ = ["Refused", "Released", "TestPlan", "plan_test", "propose_test_release"]
 
@@ -35,7 +36,11 @@ class TestPlan:
     failure_delta : float
         Bound on the chance of passing where the conditions fail, or fail after one replacement.
     guarantee : Guarantee
-        Of the whole, whatever the table: none of the tested conditions is left.
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: test and release one by one, which costs a little more at the
+        same delta and composes better with other releases.
 
     Examples
     --------
@@ -54,6 +59,7 @@ class TestPlan:
     threshold: float
     failure_delta: float
     guarantee: Guarantee
+    charges: tuple[Event, ...]
 
 
 @dataclass(frozen=True)
@@ -122,10 +128,9 @@ def plan_test(
     log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
     (Theorem 8); here the composition is computed, and never exceeds that sum.
     """
-    if not (math.isfinite(test_epsilon) and test_epsilon > 0):
-        raise ParameterError("test_epsilon must be finite and above 0")
+    test_epsilon = number("test_epsilon", test_epsilon, least=1e-9, most=1e6)
     delta = pipeline.delta
-    failure = delta / 2 if failure_delta is None else float(failure_delta)
+    failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
     for stage in pipeline.stages():
@@ -137,20 +142,24 @@ def plan_test(
     test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     together = min(spent + best.epsilon, epsilon_under([test, best.event], delta, "replace-one"))
     tested = {c for stage in pipeline.stages() for c in stage.conditions}
-    events: tuple[Event, ...] = (
+    whole = ApproximateEvent(
+        epsilon=max(spent, together),
+        delta=delta,
+        label="propose-test-release",
+        adjacency="replace-one",
+    )
+    guarantee = Guarantee.from_events(
+        [whole],
+        delta=delta,
+        adjacency="replace-one",
+        conditions=(c for c in pipeline.conditions() if c not in tested),
+    )
+    charges: tuple[Event, ...] = (
         ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one"),
         best.event,
     )
-    guarantee = Guarantee(
-        max(spent, together),
-        delta,
-        "replace-one",
-        "incomplete",
-        tuple(c for c in pipeline.conditions() if c not in tested),
-        events,
-    )
     threshold = 1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / test_epsilon
-    return TestPlan(test_epsilon, threshold, failure, guarantee)
+    return TestPlan(test_epsilon, threshold, failure, guarantee, charges)
 
 
 def propose_test_release(
@@ -204,8 +213,9 @@ def propose_test_release(
     plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
     guarantee = plan.guarantee.with_conditions(*noise.conditions)
     warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
+    pipeline.check_shapes(X, y)
     if pipeline.budget is not None:
-        pipeline.budget.charge(*guarantee.events, conditions=guarantee.conditions)
+        pipeline.budget.charge(*plan.charges, conditions=guarantee.conditions)
     margin, table = _margin(pipeline, X)
     noisy = noisy_laplace(np.array([margin]), 1 / plan.test_epsilon, noise)[0]
     if not noisy > plan.threshold:

@@ -30,7 +30,7 @@ from missdp.mechanisms import NoiseSource, domain_conditions, noise_source, rele
 from missdp.schema import Schema
 from missdp.sources import MarginalSource
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import check_text, open_data
+from missdp.synth.inputs import open_data
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
@@ -150,7 +150,6 @@ class Synthesizer(FittedState, abc.ABC):
         warn_if_weak(self.epsilon, self.delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
-        check_text(source.schema)
         self._check_source(source)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"

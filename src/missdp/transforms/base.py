@@ -54,7 +54,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Subclasses implement `_learn` and `_apply`, and the three public facts `stability`,
     `output_domain` and `conditions`. Conditions are never checked against the table (failing
-    would reveal something); propose-test-release checks them privately, with `failure_margin`.
+    would reveal something): a fit raises for no table of its declared shape and domain.
+    Propose-test-release checks conditions privately, with `failure_margin`.
 
     Notes
     -----
@@ -124,12 +125,20 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array_like of shape (n, d)
-            NaN is a missing cell.
+            NaN is a missing cell, and so is whatever is not a finite number.
         y : ignored
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is out of range; public facts only.
+        DataError
+            If the input is no table with a row, or has missing cells where the step takes complete
+            rows (`PricedPipeline` fills them before; on its own a step releases nothing).
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
@@ -162,6 +171,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the output columns, from public facts only."""
+        if not hasattr(self, "n_features_in_"):
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
         count = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
         if input_features is not None and count == self.n_features_in_:
             return np.asarray(input_features, dtype=object)
@@ -178,6 +189,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: ArrayLike) -> FloatArray:
         table = as_rows(X)
+        if not len(table):
+            raise DataError("expected a table with at least one row")
         if self._needs_complete and np.isnan(table).any():
             raise DataError(f"{type(self).__name__} takes complete rows; impute first")
         return table

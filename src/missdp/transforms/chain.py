@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from missdp.accounting import Condition
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.transforms.base import StableTransformer
 from missdp.transforms.distance import NEIGHBOURS, TableDistance
 from missdp.transforms.domain import RowDomain
@@ -82,23 +82,31 @@ def trace(
     ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
     >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
     >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
-    (999, 0.0594)
+    (999, 0.0392)
     """
     stages: list[Stage] = []
     for name, step in _checked(steps):
-        try:
-            after = step.output_domain(domain)
-            moved = step.stability(distance, domain)
-            alone = step.stability(NEIGHBOURS, domain)
-        except UnprovenError as error:
-            raise UnprovenError(f"no bound for step {name!r}: {error}") from None
-        except ParameterError as error:
-            raise ParameterError(f"step {name!r}: {error}") from None
-        stages.append(
-            Stage(name, step, domain, distance, after, moved, alone, step.conditions(domain))
-        )
-        domain, distance = after, moved
+        stage = _stage(name, step, domain, distance)
+        stages.append(stage)
+        domain, distance = stage.domain_after, stage.distance_after
     return tuple(stages)
+
+
+def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
+    with (
+        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
+        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
+    ):
+        return Stage(
+            name=name,
+            step=step,
+            domain=domain,
+            distance=distance,
+            domain_after=step.output_domain(domain),
+            distance_after=step.stability(distance, domain),
+            alone=step.stability(NEIGHBOURS, domain),
+            conditions=step.conditions(domain),
+        )
 
 
 def _checked(

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition
-from missdp.transforms.base import PrivateState, StableTransformer, require
+from missdp.transforms.base import PrivateState, StableTransformer
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain, clip_rows
+from missdp.transforms.parameters import number
 
 __all__ = ["RowClipper"]
 
@@ -56,8 +57,7 @@ class RowClipper(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with the smaller radius."""
-        require(self.radius > 0, "radius must be above 0")
-        return replace(domain, radius=min(domain.radius, float(self.radius)))
+        return replace(domain, radius=min(domain.radius, self._radius()))
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return no condition."""
@@ -67,4 +67,7 @@ class RowClipper(StableTransformer):
         return {}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
-        return clip_rows(table, float(self.radius))
+        return clip_rows(table, self._radius())
+
+    def _radius(self) -> float:
+        return number("radius", self.radius, least=1e-100)

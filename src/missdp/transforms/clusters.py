@@ -11,10 +11,11 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.transforms.base import StableTransformer, require
+from missdp.transforms.base import StableTransformer
 from missdp.transforms.conditions import LargestCluster
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["Deduplicator", "Quantizer", "packing_number"]
 
@@ -77,7 +78,7 @@ class _ClusterStep(StableTransformer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bound on the size and number of good clusters."""
-        return (LargestCluster(float(self.eta), int(self.max_cluster), self._neighbours(domain)),)
+        return (LargestCluster(self._eta(), self._most(), self._neighbours(domain)),)
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: up to 2 h K b rows move."""
@@ -87,7 +88,7 @@ class _ClusterStep(StableTransformer):
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
                 "every row, no bound is proven; put it first"
             )
-        hit = 2 * start.replaced * self._neighbours(domain) * int(self.max_cluster)
+        hit = 2 * start.replaced * self._neighbours(domain) * self._most()
         return start.after(
             rows=domain.rows,
             lipschitz=1.0,
@@ -99,12 +100,7 @@ class _ClusterStep(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: rows become other rows, or 0."""
         self._require_complete(domain)
-        require(self.eta > 0, "eta must be above 0")
-        require(self.max_cluster >= 1, "max_cluster must be at least 1")
-        require(
-            self.max_neighbours is None or self.max_neighbours >= 1,
-            "max_neighbours must be at least 1",
-        )
+        self.conditions(domain)  # Checks the parameters.
         return domain
 
     def failure_margin(
@@ -123,13 +119,13 @@ class _ClusterStep(StableTransformer):
                 "use the packing bound"
             )
         # A little wider, so that rounding cannot lose a row at the edge.
-        width = 2 * float(self.eta) * (1 + 1e-9) + 1e-12
+        width = 2 * self._eta() * (1 + 1e-9) + 1e-12 * domain.radius
         crowd = domain.rows
         for column in np.sort(values, axis=0).T:
             last = np.searchsorted(column, column + width, side="right")
             crowd = min(crowd, int((last - np.arange(column.size)).max()))
         changes = incoming.replaced + incoming.moved_rows
-        return max(0.0, (int(self.max_cluster) + 1 - crowd) / max(1, changes))
+        return max(0.0, (self._most() + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> FloatArray:
         """Refuse: only the table the step was fitted on has clusters.
@@ -149,7 +145,13 @@ class _ClusterStep(StableTransformer):
         packing = packing_number(domain.columns)
         if self.max_neighbours is None:
             return packing
-        return min(packing, int(self.max_neighbours))
+        return min(packing, whole("max_neighbours", self.max_neighbours))
+
+    def _eta(self) -> float:
+        return number("eta", self.eta, least=1e-100)
+
+    def _most(self) -> int:
+        return whole("max_cluster", self.max_cluster)
 
     def _step(self, domain: RowDomain) -> float:
         raise NotImplementedError
@@ -158,7 +160,7 @@ class _ClusterStep(StableTransformer):
         raise NotImplementedError
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        return {"result": self._rewrite(table, _centres(table, float(self.eta)))}
+        return {"result": self._rewrite(table, _centres(table, self._eta()))}
 
 
 class Deduplicator(_ClusterStep):
@@ -219,7 +221,7 @@ class Quantizer(_ClusterStep):
 
     def _step(self, domain: RowDomain) -> float:
         del domain
-        return 2 * float(self.eta)
+        return 2 * self._eta()
 
     def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
         rows = np.arange(table.shape[0])

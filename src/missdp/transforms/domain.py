@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.transforms.parameters import number, whole
 
-__all__ = ["RowDomain", "as_rows", "clip_rows"]
+__all__ = ["RowDomain", "as_number", "as_rows", "clip_rows"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +27,8 @@ class RowDomain:
     columns : int
         Number of columns, at least 1.
     radius : float, default 1.0
-        Every row's observed part has Euclidean norm at most this; finite and above 0.
+        Every row's observed part has Euclidean norm at most this; from 1e-100 to 1e100, so that
+        no product of a few of them overflows.
     complete : bool, default True
         Whether no cell is missing.
 
@@ -47,10 +49,11 @@ class RowDomain:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        if self.rows < 2 or self.columns < 1:
+        if whole("rows", self.rows) < 2 or whole("columns", self.columns) < 1:
             raise ParameterError("a domain needs at least 2 rows and 1 column")
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise ParameterError(f"radius must be finite and above 0, got {self.radius}")
+        number("radius", self.radius, least=1e-100)
+        if not isinstance(self.complete, bool):
+            raise ParameterError("complete must be True or False")
 
     @property
     def diameter(self) -> float:
@@ -92,21 +95,52 @@ class RowDomain:
 
 
 def as_rows(values: ArrayLike) -> FloatArray:
-    """Return a two-dimensional float copy; whatever is not finite becomes NaN.
+    """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
+
+    Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
+    the other rows are read.
 
     Raises
     ------
     DataError
-        If the input is not a numeric table.
+        If the input has not the shape of a table.
+
+    Examples
+    --------
+    >>> as_rows([[1, "2.5"], [None, "many"]])
+    array([[1. , 2.5],
+           [nan, nan]])
     """
-    try:
-        table = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("expected a table of numbers, with NaN for a missing cell") from None
+    with replacing(TypeError, ValueError, by=DataError("expected a two-dimensional table")):
+        table = _numbers(values)
     if table.ndim != 2 or table.shape[1] == 0:
         raise DataError("expected a two-dimensional table with at least one column")
-    table[~np.isfinite(table)] = np.nan
     return table
+
+
+def _numbers(values: Any) -> FloatArray:
+    # Without dtype=object, NumPy would read a list with one text cell as text throughout.
+    array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if array.dtype.kind not in "fiub":
+        cells = np.asarray(values, dtype=object)
+        array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
+    found = np.array(array, dtype=np.float64)
+    found[~np.isfinite(found)] = np.nan
+    return found
+
+
+def as_number(cell: Any) -> float:
+    """Return one cell as a number; NaN if it is none.
+
+    Examples
+    --------
+    >>> as_number("2.5"), as_number("many"), as_number(10**400)
+    (2.5, nan, nan)
+    """
+    try:
+        return float(cell)
+    except (TypeError, ValueError, ArithmeticError):
+        return np.nan
 
 
 def clip_rows(table: FloatArray, radius: float) -> FloatArray:

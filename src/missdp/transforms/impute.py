@@ -16,6 +16,7 @@ from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import IncompleteRows
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["ColumnImputer", "ConstantImputer", "MeanImputer"]
 
@@ -55,7 +56,7 @@ class ConstantImputer(StableTransformer):
         """Return a complete domain whose radius allows for a row of imputed cells."""
         if domain.complete:
             return domain
-        filled = abs(float(self.value)) * math.sqrt(domain.columns)
+        filled = abs(self._value()) * math.sqrt(domain.columns)
         return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
@@ -66,7 +67,10 @@ class ConstantImputer(StableTransformer):
         return {}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
-        return np.where(np.isnan(table), float(self.value), table)
+        return np.where(np.isnan(table), self._value(), table)
+
+    def _value(self) -> float:
+        return number("value", self.value, least=-1e100)
 
 
 class ColumnImputer(StableTransformer):
@@ -145,14 +149,14 @@ class ColumnImputer(StableTransformer):
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
 
     def _p(self, domain: RowDomain) -> int:
-        p = int(self.max_incomplete)
-        require(1 <= p < domain.rows, "max_incomplete must be at least 1 and below the row count")
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p < domain.rows, "max_incomplete must be below the row count")
         return p
 
     def _cells(self, domain: RowDomain) -> int:
-        cells = domain.columns if self.cells_per_row is None else int(self.cells_per_row)
-        require(cells >= 1, "cells_per_row must be at least 1")
-        return min(cells, domain.columns)
+        if self.cells_per_row is None:
+            return domain.columns
+        return min(whole("cells_per_row", self.cells_per_row), domain.columns)
 
     def _imputed_norm(self, domain: RowDomain) -> float:
         return domain.radius * math.sqrt(self._cells(domain))

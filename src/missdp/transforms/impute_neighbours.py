@@ -16,6 +16,7 @@ from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import BoundedDonations, IncompleteRows
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import whole
 
 __all__ = ["NeighbourImputer"]
 
@@ -71,7 +72,7 @@ class NeighbourImputer(StableTransformer):
         rows = IncompleteRows(self._p(domain), domain.columns)
         if self.max_donations is None:
             return (rows,)
-        return (rows, BoundedDonations(int(self.max_donations)))
+        return (rows, BoundedDonations(self._donations(self.max_donations)))
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound, with rows that moved before counted as replaced."""
@@ -83,8 +84,10 @@ class NeighbourImputer(StableTransformer):
                 "k-NN imputation is not continuous in the values: after a step that moves every "
                 "row, no bound is proven; impute first"
             )
-        k, p, h = int(self.n_neighbors), self._p(domain), start.replaced
-        hit = p if self.max_donations is None else min(p, 2 * int(self.max_donations) * h)
+        k, p, h = self._k(), self._p(domain), start.replaced
+        hit = p
+        if self.max_donations is not None:
+            hit = min(p, 2 * self._donations(self.max_donations) * h)
         return start.after(
             rows=domain.rows,
             lipschitz=1.0,
@@ -95,19 +98,23 @@ class NeighbourImputer(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain; donated cells are a mean of vectors in the ball."""
-        require(self.n_neighbors >= 1, "n_neighbors must be at least 1")
         self._p(domain)
         if domain.complete:
             return domain
         return replace(domain, radius=domain.radius * math.sqrt(2), complete=True)
 
     def _p(self, domain: RowDomain) -> int:
-        p, k = int(self.max_incomplete), int(self.n_neighbors)
-        require(
-            1 <= p <= domain.rows - k,
-            "max_incomplete must be at least 1 and leave n_neighbors complete rows",
-        )
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p <= domain.rows - self._k(), "max_incomplete must leave n_neighbors complete rows")
         return p
+
+    @staticmethod
+    def _donations(most: int) -> int:
+        # No donation at all means no incomplete row: each takes from k rows.
+        return whole("max_donations", most, least=0)
+
+    def _k(self) -> int:
+        return whole("n_neighbors", self.n_neighbors)
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
         return {"donors": table[~np.isnan(table).any(axis=1)]}
@@ -135,5 +142,5 @@ class NeighbourImputer(StableTransformer):
         gaps = np.zeros((rows.shape[0], donors.shape[0]))
         for column in np.flatnonzero(known):
             gaps += (rows[:, [column]] - donors[:, column]) ** 2
-        order = np.argsort(gaps, axis=1, kind="stable")[:, : int(self.n_neighbors)]
+        order = np.argsort(gaps, axis=1, kind="stable")[:, : self._k()]
         return np.asarray(donors[order][:, :, pattern].mean(axis=1))

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
-from missdp.transforms.base import require
 from missdp.transforms.conditions import CentralGaps, TrimmedRange
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
 from missdp.transforms.impute import ColumnImputer
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["MedianImputer", "TrimmedMeanImputer"]
 
@@ -38,9 +38,15 @@ class MedianImputer(ColumnImputer):
 
     Notes
     -----
-    Replacing one observed value (or making it missing) moves the two middle order statistics by
-    at most one rank each, so the median by at most one gap g; h replaced rows by h gaps, all
-    within h + 1 ranks of the middle of the *first* table. Values that move by at most Delta then
+    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
+    rows. With A(r) the value at rank r (from 0, interpolated halfway), the median m = A((N - 1)/2)
+    becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), s = (a + b)/2 <= h, if these
+    ranks exist: h gaps of at most g, all within h + 1 ranks of the middle. If they do not, and in
+    the other table neither, at most min(a, b) values are common to both. If there is one at all,
+    the smallest common value (rank at most a, at most b) is within (N - 1)/2 gaps of the one
+    median from below and within b - (N' - 1)/2 of the other, or the other way round; together
+    again s gaps. If there is none, the gaps of each table say nothing of the other, however small
+    they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
     move any order statistic by at most Delta. A row's imputed cells move by at most
     sqrt(q) (h g + Delta), q the missing cells of a row. Paper B, Table 3, in the same spirit.
 
@@ -66,17 +72,24 @@ class MedianImputer(ColumnImputer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on the gaps around the median."""
-        gaps = CentralGaps(float(self.central_gap), int(self.central_ranks))
+        gaps = CentralGaps(self._gap(), self._ranks())
         return () if domain.complete else (*super().conditions(domain), gaps)
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        require(self.central_gap >= 0, "central_gap must be at least 0")
-        jump = distance.replaced * float(self.central_gap)
-        if distance.replaced >= self.central_ranks:
-            jump = 2 * domain.radius  # The declared gaps do not reach that far.
+        h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
+        jump = h * self._gap()
+        if h > 0 and (h >= self._ranks() or common < 1):
+            # The declared gaps do not reach that far, or lie between values that are all replaced.
+            jump = 2 * domain.radius
         each = min(jump + distance.moved_max, 2 * domain.radius)
         return math.sqrt(self._cells(domain)) * each
+
+    def _gap(self) -> float:
+        return number("central_gap", self.central_gap)
+
+    def _ranks(self) -> int:
+        return whole("central_ranks", self.central_ranks)
 
     def _statistic(self, table: FloatArray) -> FloatArray:
         ordered, counts = _ordered(table)
@@ -134,25 +147,29 @@ class TrimmedMeanImputer(ColumnImputer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on the trimmed range."""
-        limit = TrimmedRange(int(self.trim), float(self.trimmed_range))
+        limit = TrimmedRange(self._trim(), self._range())
         return () if domain.complete else (*super().conditions(domain), limit)
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        require(self.trim >= 1, "trim must be at least 1")
-        require(self.trimmed_range >= 0, "trimmed_range must be at least 0")
-        kept = domain.rows - self._p(domain) - 2 * int(self.trim)
+        kept = domain.rows - self._p(domain) - 2 * self._trim()
         if kept < 1:
             raise UnprovenError("trimming may leave no observed value: trim less")
         h, full = distance.replaced, 2 * domain.radius
-        span = min(float(self.trimmed_range), full) if h <= 1 else full
+        span = min(self._range(), full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))
         return min((h * root * span + distance.moved_l12) / kept, root * full)
 
+    def _trim(self) -> int:
+        return whole("trim", self.trim)
+
+    def _range(self) -> float:
+        return number("trimmed_range", self.trimmed_range)
+
     def _statistic(self, table: FloatArray) -> FloatArray:
         ordered, counts = _ordered(table)
-        ranks = np.arange(table.shape[0])[:, None]
-        kept = (ranks >= self.trim) & (ranks < counts - self.trim)
+        ranks, trim = np.arange(table.shape[0])[:, None], self._trim()
+        kept = (ranks >= trim) & (ranks < counts - trim)
         size = np.maximum(kept.sum(axis=0), 1)
         return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
 

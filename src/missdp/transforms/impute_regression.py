@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition
-from missdp.errors import DataError
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import IncompleteRows, LeastEigenvalue
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["RegressionImputer"]
 
@@ -23,14 +23,15 @@ FloatArray = NDArray[np.float64]
 
 
 class RegressionImputer(StableTransformer):
-    """Fill one column with its linear prediction from the other, complete columns.
+    """Fill one column with its linear prediction from the other columns.
 
     Parameters
     ----------
     target : int
-        The column that may be missing; all others are complete.
+        The column to predict. A missing cell of any other column becomes 0: each row is mapped on
+        its own, so no table is refused for the holes of one row.
     max_incomplete : int
-        Condition: at most this many rows miss the target (p).
+        Condition: at most this many rows have a missing cell (p).
     regularization : float, default 0.0
         Ridge penalty rho on the mean squared error, at least 0.
     least_eigenvalue : float, default 0.0
@@ -80,10 +81,8 @@ class RegressionImputer(StableTransformer):
         """Return the bound on incomplete rows and, without enough ridge, on the spectrum."""
         if domain.complete:
             return ()
-        rows = IncompleteRows(self._p(domain), 1)
-        if self.least_eigenvalue <= 0:
-            return (rows,)
-        return (rows, LeastEigenvalue(float(self.least_eigenvalue)))
+        rows, (least, _) = IncompleteRows(self._p(domain), domain.columns), self._strength()
+        return (rows, LeastEigenvalue(least)) if least > 0 else (rows,)
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: up to p rows move with the fitted coefficients."""
@@ -91,7 +90,7 @@ class RegressionImputer(StableTransformer):
             return distance
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
-        strength = domain.rows * (float(self.least_eigenvalue) + float(self.regularization))
+        strength = domain.rows * sum(self._strength())
         pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
         return distance.after(
             rows=domain.rows,
@@ -104,41 +103,52 @@ class RegressionImputer(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain; an imputed cell is at most W times its row's norm."""
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
-        require(0 <= self.target < domain.columns, "target must be a column of the table")
+        self._column(domain.columns)
         if domain.complete:
             return domain
         W = self._coefficient_norm(domain)
         return replace(domain, radius=domain.radius * math.sqrt(1 + W * W), complete=True)
 
     def _coefficient_norm(self, domain: RowDomain) -> float:
-        least, ridge = float(self.least_eigenvalue), float(self.regularization)
-        require(least >= 0 and ridge >= 0, "least_eigenvalue and regularization must be >= 0")
-        require(least + ridge > 0, "declare least_eigenvalue, or use regularization")
+        least, ridge = self._strength()
         spare = domain.radius**2 - (domain.columns - 1) * least
         require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
         return math.sqrt(spare / (least + ridge))
 
     def _p(self, domain: RowDomain) -> int:
-        p = int(self.max_incomplete)
-        require(1 <= p < domain.rows, "max_incomplete must be at least 1 and below the row count")
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p < domain.rows, "max_incomplete must be below the row count")
         return p
 
+    def _column(self, columns: int) -> int:
+        target = whole("target", self.target, least=0)
+        require(target < columns, "target must be a column of the table")
+        return target
+
+    def _strength(self) -> tuple[float, float]:
+        """Lower bounds on the predictors' spectrum: declared, and added by the ridge."""
+        least = number("least_eigenvalue", self.least_eigenvalue)
+        ridge = number("regularization", self.regularization)
+        require(least + ridge > 1e-100, "declare least_eigenvalue, or use regularization")
+        return least, ridge
+
+    def _parts(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Predictors, missing ones as 0, and the target."""
+        target = self._column(table.shape[1])
+        predictors = np.delete(table, target, axis=1)
+        return np.nan_to_num(predictors, nan=0.0), table[:, target]
+
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        predictors = np.delete(table, self.target, axis=1)
-        if np.isnan(predictors).any():
-            raise DataError("the predictors of a regression imputation must be complete")
-        seen = ~np.isnan(table[:, self.target])
-        X, y = predictors[seen], table[seen, self.target]
-        n = table.shape[0]
+        predictors, target = self._parts(table)
+        seen = ~np.isnan(target)
+        X, y, n = predictors[seen], target[seen], table.shape[0]
+        least, ridge = self._strength()
         # Off the collection the solution could be huge; on it this floor changes nothing.
         values, vectors = np.linalg.eigh(X.T @ X)
-        floor = n * float(self.least_eigenvalue)
-        inverse = 1 / (np.maximum(values, floor) + n * float(self.regularization))
+        inverse = 1 / (np.maximum(values, n * least) + n * ridge)
         return {"w": (vectors * inverse) @ (vectors.T @ (X.T @ y))}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        predictors = np.delete(table, self.target, axis=1)
-        filled = table.copy()
-        missing = np.isnan(table[:, self.target])
-        filled[missing, self.target] = predictors[missing] @ state["w"]
-        return filled
+        predictors, target = self._parts(table)
+        filled = np.where(np.isnan(target), predictors @ state["w"], target)
+        return np.insert(predictors, self._column(table.shape[1]), filled, axis=1)

@@ -11,16 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
-from missdp.errors import UnprovenError
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import CovarianceGap, FrameOverlap
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["PCADimensionReducer", "PCARankReducer"]
 
 FloatArray = NDArray[np.float64]
 Moment = Literal["covariance", "second"]
+# Largest less smallest eigenvalue of n times the matrix's change: per replaced row over R^2, and
+# per unit of movement over R.
+_SPREAD = {"covariance": (3 * math.sqrt(3), 4.0), "second": (2.0, 2.0)}
 
 
 class PCARankReducer(StableTransformer):
@@ -34,30 +38,35 @@ class PCARankReducer(StableTransformer):
         Condition: eigenvalues k and k + 1 differ by at least this (beta).
     moment : {"covariance", "second"}, default "covariance"
         Which matrix: the covariance with divisor n - 1, or the second moment X'X / n, whose
-        eigenvectors four times less data can move. Rows are projected without centring.
+        eigenvectors one row can turn by less. Rows are projected without centring.
 
     Notes
     -----
-    *How far the matrix moves.* Covariance: replacing z by z' beside n - 1 rows of mean m changes
-    it by exactly (b b' - a a') / n, a = z - m, b = z' - m. In Frobenius norm that is at most
-    4 R^2 / n: the square, |a|^4 + |b|^4 - 2 (a.b)^2, is convex in |a|^2 along each ray and in m,
-    so it is largest with z (and z') either at m, where it is at most (2R)^4, or on the sphere,
-    where with m on the sphere too and s = |z + z'|, in units of R, it is at most 16 - s^4.
-    Second moment: the eigenvalues of z'z'' - z z' lie within R^2. A row that moves by d adds at
-    most 4 R d / n (covariance) or 2 R d / n. Paper B uses 2 (3n + 2) / (n (n - 1)), about 6.1 / n.
+    *How far the matrix moves.* Let the spread of a symmetric matrix be its largest less its
+    smallest eigenvalue; the spread of a sum is at most the sum of spreads. Covariance: replacing z
+    by z' beside n - 1 rows of mean m changes it by exactly (b b' - a a') / n, a = z - m,
+    b = z' - m, whose eigenvalues other than 0 have the sum (|b|^2 - |a|^2) / n and the product
+    ((a.b)^2 - |a|^2 |b|^2) / n^2, so that the spread is |a - b| |a + b| / n. With s = |z + z'|,
+    |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R; the product is largest at s = R:
+    3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that moves by d
+    adds at most 4 R d / n (covariance) or 2 R d / n.
 
-    *How far the projection moves.* Both gaps are at least beta, so (lambda_k - lambda'_{k+1}) +
-    (lambda'_k - lambda_{k+1}) >= 2 beta and one of the two is at least beta. The sin-theta theorem
-    of Davis & Kahan (1970) for spectra separated by beta, from that side, gives
-    |P - P'| = |sin theta| <= |change| / beta, with constant 1 and no side condition (Yu, Wang &
-    Samworth 2015 pay 2 for needing only one of the gaps). A row moves by R |P - P'|.
+    *How far the projection moves.* P and P' are also the top-k projections of A and of A' - c I,
+    for any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -
+    lambda_{k+1}) >= 2 beta and one of the two is at least beta. The sin-theta theorem of Davis &
+    Kahan (1970) for spectra separated by beta, from that side, gives |P - P'| = |sin theta| <=
+    |A' - A - c I| / beta, with constant 1 and no side condition; the best c, midway between the
+    extreme eigenvalues of A' - A, leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2 h +
+    2 R tau) / (n beta) for the covariance, (R^2 h + R tau) / (n beta) for the second moment, which
+    adversarial tables attain. A row moves by R |P - P'|. Paper B has 12.2 in place of 2.6: it
+    bounds the covariance by 6.1 / n in norm, and pays 2 for needing only one of the gaps.
 
     Examples
     --------
     >>> from missdp.transforms import NEIGHBOURS, RowDomain
     >>> step = PCARankReducer(n_components=2, least_gap=0.1)
     >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).moved_max, 6)
-    0.04
+    0.025981
     """
 
     def __init__(
@@ -70,7 +79,7 @@ class PCARankReducer(StableTransformer):
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
         kind = CovarianceGap if self.moment == "covariance" else EigenGap
-        return (kind(int(self.n_components), float(self.least_gap)),)
+        return (kind(self._k(), self._gap()),)
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: every other row moves with the projection."""
@@ -84,17 +93,24 @@ class PCARankReducer(StableTransformer):
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the bound on the operator norm of the change of the projection, at most 1."""
-        require(self.least_gap > 0, "least_gap must be above 0")
-        R, factor = domain.radius, 4.0 if self.moment == "covariance" else 1.0
-        pull = factor * R**2 * distance.replaced + max(2.0, factor) * R * distance.moved_l12
-        return min(1.0, pull / (domain.rows * float(self.least_gap)))
+        return min(1.0, self._spread(distance, domain) / (2 * self._gap()))
+
+    def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Bound on the spread of the change of the matrix."""
+        self._check_moment()
+        per_row, per_move = _SPREAD[self.moment]
+        R = domain.radius
+        return (
+            per_row * R**2 * distance.replaced + per_move * R * distance.moved_l12
+        ) / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
         self._require_complete(domain)
-        require(self.moment in ("covariance", "second"), "moment must be 'covariance' or 'second'")
+        self._check_moment()
+        self._gap()
         require(
-            1 <= self.n_components < domain.columns,
+            self._k() < domain.columns,
             "n_components must be at least 1 and below the number of columns",
         )
         return domain
@@ -104,20 +120,27 @@ class PCARankReducer(StableTransformer):
     ) -> float:
         """Return how many replacements the eigen-gap is from the bound.
 
-        By Weyl's inequality the gap changes by at most the largest less the smallest eigenvalue
-        of the matrix's change. For (b b' - a a') / n that spread is |a - b| |a + b| / n, and with
-        s = |z + z'| it is at most sqrt(4 R^2 - s^2) (2 R + s) / n <= 3 sqrt(3) R^2 / n for the
-        covariance and 2 R^2 / n for the second moment (paper B: 12.2 R^2 / n).
+        By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
+        `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance and 2 R^2 / n for the second moment
+        (paper B: 12.2 R^2 / n).
         """
-        R = domain.radius
-        spread = 3 * math.sqrt(3) if self.moment == "covariance" else 2.0
-        moved = 4.0 if self.moment == "covariance" else 2.0
-        step = (spread * R**2 * incoming.replaced + moved * R * incoming.moved_l12) / domain.rows
-        gaps = _top(values, int(self.n_components), self.moment)[1]
-        return max(0.0, (gaps - float(self.least_gap)) / step)
+        gap = _top(values, self._k(), self.moment)[1]
+        step = max(self._spread(incoming, domain), 1e-300)
+        return max(0.0, (gap - self._gap()) / step)
+
+    def _k(self) -> int:
+        return whole("n_components", self.n_components)
+
+    def _gap(self) -> float:
+        return number("least_gap", self.least_gap, least=1e-100)
+
+    def _check_moment(self) -> None:
+        require(self.moment in _SPREAD, "moment must be 'covariance' or 'second'")
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        return {"basis": _top(table, int(self.n_components), self.moment)[0]}
+        self._check_moment()
+        require(self._k() <= table.shape[1], "n_components is above the number of columns")
+        return {"basis": _top(table, self._k(), self.moment)[0]}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         basis: FloatArray = state["basis"]
@@ -170,12 +193,11 @@ class PCADimensionReducer(PCARankReducer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on the eigen-gap and on the overlap with the frame."""
-        return (*super().conditions(domain), FrameOverlap(float(self.least_overlap)))
+        return (*super().conditions(domain), FrameOverlap(self._overlap()))
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: every other row moves with the fitted coordinates."""
-        rho = float(self.least_overlap)
-        require(0 < rho <= 1, "least_overlap must be in (0, 1]")
+        rho = self._overlap()
         turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
         return distance.after(
             rows=domain.rows,
@@ -187,7 +209,9 @@ class PCADimensionReducer(PCARankReducer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with k columns."""
-        return replace(super().output_domain(domain), columns=int(self.n_components))
+        self._overlap()
+        self._frame(domain.columns)
+        return replace(super().output_domain(domain), columns=self._k())
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -200,19 +224,24 @@ class PCADimensionReducer(PCARankReducer):
         )
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        basis = _top(table, int(self.n_components), self.moment)[0]
+        basis = super()._learn(table)["basis"]
         left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
         return {"basis": basis @ (left @ right)}
+
+    def _overlap(self) -> float:
+        return number("least_overlap", self.least_overlap, least=1e-30, most=1.0)
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         return np.asarray(table @ state["basis"])
 
     def _frame(self, columns: int) -> FloatArray:
-        k = int(self.n_components)
+        k = self._k()
         if self.frame is None:
             return np.eye(columns, k)
-        frame = np.asarray(self.frame, dtype=np.float64)
+        with replacing(TypeError, ValueError, by=ParameterError("frame must be numbers")):
+            frame = np.asarray(self.frame, dtype=np.float64)
         require(frame.shape == (columns, k), "frame must have one row per column and k columns")
+        require(bool(np.isfinite(frame).all()), "frame must be finite")
         return np.asarray(np.linalg.qr(frame)[0])
 
 

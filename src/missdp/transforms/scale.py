@@ -16,6 +16,7 @@ from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import ExtremeGaps, LeastRange, LeastStandardDeviation
 from missdp.transforms.distance import TableDistance
 from missdp.transforms.domain import RowDomain
+from missdp.transforms.parameters import number, whole
 
 __all__ = ["MinMaxScaler", "StandardScaler"]
 
@@ -66,11 +67,11 @@ class StandardScaler(StableTransformer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
-        return () if self.below == "floor" else (LeastStandardDeviation(float(self.least_std)),)
+        return () if self.below == "floor" else (LeastStandardDeviation(self._least()),)
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: every other row moves."""
-        n, R, s = domain.rows, domain.radius, float(self.least_std)
+        n, R, s = domain.rows, domain.radius, self._least()
         width, norm = self._reach(domain)
         h, tau = distance.replaced, distance.moved_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
@@ -86,7 +87,7 @@ class StandardScaler(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of centred rows, stretched by at most 1 / least_std."""
         self._require_complete(domain)
-        return replace(domain, radius=self._reach(domain)[1] / float(self.least_std))
+        return replace(domain, radius=self._reach(domain)[1] / self._least())
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -100,13 +101,12 @@ class StandardScaler(StableTransformer):
         least = float(values.var(axis=0).min())
         R, n = domain.radius, domain.rows
         step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
-        return max(0.0, (least - float(self.least_std) ** 2) / step)
+        return max(0.0, (least - self._least() ** 2) / max(step, 1e-300))
 
     def _reach(self, domain: RowDomain) -> tuple[float, float]:
         """Bounds on |x_j - mu_j| and |x - mu|."""
-        R, s = domain.radius, float(self.least_std)
+        R, s = domain.radius, self._least()
         require(self.below in ("assume", "floor"), "below must be 'assume' or 'floor'")
-        require(s > 0, "least_std must be above 0")
         if self.below == "floor":
             return 2 * R, 2 * R
         spare = R**2 - domain.columns * s**2
@@ -115,11 +115,14 @@ class StandardScaler(StableTransformer):
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
         # Off the collection a column could be constant; on it the floor changes nothing.
-        spread = np.maximum(table.std(axis=0), float(self.least_std))
+        spread = np.maximum(table.std(axis=0), self._least())
         return {"mean": table.mean(axis=0), "spread": spread}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         return np.asarray((table - state["mean"]) / state["spread"])
+
+    def _least(self) -> float:
+        return number("least_std", self.least_std, least=1e-100)
 
 
 class MinMaxScaler(StableTransformer):
@@ -157,19 +160,16 @@ class MinMaxScaler(StableTransformer):
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bounds on ranges and on the gaps at the extremes."""
-        gaps = ExtremeGaps(float(self.extreme_gap), int(self.extreme_ranks))
-        return (LeastRange(float(self.least_range)), gaps)
+        return (LeastRange(self._range()), ExtremeGaps(self._gap(), self._ranks()))
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return the bound: every other row moves."""
-        require(self.extreme_gap >= 0, "extreme_gap must be at least 0")
-        if distance.replaced > self.extreme_ranks:
+        if distance.replaced > self._ranks():
             raise UnprovenError(
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
                 "be replaced before min-max scaling; declare more extreme_ranks"
             )
-        r = float(self.least_range)
-        delta = distance.replaced * float(self.extreme_gap) + distance.moved_max
+        r, delta = self._range(), distance.replaced * self._gap() + distance.moved_max
         return distance.after(
             rows=domain.rows,
             lipschitz=1 / r,
@@ -181,12 +181,21 @@ class MinMaxScaler(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of the unit cube."""
         self._require_complete(domain)
-        require(self.least_range > 0, "least_range must be above 0")
+        self.conditions(domain)  # Checks the parameters.
         return replace(domain, radius=math.sqrt(domain.columns))
+
+    def _range(self) -> float:
+        return number("least_range", self.least_range, least=1e-100)
+
+    def _gap(self) -> float:
+        return number("extreme_gap", self.extreme_gap)
+
+    def _ranks(self) -> int:
+        return whole("extreme_ranks", self.extreme_ranks)
 
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
         low = table.min(axis=0)
-        return {"low": low, "range": np.maximum(np.ptp(table, axis=0), float(self.least_range))}
+        return {"low": low, "range": np.maximum(np.ptp(table, axis=0), self._range())}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         return np.asarray(np.clip((table - state["low"]) / state["range"], 0.0, 1.0))

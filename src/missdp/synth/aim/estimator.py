@@ -34,9 +34,12 @@ class AIM(GraphicalSynthesizer):
     missing : {"auto", "joint", "adaptive", "complete-rows", "impute-first"}, default "auto"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
-        observed tables can be weighted by their chance of being observed: correct if values are
-        missing at random given what was measured.  Without evidence for selective missingness it
-        does nearly what partial marginals do.  ``"adaptive"`` (AIME, Mohapatra et al. 2024) counts
+        observed tables can be weighted by their chance of being observed.  That corrects for
+        missingness whose logit is a sum of effects of single attributes that were measured with
+        the missing one; not for interactions (missing if exactly one of two attributes is set),
+        not even if they were measured, nor for values that decide themselves whether they are
+        missing.  Without evidence for selective missingness it does nearly what partial marginals
+        do.  ``"adaptive"`` (AIME, Mohapatra et al. 2024) counts
         each marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
         ``"impute-first"`` fills holes privately before learning.  ``"auto"`` is ``"joint"``: the
         rule needs no fact about the data, because evidence for or against selective missingness
@@ -80,8 +83,9 @@ class AIM(GraphicalSynthesizer):
         The released model.
     measured_ : tuple of tuple of str
         Which marginals were chosen.
-    n_rows_ : int
-        Released or declared number of rows.
+    n_rows_, n_rows_std_ : int, float
+        Released number of rows, from all released marginals that tell it, with the standard
+        deviation of its noise; or the declared number and 0.
 
     References
     ----------

@@ -121,24 +121,27 @@ class Calibrated:
 
     def _carry_top(self, query: Clique) -> Floats:
         """Marginal of attributes spread over several cliques: meet at the lowest common one."""
-        top = 0
+        top, tree = 0, self.tree
         while True:
-            inside = [j for j in self.tree.children[top] if set(query) <= self.tree.below[j]]
-            if not inside:
-                break
-            top = inside[0]
-        return self._collect(top, query, keep=())
+            child = next(tree.toward[top][v] for v in query if v not in tree.cliques[top])
+            if not tree.below[child].issuperset(query):
+                return self._collect(top, query, keep=())
+            top = child
 
     def _collect(self, i: int, query: Clique, keep: Clique) -> Floats:
         """P(query, keep) from the subtree of clique i; ``keep`` is inside the clique."""
         here = self.tree.cliques[i]
         operands: list[tuple[Floats, Clique]] = []
         terms: list[tuple[Clique, Clique]] = []
-        for j in self.tree.children[i]:
-            away = tuple(v for v in query if v in self.tree.below[j] and v not in here)
-            if away:
-                terms.append((self.tree.separators[j], away))
-                operands.append((self._conditional(j, away), (*self.tree.separators[j], *away)))
+        toward = self.tree.toward[i]
+        parts: dict[int, list[int]] = {}
+        for v in query:
+            if v in toward:
+                parts.setdefault(toward[v], []).append(v)
+        for j, members in parts.items():
+            separator, away = self.tree.separators[j], tuple(members)
+            terms.append((separator, away))
+            operands.append((self._conditional(j, away), (*separator, *away)))
         wanted = set(query) | set(keep)
         needed = {v for v in here if v in wanted}.union(*(set(s) for s, _ in terms))
         inner = tuple(sorted(needed))

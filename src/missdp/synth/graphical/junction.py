@@ -200,6 +200,14 @@ class JunctionTree:
         return tuple(frozenset(s) for s in seen)
 
     @cached_property
+    def toward(self) -> tuple[dict[int, int], ...]:
+        """For each clique, the child below which an attribute lies that it does not hold."""
+        return tuple(
+            {v: j for j in children for v in self.below[j] if v not in clique}
+            for clique, children in zip(self.cliques, self.children, strict=True)
+        )
+
+    @cached_property
     def cells(self) -> int:
         """Total number of cells over the cliques."""
         return sum(self.clique_cells(i) for i in range(len(self.cliques)))

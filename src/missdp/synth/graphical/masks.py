@@ -5,9 +5,13 @@
 independent over attributes given the complete row ``x``.  Given the complete-data model, the
 sufficient statistics are small released tables: how often ``a`` is missing (α), and how often it is
 missing at each observed level of ``b`` (β; a strip of the extended marginal of ``{a, b}``).  No
-table, or one without evidence against it, means β = 0: missing completely at random.  This is what
-makes the strategy ``"joint"`` correct when values are missing at random (Rubin 1976): observed
+table, or one without evidence against it, means β = 0: missing completely at random.  Observed
 tables are divided by their probability of being observed, as in inverse probability weighting.
+That corrects for values missing at random (Rubin 1976) in so far as this form holds and the pairs
+it needs were measured: effects that *add up in the logit*, one attribute at a time.  It does not
+where two attributes decide together (``a`` is missing if exactly one of two others is set): each
+alone then shows nothing, and the estimate stays as biased as if nothing had been done, even if the
+three attributes were measured together.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class MST(GraphicalSynthesizer):
 
     Attributes
     ----------
-    guarantee_, model_, measured_, n_rows_
+    guarantee_, model_, measured_, n_rows_, n_rows_std_
         See :class:`~missdp.synth.aim.AIM`.
 
     References

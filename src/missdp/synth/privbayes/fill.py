@@ -4,7 +4,8 @@ Everything here is post-processing of released values. The filling model Q has t
 families, with conditional laws on complete cells. It starts at the law of each child among family
 members that are all observed, and is then re-estimated from the filled synthetic rows: stochastic
 expectation-maximisation, which is the maximum-likelihood answer for data missing at random
-(Rubin 1976; Dempster, Laird and Rubin 1977) up to the released model's own error.
+(Rubin 1976; Dempster, Laird and Rubin 1977) up to the released model's own error: a dependence
+that no family of the network holds is not in it.
 """
 
 from __future__ import annotations

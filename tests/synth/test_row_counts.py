@@ -1,0 +1,122 @@
+"""The number of rows: from everything released, with its uncertainty, never silently none."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from missdp import Categorical, PrivBayes, Schema, Table
+from missdp.synth import AIM, MST, SmallTableWarning
+from missdp.synth.totals import Total, least_squares_total
+
+SIZES = [[2] * 8, [10] * 8, [2, 3, 4, 5, 6, 8, 9, 10]]
+STRATEGIES = ("joint", "adaptive", "complete-rows", "impute-first")
+QUICK = {"delta": 1e-6, "model_rows": 100}
+
+
+def table(n, sizes, rate, seed=0):
+    """Rows with a rate of holes; columns are nullable if it is above 0."""
+    rng = np.random.default_rng(seed)
+    schema = Schema(
+        tuple(
+            Categorical(name=f"c{i}", levels=tuple(range(size)), nullable=rate > 0)
+            for i, size in enumerate(sizes)
+        )
+    )
+    columns = {
+        f"c{i}": np.where(rng.random(n) < rate, size, rng.integers(0, size, n))
+        for i, size in enumerate(sizes)
+    }
+    return Table.from_codes(schema, columns)
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("sizes", SIZES, ids=["2", "10", "2-10"])
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_a_small_table_keeps_its_size(missing, sizes, rate):
+    private = table(178, sizes, rate)
+    for seed in range(2 if rate == 0 else 1):
+        model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
+        assert 100 <= model.n_rows_ <= 260
+        assert model.n_rows_std_ < 25
+        assert len(model.sample()) == model.n_rows_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("sizes", SIZES, ids=["2", "10", "2-10"])
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_a_small_table_keeps_its_size_in_twenty_of_twenty_fits(missing, sizes, rate):
+    private = table(178, sizes, rate)
+    for seed in range(20):
+        model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
+        assert 100 <= model.n_rows_ <= 260
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+@pytest.mark.parametrize("family", [MST, PrivBayes, AIM])
+def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
+    options = {} if family is PrivBayes else QUICK
+    if family is AIM:
+        options = {**options, "rounds": 2}
+    private = table(1500, [2, 5, 3], rate)
+    models = [
+        family(epsilon=1.0, missing=missing, random_state=seed, **options).fit(private)
+        for seed in range(12)
+    ]
+    errors = [(m.n_rows_ - 1500) / m.n_rows_std_ for m in models]
+    assert np.abs(errors).max() < 4.5
+    assert np.std(errors) < 2.0
+    assert np.std(errors) > 0.3 or missing in ("adaptive", "complete-rows")
+
+
+@pytest.mark.parametrize("family", [MST, AIM, PrivBayes])
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("n", [0, 1])
+def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing, n):
+    options = {} if family is PrivBayes else QUICK
+    model = family(epsilon=0.5, missing=missing, random_state=1, **options)
+    with pytest.warns(SmallTableWarning, match="epsilon"):
+        model.fit(table(n, [2, 3], 0.3))
+    assert model.n_rows_ >= 1
+    assert len(model.sample()) == model.n_rows_
+    assert len(model.sample(0)) == 0  # asked for
+    assert model.sample_table(5).schema == table(0, [2, 3], 0.3).schema
+
+
+def test_a_large_enough_table_does_not_warn_and_a_declared_number_is_exact():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = MST(epsilon=1.0, n_rows=7, random_state=0, **QUICK).fit(table(600, [2, 3], 0.2))
+    assert (model.n_rows_, model.n_rows_std_) == (7, 0.0)
+    assert len(model.sample()) == 7
+
+
+def test_a_loaded_model_knows_how_uncertain_its_size_is(tmp_path):
+    model = PrivBayes(epsilon=1.0, random_state=0).fit(table(900, [2, 3], 0.2))
+    model.save(tmp_path / "m.json")
+    again = PrivBayes.load(tmp_path / "m.json")
+    assert (again.n_rows_, again.n_rows_std_) == (model.n_rows_, model.n_rows_std_)
+
+
+totals = st.lists(
+    st.builds(Total, st.floats(-1e3, 1e4), st.floats(1e-2, 1e4)), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None)
+@given(totals, totals | st.just([]))
+def test_totals_are_put_together_by_constrained_least_squares(known, floors):
+    def loss(n):
+        above = sum(max(0.0, f.value - n) ** 2 / f.variance for f in floors)
+        return above + sum((n - t.value) ** 2 / t.variance for t in known)
+
+    found = least_squares_total(known, floors)
+    best = minimize_scalar(loss, bounds=(-2e3, 2e4), method="bounded", options={"xatol": 1e-8})
+    assert loss(found.value) <= best.fun * (1 + 1e-9) + 1e-6
+    assert found.variance == pytest.approx(1 / sum(1 / t.variance for t in known))
