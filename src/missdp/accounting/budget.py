@@ -380,7 +380,7 @@ class Budget:
         if self._cost is not None:
             return self._spent_with(parts) <= exact(self._cost.amount)
         if totals.pure is not None and totals.pure <= exact(self._epsilon):
-            return totals.failure <= self._delta
+            return totals.failure <= exact(self._delta)
         if self._delta == 0:
             return False
         if totals.epsilon(self._delta) <= self._epsilon:

@@ -7,6 +7,7 @@ is proven. A module that defines its own event registers its bounds with ``.regi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache, singledispatch
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from missdp.accounting._exact import exact, float_up
+from missdp.accounting._exact import exact, float_up, total
 from missdp.accounting.events import (
     ApproximateEvent,
     Event,
@@ -30,6 +31,7 @@ from missdp.errors import UnprovenError
 
 __all__ = [
     "approximate_delta",
+    "failure_of",
     "integer_shift",
     "pure_cost",
     "pure_epsilon",
@@ -158,6 +160,17 @@ def approximate_delta(event: Event) -> float:
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
+def failure_of(events: Iterable[Event]) -> Fraction:
+    """Return the sum of `approximate_delta` exactly.
+
+    Examples
+    --------
+    >>> failure_of([ApproximateEvent(epsilon=1.0, delta=0.1)] * 3)
+    Fraction(3, 10)
+    """
+    return total(exact(delta) for event in events if (delta := approximate_delta(event)))
+
+
 @singledispatch
 def rdp_curve(event: Event, orders: FloatArray) -> FloatArray:  # noqa: ARG001
     """Return an upper bound on the Rényi divergence at each order (infinity where unknown).
@@ -251,8 +264,8 @@ def _discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: flo
         [[-np.log1p(np.exp(-a))], log_norm - a * inner, [-a * shift - np.log1p(np.exp(-a))]]
     )
     loss = a * np.concatenate([[shift], shift - 2 * inner, [-shift]])
-    total = logsumexp(log_mass[:, None] + np.outer(loss, orders - 1), axis=0)
-    return _rounded_up(total, epsilon, orders)
+    moment = logsumexp(log_mass[:, None] + np.outer(loss, orders - 1), axis=0)
+    return _rounded_up(moment, epsilon, orders)
 
 
 def _continuous_laplace(epsilon: float, orders: FloatArray) -> FloatArray:
