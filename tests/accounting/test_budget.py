@@ -274,11 +274,7 @@ def test_conditions_of_a_part_are_conditions_of_the_whole():
 
 
 def test_a_pure_budget_spent_whole_in_several_releases_rests_on_a_fixed_schedule():
-    """Its epsilon does not, but its events may be read at another delta.
-
-    Release one bit with epsilon 0.5; if it is 1, spend the rest in fifty small steps, and at once
-    otherwise. In the first branch the events claim far less at delta 0.01 than is true.
-    """
+    """Its epsilon does not, but its events may be read at another delta: see test_adversary."""
     budget = Budget(1.0)
     budget.charge(PureEvent(epsilon=0.5))
     assert FixedSchedule() in budget.spent.conditions

@@ -173,3 +173,15 @@ def test_one_attribute_and_none_that_is_nullable(missing, nullable):
     amplifies = nullable and missing != "joint"
     assert (found.epsilon < 1) == amplifies
     assert found.epsilon >= amplified(0.5, 1.0) - 1e-12
+
+
+def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ():
+    """As an edited model file could: data-chosen gates, called one fixed gate."""
+    model = fit("adaptive", ALL_NULLABLE)
+    found = synthesizer_ground_truth(
+        model.guarantee_,
+        missing="complete-rows",
+        schema=ALL_NULLABLE,
+        assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
+    )
+    assert found.epsilon == model.guarantee_.epsilon

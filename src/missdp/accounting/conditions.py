@@ -1,7 +1,7 @@
 """Conditions: the assumptions a guarantee rests on, machine-readable and printable.
 
 A guarantee without conditions is unconditional. Conditions are never dropped: composing two
-guarantees unites them, and printing a guarantee prints them. Source: spec privacy.md §1.
+guarantees unites them, and printing a guarantee prints them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MissingCompletelyAtRandom(Condition):
 
 @dataclass(frozen=True)
 class RowIndependentMissingness(Condition):
-    """Each row loses values independently of every other row (paper A, Theorem 5.2).
+    """Each row loses values independently of every other row (Mohapatra et al. 2024, Theorem 5.2).
 
     Examples
     --------
@@ -162,7 +162,7 @@ class BoundedObservation(Condition):
 
 @dataclass(frozen=True)
 class DatasetCollection(Condition):
-    """The table belongs to a declared collection of data sets (paper B, §4.1).
+    """The table belongs to a declared collection of data sets (Hu, Sanyal & Schölkopf 2024, §4.1).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 An event says what was done (noise, sensitivity), never what it costs: the cost follows from an
 accountant. Events compose, travel as JSON, and translate to `dp_accounting`'s events where that
-library has an equivalent one (`to_dp_event`). Source: spec privacy.md §1.
+library has an equivalent one (`to_dp_event`).
 """
 
 from __future__ import annotations

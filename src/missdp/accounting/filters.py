@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from missdp.accounting._convert import best_order, epsilon_from_rdp, epsilon_from_rho, overhead
-from missdp.accounting._exact import exact
+from missdp.accounting._exact import exact, total
 from missdp.accounting._record import check_nonnegative, check_positive
 from missdp.accounting.accountants import (
     Accountant,
@@ -189,8 +189,9 @@ class FilterEvent(Event):
         cost = self.cost
         if self.capacity.adjacency != self.adjacency or self.capacity.gate:
             raise ParameterError("the capacity has the adjacency of its filter, and no gate")
-        spent = sum((filter_cost(part, cost) for part in self._parts()), Fraction(0))
-        if spent > exact(cost.amount):
+        spent = [filter_cost(part, cost) for part in self._parts()]
+        cap = exact(cost.amount)
+        if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 
     def _parts(self) -> tuple[Event, ...]:

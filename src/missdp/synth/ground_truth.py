@@ -109,15 +109,16 @@ def _gated(whole: FilterEvent, missing: str) -> tuple[list[FilterEvent], bool]:
     # Of a strategy that is not known here, nothing is known about who chose its gates.
     if missing not in ("adaptive", *ROW_STRATEGIES):
         return [], False
-    found = []
+    found, chosen = [], missing == "adaptive"
     for part in whole.log:
         gates = [release.gate for release in releases(part)]
         known = [gate for gate in gates if gate]
         if isinstance(part, FilterEvent) and known and len(known) == len(gates):
-            # One of the smallest: what is proven holds for whatever gates there are.
-            gate = min(known, key=lambda names: (len(names), sorted(names)))
+            # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
+            smallest = min(known, key=lambda names: (len(names), sorted(names)))
+            gate = smallest if chosen else frozenset.intersection(*known)
             found.append(_cap(part, part.cost.amount, gate))
-    return found, missing == "adaptive"
+    return [part for part in found if part.gate], chosen
 
 
 def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:
