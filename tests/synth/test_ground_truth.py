@@ -5,6 +5,7 @@ import pytest
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
+    Budget,
     FixedSchedule,
     Guarantee,
     MissingCompletelyAtRandom,
@@ -185,3 +186,11 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
         assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
     )
     assert found.epsilon == model.guarantee_.epsilon
+
+
+def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
+    shared = Budget(3.0, adjacency="replace-one")
+    model = fit("complete-rows", ALL_NULLABLE, n_rows=500, budget=shared)
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}))
+    assert found.epsilon == pytest.approx(amplified(0.6 * 0.7 * 0.8 * 0.75, 1.0))
+    assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back

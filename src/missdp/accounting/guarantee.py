@@ -24,7 +24,7 @@ from missdp.accounting.events import (
     flatten,
 )
 from missdp.accounting.neighbours import epsilon_under, proves
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, replacing
 
 __all__ = ["Guarantee", "Protects"]
 
@@ -248,6 +248,9 @@ class Guarantee:
         but 1.43 together, not 1.24). Compose the guarantees for the incomplete table and amplify
         the result instead.
 
+        Which releases there are, and their sizes, must not depend on what they answered. Where it
+        may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
+
         Parameters
         ----------
         *others : Guarantee
@@ -370,8 +373,10 @@ class Guarantee:
         known = {"format", "epsilon", "delta", "adjacency", "protects", "conditions", "events"}
         if not isinstance(data, Mapping) or set(data) != known or data["format"] not in _READABLE:
             raise ParameterError(f"a guarantee needs exactly {sorted(known)}, format {_FORMAT}")
-        conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
-        events = tuple(Event.from_dict(item) for item in data["events"])
+        unreadable = ParameterError("conditions and events must be lists")
+        with replacing(TypeError, by=unreadable):
+            conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
+            events = tuple(Event.from_dict(item) for item in data["events"])
         if not events and (data["epsilon"] or data["delta"]):
             raise ParameterError("a guarantee needs the events that prove it")
         read = cls(
