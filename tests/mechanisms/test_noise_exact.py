@@ -34,7 +34,7 @@ REGIMES = [0.01, 0.3, 1.0, 17.3, 1e3, 1e6, 1e12]
 ACCEPT, REJECT = 1e-6, 1e-9
 
 
-class OutOfWords(Exception):
+class OutOfWordsError(Exception):
     """The script has ended."""
 
 
@@ -46,7 +46,7 @@ class Script:
 
     def words(self, count):
         if count > len(self.left):
-            raise OutOfWords
+            raise OutOfWordsError
         taken, self.left = self.left[:count], self.left[count:]
         return np.array(taken, dtype=np.uint64)
 
@@ -113,7 +113,9 @@ def test_a_uniform_real_is_compared_exactly(x, gain, known):
         other = digits + difference
         if 0 <= other < 2 ** (known + 192):
             top, rest = other >> 192, other & (2**192 - 1)
-            words = Script([rest >> 128, (rest >> 64) & (2**64 - 1), rest & (2**64 - 1)])
+            mask = 2**64 - 1
+            nearest = mask if difference < 0 else 0
+            words = Script([rest >> 128, (rest >> 64) & mask, rest & mask, nearest])
             below = exact.falls_below(top, known, gain, x, words)
             assert below == (difference < 0)
 
@@ -136,11 +138,9 @@ def proposals(sampler):
     """Every proposal outside the tail: (slot, offset, value), found by looking from outside."""
     form = sampler.form
     offsets = 1 << (form.width - form.slots - sampler.digits)
-    for slot, offset in itertools.product(range(1 << form.slots), range(offsets)):
-        try:
-            found = sampler.accepted(word_of(sampler, slot, offset, 0), Script([0] * 3))
-        except OutOfWords:
-            continue
+    slots = np.flatnonzero(sampler._block != sampler._tail).tolist()
+    for slot, offset in itertools.product(slots, range(offsets)):
+        found = sampler.accepted(word_of(sampler, slot, offset, 0), Script([0] * 3))
         if found.size:
             yield slot, offset, int(found[0])
 
@@ -157,7 +157,8 @@ def assert_compared_exactly(sampler, slot, offset, between, value, bound):
         known <<= step
         known |= (1 << step) - 1 if difference < 0 else 0  # the nearest such number to the bound
         second, third = (known >> width) & mask, known & mask
-        words = Script([second, *between, third])
+        # The last word is asked for where the bound is within 2**-8 of a whole number of digits.
+        words = Script([second, *between, third, mask if difference < 0 else 0])
         found = sampler.accepted(word_of(sampler, slot, offset, known >> 2 * width), words)
         assert found.tolist() == ([value] if difference < 0 else [])
 
@@ -166,7 +167,7 @@ SMALL = Format(slots=8, fineness=2, reach=3.0)
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 4.1, 7.9])
+@pytest.mark.parametrize("scale", [0.15, 0.3, 1.0, 4.1, 7.9])
 def test_every_proposal_is_accepted_with_exactly_its_probability(law, scale):
     sampler = LatticeSampler(law, scale, SMALL)
     found = list(proposals(sampler))
@@ -227,45 +228,48 @@ def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
             assert_compared_exactly(sampler, int(slots[0]), unused, between, value, bound)
 
 
-@pytest.mark.parametrize("slack", [2.0**-36, 2.0**-3])
-@pytest.mark.parametrize(("law", "scale"), [("laplace", 2.6), ("gaussian", 2.6), ("laplace", 0.8)])
+@pytest.mark.parametrize(
+    ("law", "scale", "slack"),
+    [("laplace", 2.6, 2.0**-36), ("gaussian", 2.6, 2.0**-3), ("gaussian", 4.2, 2.0**-36)],
+)
 def test_the_law_by_enumeration_of_all_short_words(law, scale, slack):
-    """All 2**12 first words and all 2**12 second words leave each mass known to within 2**-20."""
-    form = Format(width=12, slots=6, fineness=2, reach=2.0, slack=slack)
+    """All 2**8 first words and all 2**8 second words leave each mass known to within 2**-11."""
+    form = Format(width=8, slots=5, fineness=2, reach=1.0, slack=slack)
     sampler = LatticeSampler(law, scale, form)
     low, high = {}, {}
-    everything = np.arange(2**12, dtype=np.uint64)
-    for first in everything:
-        if sampler._block[int(first) >> 6] == sampler._tail:
+    for first in range(2**8):
+        block = sampler._block[first >> 3]
+        if block == sampler._tail:
             continue
-        try:
-            found = sampler.accepted(np.array([first]), Script())
-            accepted, unsettled = found.size * 2**12, 0
-        except OutOfWords:
-            accepted, unsettled, found = second_words(sampler, first, everything)
-        if accepted or unsettled:
-            value = int(found[0])
-            low[value] = low.get(value, 0) + accepted
-            high[value] = high.get(value, 0) + accepted + unsettled
-    block_bits = 12 - 6 - sampler.digits
+        offset = (first >> sampler.digits) & ((1 << (3 - sampler.digits)) - 1)
+        value = int(sampler._starts[block]) + offset
+        accepted, unsettled = accepted_of_all_second_words(sampler, first, value)
+        low[value] = low.get(value, 0) + accepted
+        high[value] = high.get(value, 0) + accepted + unsettled
     for value in low:
-        weight = exp_minus(exponent(law, scale, value), scaled=24)
-        wanted = weight * sampler._factor / 2 ** (6 + block_bits)
-        assert low[value] <= wanted <= high[value]
-        assert high[value] - low[value] < 2**7
-    assert len(low) == -2 * min(low)
+        if high[value]:
+            weight = exp_minus(exponent(law, scale, value), scaled=16)
+            wanted = weight * sampler._factor / 2 ** (5 + 3 - sampler.digits)
+            assert low[value] <= wanted <= high[value]
+            assert high[value] - low[value] < 2**5
+    assert sum(bound > 0 for bound in high.values()) == -2 * min(low)
 
 
-def second_words(sampler, first, everything):
-    accepted, unsettled, value = 0, 0, None
-    start = sampler._starts[sampler._block[int(first) >> 6]]
-    value = start + ((int(first) >> sampler.digits) & ((1 << (6 - sampler.digits)) - 1))
-    for second in everything:
+def accepted_of_all_second_words(sampler, first, value):
+    """How many second words accept the first, and how many leave it open."""
+    first = np.array([first], dtype=np.uint64)
+    try:
+        return sampler.accepted(first, Script()).size * 2**8, 0
+    except OutOfWordsError:
+        accepted, unsettled = 0, 0
+    for second in range(2**8):
         try:
-            accepted += sampler.accepted(np.array([first]), Script([second])).size
-        except OutOfWords:
+            found = sampler.accepted(first, Script([second]))
+            assert found.tolist() in ([], [value])
+            accepted += found.size
+        except OutOfWordsError:
             unsettled += 1
-    return accepted, unsettled, [value]
+    return accepted, unsettled
 
 
 # Statistics
@@ -329,12 +333,12 @@ def test_the_law_fits_and_a_scale_2_percent_off_does_not(source, scale, law):
 def test_the_law_fits_far_out(law, scale):
     """A table that ends early sends half of the draws through the tail."""
     sampler = LatticeSampler(law, scale, Format(reach=0.6, slots=12))
-    draws = sampler.draw(25_000, SeededWords(np.random.default_rng(9)))
+    draws = sampler.draw(4_000, SeededWords(np.random.default_rng(9)))
     reach = sampler._starts[sampler._tail]
-    assert (np.abs(draws) > reach).mean() > 0.05
+    assert (np.abs(draws) > reach).mean() > 0.03
     assert fit(draws, law, scale) > ACCEPT
-    assert fit(draws, law, 1.1 * scale) < REJECT
-    assert fit(draws, law, 0.9 * scale) < REJECT
+    assert fit(draws, law, 1.3 * scale) < REJECT
+    assert fit(draws, law, 0.7 * scale) < REJECT
 
 
 @pytest.mark.slow
@@ -409,7 +413,8 @@ def test_the_coins_of_a_selection_are_compared_exactly():
                 continue
             known = (known << step) | ((1 << step) - 1 if difference < 0 else 0)
             mask = 2**64 - 1
-            words = Script([known >> 128, (known >> 64) & mask, known & mask, 0])
+            nearest = mask if difference < 0 else 0
+            words = Script([known >> 128, (known >> 64) & mask, known & mask, nearest])
             passed = exact._coins(scores, np.array([index]), scale, words)
             assert bool(passed[0]) == (difference < 0)
 
@@ -478,10 +483,17 @@ def test_threads_share_tables_but_no_bits():
 
 
 def test_secure_bits_are_the_operating_systems(monkeypatch):
+    """With the system's generator replaced, draws are a function of its bytes, all of them."""
     asked = []
-    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(count))
-    assert not SecureNoise().discrete_gaussian(1e-3, 100).all()
-    assert sum(asked) >= 800
+
+    def drawn(seed):
+        rng = np.random.default_rng(seed)
+        monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or rng.bytes(count))
+        return SecureNoise().discrete_gaussian(1e6, 1000)
+
+    assert (drawn(1) == drawn(1)).all()
+    assert (drawn(1) != drawn(2)).mean() > 0.99
+    assert sum(asked) >= 4 * 8000
 
 
 def test_bits_are_neither_kept_nor_used_twice():
@@ -524,6 +536,7 @@ def test_no_draw_needs_open_dp():
 
     code = (
         "import sys; from missdp.mechanisms import SecureNoise; s = SecureNoise(); "
-        "s.discrete_laplace(1.0, 2), s.noisy_max([1.0, 2.0], 1.0); assert 'opendp' not in sys.modules"
+        "s.discrete_laplace(1.0, 2), s.noisy_max([1.0, 2.0], 1.0); "
+        "assert 'opendp' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

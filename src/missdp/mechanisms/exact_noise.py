@@ -142,6 +142,8 @@ def exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
     >>> exact_exp_enclosure(Fraction(1), 20), 2**20 * math.exp(-1)
     ((385749, 385750), 385749.55...)
     """
+    if x == 0:
+        return 1 << precision, 1 << precision
     if x > precision:
         return 0, 1
     halvings = math.ceil(x).bit_length() + 1
