@@ -319,10 +319,10 @@ def fit(draws, law, scale):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", REGIMES[1:])
-@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(6)], ids=["secure", "seeded"])
-def test_the_law_fits_and_a_scale_2_percent_off_does_not(source, scale, law):
+def test_the_law_fits_and_a_scale_2_percent_off_does_not(scale, law):
+    source = SecureNoise()
     draw = source.discrete_laplace if law == "laplace" else source.discrete_gaussian
-    draws = draw(scale, 600_000)
+    draws = draw(scale, 500_000)
     assert fit(draws, law, scale) > ACCEPT
     assert fit(draws, law, 1.02 * scale) < REJECT
     assert fit(draws, law, 0.98 * scale) < REJECT
@@ -403,7 +403,7 @@ def test_open_dp_draws_the_same_law(law):
 
 
 def test_the_coins_of_a_selection_are_compared_exactly():
-    scores, scale = np.array([0.0, 1.5, 1.5 + 2**-40, -800.0, 1.5 - 1e-17]), 1.3
+    scores, scale = np.array([0.0, 1.5, 1.5 + 2**-40, -800.0, -38.8, 1.4]), 1.3
     for index, score in enumerate(scores):
         bound = exp_minus((Fraction(scores.max()) - Fraction(score)) / Fraction(scale))
         digits = whole_digits(bound, 192)
