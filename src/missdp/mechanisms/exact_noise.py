@@ -203,33 +203,37 @@ class LatticeSampler:
     def __init__(self, law: DiscreteLaw, scale: float, form: Format | None = None) -> None:
         form = Format() if form is None else form
         self.law, self.scale, self.form = law, float(scale), form
-        above = max(0, math.frexp(scale)[1])  # b': the scale is at most 2**above
-        self._length_bits = max(0, above - form.fineness)
-        length = 1 << self._length_bits
+        self._tail_bits = max(0, math.frexp(scale)[1])  # b': the scale is at most 2**b'
+        self._length_bits = max(0, self._tail_bits - form.fineness)
+        self._tail_spread = 2 + self._tail_bits - self._length_bits
         self.digits = form.width - form.slots - self._length_bits
+        length = 1 << self._length_bits
         widest = form.reach * scale if law == "laplace" else math.sqrt(2 * form.reach) * scale
         reach = length * max(1, math.ceil(widest / length))
         starts = np.arange(-reach, reach, length, dtype=np.int64)
         ends = starts + (length - 1)
-        # The tail's start is K: in stage (2) it stands for the tail's largest acceptance.
+        self._tail = starts.size  # the blocks, then the tail, then the slots left over
+        # In stage (2), K stands for the whole tail: it is where acceptance is likeliest.
         self._starts = np.append(starts, (reach, 0))
         nearest = np.append(np.maximum(starts, -ends), reach)
-        self._tail = starts.size
-        self._tail_spread, self._tail_bits = 2 + above - self._length_bits, above
-        weights = self._enclosure(nearest)[1]
-        weights[self._tail] *= 2.0**self._tail_spread
-        count = 1 << form.slots
-        self._factor = int((count - weights.size - 1) / weights.sum())
-        slots = np.floor(self._factor * weights).astype(np.int64) + 1
+        self._share_slots(
+            self._enclosure(nearest)[1], self._enclosure(np.maximum(-starts, ends))[0]
+        )
+
+    def _share_slots(self, most: FloatArray, least: FloatArray) -> None:
+        """Share out slots by the largest w of blocks and tail; tabulate what stage (1) can tell."""
+        most[self._tail] *= 2.0**self._tail_spread
+        count = 1 << self.form.slots
+        # Each share is rounded up, by one slot at most.
+        self._factor = int((count - most.size - 1) / most.sum())  # C
+        slots = np.floor(self._factor * most).astype(np.int64) + 1
         self._slots = np.append(slots, count - slots.sum())
-        self._block = np.repeat(np.arange(weights.size + 1), self._slots).astype(np.uint16)
-        gain = self._factor / slots
+        self._block = np.repeat(np.arange(most.size + 1), self._slots).astype(np.uint16)
+        gain, unit = self._factor / slots, 2.0**self.digits
+        self._sure = np.append(np.floor(gain[:-1] * least * unit), (0.0, 0.0)).astype(np.int64)
+        self._possible = np.append(np.ceil(gain * most * unit), 0.0).astype(np.int64)
         gain[self._tail] *= 2.0**self._tail_spread
         self._gain = gain
-        most = gain * self._enclosure(nearest)[1] * 2.0**self.digits
-        least = gain[:-1] * self._enclosure(np.maximum(-starts, ends))[0] * 2.0**self.digits
-        self._sure = np.append(np.floor(least), (0.0, 0.0)).astype(np.int64)
-        self._possible = np.append(np.ceil(most), 0.0).astype(np.int64)
 
     def _enclosure(self, values: IntArray) -> tuple[FloatArray, FloatArray]:
         """Floats below and above w of integers below 2**53 (x is a relative 2**-51 off)."""
