@@ -20,6 +20,8 @@ from missdp.errors import (
 )
 from missdp.synth import AIM, MST
 from missdp.synth.combine import combine_estimates
+from missdp.synth.graphical import workload
+from missdp.synth.privbayes import plan
 from missdp.synth.randomness import sampling_generator
 from synth.conformance import CASES, FAMILIES, IDS, make_table
 
@@ -169,8 +171,8 @@ def test_too_many_marginals_are_refused_quickly(family, options):
 
 
 def test_attributes_too_large_to_release_are_refused(monkeypatch):
-    monkeypatch.setattr("missdp.synth.graphical.workload.MAX_TOTAL_CELLS", 150)
-    monkeypatch.setattr("missdp.synth.privbayes.plan.MAX_TOTAL_CELLS", 150)
+    monkeypatch.setattr(workload, "MAX_TOTAL_CELLS", 150)
+    monkeypatch.setattr(plan, "MAX_TOTAL_CELLS", 150)
     for family, options in ((AIM, {"delta": 1e-6}), (MST, {"delta": 1e-6}), (PrivBayes, {})):
         budget = Budget(10.0, 1e-3)
         with pytest.raises(ParameterError, match="coarser"):
