@@ -12,7 +12,7 @@ from missdp.sources import Clique, MarginalSource, MemorySource, Rows
 from missdp.synth.imputers import Imputer, impute_table
 from missdp.synth.totals import Total
 
-__all__ = ["ROW_STRATEGIES", "CountingView", "prepare", "rows_in_memory"]
+__all__ = ["ROW_STRATEGIES", "CountingView", "prepare", "release_row_count", "rows_in_memory"]
 
 #: Strategies that work on rows, which must therefore be in memory.
 ROW_STRATEGIES = ("complete-rows", "impute-first")
@@ -122,6 +122,22 @@ def prepare(
         )
         counted = Total(float(released), 2 / complete_epsilon**2)
     return CountingView(MemorySource(complete), "observed", counted, True, gate)
+
+
+def release_row_count(
+    source: MarginalSource, *, epsilon: float, budget: Budget, noise: NoiseSource
+) -> Total:
+    """Release the number of all rows by discrete Laplace noise, which is pure."""
+    released = release_counts(
+        lambda: source.counts([()], rows="extended")[()],
+        noise="laplace",
+        scale=scale_for(1.0, epsilon),
+        sensitivity=1,
+        budget=budget,
+        source=noise,
+        label="number of rows",
+    )
+    return Total(float(released), 2 / epsilon**2)
 
 
 def rows_in_memory(source: MarginalSource, missing: str) -> MemorySource:

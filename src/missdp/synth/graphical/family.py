@@ -17,7 +17,7 @@ from missdp.mechanisms import NoiseSource, release_counts
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.sources import MarginalSource
-from missdp.synth.base import MissingValues, Synthesizer, is_declared
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.graphical.beliefs import Draws
 from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
@@ -31,6 +31,8 @@ from missdp.synth.graphical.zeros import (
     zeros_to_json,
 )
 from missdp.synth.imputers import Imputer
+from missdp.synth.inputs import is_declared
+from missdp.synth.randomness import sampling_generator
 from missdp.synth.strategies import ROW_STRATEGIES, prepare
 from missdp.synth.totals import Total
 
@@ -229,7 +231,7 @@ class GraphicalSynthesizer(Synthesizer):
         if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
-        rng = self._sampling_generator(random_state)
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
         tables = []
         for _ in range(multiple):
             another = copy.copy(self)

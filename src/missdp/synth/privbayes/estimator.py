@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, zcdp_rho
+from missdp.accounting import Budget, share_of, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.mechanisms import NoiseSource
 from missdp.mechanisms.noise import check_scale
@@ -18,21 +18,21 @@ from missdp.synth.base import (
     MissingValues,
     Progress,
     Synthesizer,
-    is_declared,
 )
 from missdp.synth.imputers import Imputer
+from missdp.synth.inputs import is_declared
 from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
 from missdp.synth.privbayes.learn import Learner
 from missdp.synth.privbayes.network import Network
 from missdp.synth.privbayes.plan import Plan, check_cells, check_degree, make_plan
-from missdp.synth.strategies import prepare
+from missdp.synth.strategies import prepare, release_row_count
 from missdp.synth.totals import Total, least_squares_total
 
 __all__ = ["PrivBayes"]
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
-_LONE_ROW_COUNT_SHARE = 0.03  # where nothing else does
+_LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
 
 
 class PrivBayes(Synthesizer):
@@ -192,9 +192,16 @@ class PrivBayes(Synthesizer):
             attributes=attributes,
         )
 
+    def _counted(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(source.schema)
+        spent = share_of(budget.epsilon, share)
+        return release_row_count(source, epsilon=spent, budget=budget, noise=noise)
+
     def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
         self._report("preparing", 0.0)
-        counted = self._row_count(source, budget, noise, share=self._count_share(source.schema))
+        counted = self._counted(source, budget, noise)
         pure = self.delta == 0
         if pure and self.missing == "complete-rows":
             # Set aside, so that it is known beforehand how much reads complete rows only.
