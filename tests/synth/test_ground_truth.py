@@ -10,6 +10,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
+from missdp.sources import Strategy
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
@@ -58,8 +59,8 @@ def test_complete_rows_are_amplified_by_the_chance_of_a_complete_row():
     assert bounded.epsilon == pytest.approx(counted + amplified(0.5, rest), rel=1e-6)
 
 
-def test_adaptive_counts_the_whole_structure_by_its_likeliest_gate():
-    model = fit("adaptive", ALL_NULLABLE)
+def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
+    model = fit("observed", ALL_NULLABLE)
     observed = {**OBSERVED, "score": 0.75}
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(observed))
     tables = table_cap(model)
@@ -69,7 +70,7 @@ def test_adaptive_counts_the_whole_structure_by_its_likeliest_gate():
 
 
 def test_an_attribute_that_is_never_missing_stops_the_amplification():
-    model = fit("adaptive")
+    model = fit("observed")
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
@@ -119,7 +120,7 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
     model = fit("complete-rows")
     found = synthesizer_ground_truth(
         model.guarantee_,
-        missing="something new",
+        strategy=Strategy(name="something new", rows="observed", complete_only=True),
         schema=SCHEMA,
         assumption=MissingCompletelyAtRandom(OBSERVED),
     )

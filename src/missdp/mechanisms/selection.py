@@ -24,6 +24,7 @@ __all__ = [
     "exponential_mechanism",
     "generalised_exponential_mechanism",
     "normalised_scores",
+    "selection_scale",
 ]
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]
@@ -93,10 +94,7 @@ def exponential_mechanism(
     for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
         if isinstance(value, bool) or not 0 < value < math.inf:
             raise ParameterError(f"{name} must be finite and above 0, got {value}")
-    # The division may round down: the next number up keeps the promise.
-    scale = check_scale(
-        "2 * sensitivity / epsilon", math.nextafter(2 * sensitivity / epsilon, math.inf)
-    )
+    scale = selection_scale(epsilon, sensitivity)
     kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
     event = kind(epsilon=epsilon, **facts)
@@ -105,6 +103,14 @@ def exponential_mechanism(
     noise: Literal["gumbel", "exponential"]
     noise = "gumbel" if method == "exponential" else "exponential"
     return source.noisy_max(values, scale, noise=noise)
+
+
+def selection_scale(epsilon: float, sensitivity: float) -> float:
+    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
+    # The division may round down: the next number up keeps the promise.
+    return check_scale(
+        "2 * sensitivity / epsilon", math.nextafter(2 * sensitivity / epsilon, math.inf)
+    )
 
 
 def generalised_exponential_mechanism(
