@@ -159,8 +159,7 @@ def test_a_plan_that_is_not_spent_whole_rests_on_a_fixed_schedule(delta):
     budget.charge(PureEvent(epsilon=0.25))
     assert budget.spent.conditions == (FixedSchedule(),)
     budget.charge(PureEvent(epsilon=0.75))
-    # A pure sum is a filter, and this is all of it, unless delta leaves room for more.
-    assert budget.spent.conditions == (() if delta == 0 else (FixedSchedule(),))
+    assert budget.spent.conditions == (FixedSchedule(),)
     gaussian = Budget(1.0, 1e-6)
     gaussian.charge(GaussianEvent(sensitivity=1, sigma=30))
     assert gaussian.spent.conditions == (FixedSchedule(),)
@@ -259,3 +258,38 @@ def test_hundreds_of_charges_are_quick():
         budget.charge(GaussianEvent(sensitivity=1, sigma=100 + step))
     assert epsilon_of([ZCDPEvent(rho=1e-9)], 1e-6) >= 0
     assert len(budget.events) == 400
+
+
+def test_conditions_of_a_part_are_conditions_of_the_whole():
+    total = Budget(1.0, 1e-6)
+    outer = total.reserve(Budget(0.6, schedule="adaptive"), conditions=[PublicDomain()])
+    inner = outer.reserve(Budget(0.3, schedule="adaptive"))
+    inner.charge(TENTH, conditions=[ExplicitSeed()])
+    for budget, stated in (
+        (inner, {ExplicitSeed()}),
+        (outer, {ExplicitSeed()}),
+        (total, {ExplicitSeed(), PublicDomain(), FixedSchedule()}),
+    ):
+        assert set(budget.spent.conditions) == stated
+
+
+def test_a_pure_budget_spent_whole_in_several_releases_rests_on_a_fixed_schedule():
+    """Its epsilon does not, but its events may be read at another delta: see test_adversary."""
+    budget = Budget(1.0)
+    budget.charge(PureEvent(epsilon=0.5))
+    assert FixedSchedule() in budget.spent.conditions
+    budget.charge(*[TENTH] * 5)
+    assert FixedSchedule() in budget.spent.conditions
+    once = Budget(1.0)
+    once.charge(PureEvent(epsilon=1.0))
+    assert once.spent.conditions == ()
+    part = Budget(1.0).reserve(Budget(1.0, schedule="adaptive"))
+    part.charge(*[TENTH] * 2)
+    assert part.spent.conditions == ()
+
+
+def test_a_budget_is_no_part_of_itself():
+    budget = Budget(1.0, schedule="adaptive")
+    with pytest.raises(ParameterError, match="only a fresh budget"):
+        budget.reserve(budget)
+    assert budget.events == ()

@@ -9,8 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from missdp.accounting import Budget, LaplaceEvent, PureEvent, laplace_scale
+from missdp.accounting import (
+    Budget,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RDPAccountant,
+    epsilon_of,
+    laplace_scale,
+    scale_for,
+)
+from missdp.accounting._convert import delta_from_rdp, epsilon_from_rdp
 from missdp.accounting._exact import ceiling, exact, float_down, float_up, total
+from missdp.accounting.curves import rdp_curve
+from missdp.accounting.filters import Cost, filter_cost
 from missdp.errors import BudgetExceededError
 
 POSITIVE = st.floats(1e-300, 1e300)
@@ -104,3 +116,42 @@ def test_a_fork_cannot_spend_the_budget_again(schedule):
 
 def test_exact_numbers_of_numpy():
     assert exact(np.float64(0.1)) == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-8, 1e-7, 1e-6])
+def test_small_divergences_are_not_lost_to_cancellation(epsilon):
+    """D_a of a small epsilon is a epsilon^2 / 2 up to a relative O(a epsilon)."""
+    orders = np.array([1.5, 2.0, 27.0, 500.0])
+    noisy = LaplaceEvent(sensitivity=1, scale=1 / epsilon)
+    for event in (PureEvent(epsilon=epsilon), noisy):
+        least = orders * epsilon**2 / 2 * (1 - 1e-3)
+        assert (rdp_curve(event, orders) >= least).all()
+    capacity = Cost.worth("renyi", 1.0, 1e-6)
+    for tiny in (1e-9, 1e-100, 1e-200, 5e-324):
+        assert filter_cost(PureEvent(epsilon=tiny), capacity) > 0
+        wide = GaussianEvent(sensitivity=1, sigma=min(1e300, 0.5 / tiny))
+        assert filter_cost(wide, capacity) > 0
+
+
+def test_numbers_too_large_to_compute_with_prove_nothing():
+    """Infinities cancel to NaN, of which max(0, NaN) makes an epsilon of 0."""
+    endless = LaplaceEvent(sensitivity=2, scale=5e-324)
+    assert math.isinf(RDPAccountant().epsilon([endless], 1e-6))
+    assert math.isinf(epsilon_of(endless, 1e-6))
+    assert math.isinf(epsilon_of(GaussianEvent(sensitivity=1e200, sigma=1e-100), 1e-6))
+    assert math.isinf(epsilon_of(GaussianEvent(sensitivity=1, sigma=1e200), 0.0))
+    lost = np.array([np.nan])
+    assert math.isinf(epsilon_from_rdp(np.array([2.0]), lost, 1e-6))
+    assert delta_from_rdp(np.array([2.0]), lost, 1.0) == 1.0
+    for schedule in ("fixed", "adaptive"):
+        with pytest.raises(BudgetExceededError):
+            Budget(1.0, 1e-6, schedule=schedule).charge(endless)
+    assert math.isinf(scale_for(1.0, 1e-310))
+    assert float_up(Fraction(10) ** 400) == math.inf
+    assert float_down(Fraction(10) ** 400) == np.finfo(float).max
+
+
+def test_a_capacity_that_is_worth_nothing_is_found_and_affords_nothing():
+    budget = Budget(1e-12, 1e-300, schedule="adaptive", currency="renyi")
+    assert budget.cost.amount == 0
+    assert not budget.can_afford(PureEvent(epsilon=5e-324))

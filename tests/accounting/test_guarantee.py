@@ -1,7 +1,8 @@
 """Guarantees: claims are checked, conditions never lost, words complete."""
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
 
 import pytest
 from accounting_strategies import conditions, pure_events
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 
 from missdp.accounting import (
     ApproximateEvent,
+    Assumption,
+    Budget,
+    DatasetCollection,
     DeclaredRowCount,
     ExplicitSeed,
     FixedGates,
@@ -18,13 +22,17 @@ from missdp.accounting import (
     LaplaceEvent,
     MissingCompletelyAtRandom,
     PublicDomain,
+    PureAccountant,
     PureEvent,
     RowIndependentMissingness,
     SampledGaussianEvent,
     epsilon_of,
     ground_truth_guarantee,
+    replace_one_of,
 )
-from missdp.errors import ParameterError, UnprovenError
+from missdp.accounting._convert import add_remove_share
+from missdp.accounting._exact import float_up
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
@@ -134,6 +142,9 @@ def test_old_files_of_adaptive_schedules_are_read_as_their_statement():
     assert (old.epsilon, old.delta) == (2.0, 1e-6)
     assert old.events == (ApproximateEvent(epsilon=2.0, delta=1e-6),)
     assert Guarantee.from_dict(saved).events == (GAUSSIAN, GAUSSIAN)
+    for claim in (0.1, 0.99 * epsilon_of([GAUSSIAN] * 2, 1e-6)):  # edited
+        with pytest.raises(ParameterError, match="smaller than the events prove"):
+            Guarantee.from_dict({**saved, "format": 1, "epsilon": claim})
 
 
 def test_words_for_the_ground_truth_and_for_large_epsilons():
@@ -232,7 +243,7 @@ def test_strange_json_is_refused(text):
 
 def test_json_of_another_format_is_refused():
     data = Guarantee(1).to_dict()
-    for change in ({"format": 3}, {"extra": 1}):
+    for change in ({"format": 3}, {"extra": 1}, {"events": None}, {"conditions": 5}):
         with pytest.raises(ParameterError):
             Guarantee.from_dict({**data, **change})
 
@@ -261,3 +272,43 @@ def test_the_guessing_bound_in_words_is_attained_by_randomised_response():
     stated = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
     assert right == pytest.approx(stated)
     assert f"{math.ceil(stated * 1e4) / 1e2:.4g} %" in Guarantee(epsilon, delta).in_words()
+
+
+def test_no_way_around_conditions_that_a_draw_of_the_mask_may_break():
+    limited = Guarantee.from_events(LAPLACE, conditions=[DatasetCollection(max_missing=1, n=10)])
+    for change in ({"conditions": (*limited.conditions, RowIndependentMissingness())}, {}):
+        with pytest.raises(UnprovenError):
+            replace(limited, protects="ground-truth", **change)
+    truth = ground_truth_guarantee(LAPLACE, RowIndependentMissingness())
+    with pytest.raises(UnprovenError, match="averages over draws"):
+        truth.with_conditions(*limited.conditions)
+    assert truth.with_conditions(Assumption("It rains."), PublicDomain()).epsilon == truth.epsilon
+
+
+@given(st.lists(st.floats(1e-9, 1e-2), min_size=2, max_size=6))
+def test_deltas_add_up_exactly_and_are_never_rounded_down(deltas):
+    events = [ApproximateEvent(epsilon=0.1, delta=delta) for delta in deltas]
+    true = sum(Fraction(repr(delta)) for delta in deltas)
+    whole = float_up(true)
+    assert PureAccountant().delta(events, 1.0) == whole
+    assert math.isfinite(PureAccountant().epsilon(events, whole))
+    assert math.isinf(PureAccountant().epsilon(events, math.nextafter(whole, 0)))
+    Budget(1.0, whole).charge(*events)
+    with pytest.raises(BudgetExceededError):
+        Budget(1.0, math.nextafter(whole, 0)).charge(*events)
+    full = Budget(1.0, whole)
+    full.charge(ApproximateEvent(epsilon=0.1, delta=whole))
+    assert not full.can_afford(ApproximateEvent(epsilon=0.0, delta=1e-30))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 50.0, 720.0, 1e6])
+def test_replace_one_is_sound_at_any_size(epsilon):
+    """(1 + e^epsilon) delta does not fit into a float above 709."""
+    event = ApproximateEvent(epsilon=epsilon, delta=1e-310)
+    if epsilon > 700:
+        with pytest.raises(UnprovenError, match="reaches 1"):
+            event.to_replace_one()
+        assert add_remove_share(epsilon, 1e-6) <= 1e-6 * math.exp(-700)
+    else:
+        assert event.to_replace_one().delta >= 1e-310 * math.exp(epsilon)
+        assert replace_one_of(epsilon, add_remove_share(epsilon, 1e-6))[1] <= 1e-6

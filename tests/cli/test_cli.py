@@ -165,6 +165,7 @@ def test_bad_data_quotes_nothing_private_and_leaves_no_file(folder, capsys, cont
     assert not (folder / "out.csv").exists()
 
 
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_empty_and_tiny_tables_are_released_like_any_other(folder, capsys):
     for content in ("größe,age\n", "größe,age\nS,5\n", "größe,age\n,\n"):
         (folder / "data.csv").write_text(content, encoding="utf-8")

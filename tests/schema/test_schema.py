@@ -122,3 +122,23 @@ def test_undeclared_facts_are_listed_until_declared():
 def test_an_unknown_kind_of_any_type_is_refused(kind):
     with pytest.raises(SchemaError, match="kind must be one of"):
         Schema.from_dict({"attribute": [{"name": "a", "kind": kind}]})
+
+
+def test_marks_are_written_on_a_line_that_can_be_deleted(tmp_path):
+    odd = Categorical(name="a]", levels=("]", "x"), undeclared=("levels", "nullable"))
+    path = tmp_path / "draft.toml"
+    Schema((odd, Numeric(name="b", lower=0, upper=1, undeclared=("lower",)))).to_toml(path)
+    assert Schema.from_toml(path).undeclared == {"a]": ("levels", "nullable"), "b": ("lower",)}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("undeclared")]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    assert Schema.from_toml(path).undeclared == {}
+
+
+def test_what_is_no_schema_is_not_quoted(tmp_path):
+    path = tmp_path / "private.csv"
+    path.write_text("§secret", encoding="utf-8")
+    with pytest.raises(SchemaError, match=r"not a TOML file \(at line 1") as caught:
+        Schema.from_toml(path)
+    assert "secret" not in str(caught.value).replace(str(path), "")
+    assert "§" not in str(caught.value).replace(str(path), "")

@@ -31,7 +31,10 @@ from missdp.errors import (
 from missdp.sources import DuckDBSource, MemorySource
 from synth.conformance import CASES, IDS, SCHEMA, make_frame, make_table
 
-pytestmark = pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
+pytestmark = [
+    pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS),
+    pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"),
+]
 
 
 def build(family, strategy, **options):
@@ -218,11 +221,19 @@ class Spy(MemorySource):
         super().__init__(table)
         self.budget, self.fails, self.charged = budget, fails, []
 
-    def counts(self, cliques, *, rows):
+    def note(self):
         self.charged.append(len(self.budget.events))
         if self.fails:
             raise DataError("disk on fire")
+
+    def counts(self, cliques, *, rows):
+        self.note()
         return super().counts(cliques, rows=rows)
+
+    @property
+    def table(self):
+        self.note()
+        return super().table
 
 
 def test_the_shared_budget_is_charged_before_anything_is_read(family, strategy):

@@ -5,12 +5,15 @@ import pytest
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
+    Budget,
+    FixedSchedule,
+    Guarantee,
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
     releases,
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
-from missdp.sources import Strategy
+from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
@@ -99,7 +102,7 @@ def test_gaussian_releases_keep_their_epsilon():
 
 def test_a_domain_read_from_the_data_is_carried_over_or_refused():
     drafted = Categorical(name="x", levels=("a", "b"), nullable=True, undeclared=("levels",))
-    table = Table.from_codes(Schema((drafted,)), {"x": [0, 1, 2] * 20})
+    table = Table.from_codes(Schema((drafted,)), {"x": [0, 1, 2] * 200})
     model = PrivBayes(epsilon=1.0).fit(table, undeclared="accept")
     try:
         found = model.ground_truth_guarantee(RowIndependentMissingness())
@@ -136,7 +139,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused(rate):
             Categorical(name="b", levels=("x", "y")),
         )
     )
-    table = Table.from_codes(schema, {"a": [0, 1, 2] * 20, "b": [0, 1, 1] * 20})
+    table = Table.from_codes(schema, {"a": [0, 1, 2] * 200, "b": [0, 1, 1] * 200})
     model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
     with pytest.raises(ParameterError, match="nosuch"):
         model.ground_truth_guarantee(MissingCompletelyAtRandom({"a": 0.5, "nosuch": rate}))
@@ -146,3 +149,49 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused(rate):
             model.ground_truth_guarantee(never)
     else:
         assert model.ground_truth_guarantee(never).epsilon < 1
+
+
+@pytest.mark.parametrize("missing", ["complete-rows", "observed", "impute-first"])
+def test_no_fixed_schedule_is_claimed_of_a_fit(missing, tmp_path):
+    """The noise of a table depends on the structure that was chosen: only caps are fixed."""
+    model = fit(missing, ALL_NULLABLE)
+    observed = MissingCompletelyAtRandom({**OBSERVED, "score": 0.75})
+    found = model.ground_truth_guarantee(observed)
+    assert found.epsilon < model.guarantee_.epsilon
+    assert FixedSchedule() not in found.conditions
+    assert Guarantee.from_json(found.to_json()) == found
+    for delta in (1e-9, 1e-3, 0.1):
+        assert found.epsilon_at(delta) <= found.epsilon
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("nullable", [False, True])
+def test_one_attribute_and_none_that_is_nullable(missing, nullable):
+    schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=nullable),))
+    codes = [0, 1, 2] * 200 if nullable else [0, 1] * 300
+    model = PrivBayes(epsilon=1.0, missing=missing).fit(Table.from_codes(schema, {"a": codes}))
+    rates = MissingCompletelyAtRandom({"a": 0.5} if nullable else {})
+    found = model.ground_truth_guarantee(rates)
+    amplifies = nullable and missing != "joint"
+    assert (found.epsilon < 1) == amplifies
+    assert found.epsilon >= amplified(0.5, 1.0) - 1e-12
+
+
+def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ():
+    """As an edited model file could: data-chosen gates, called one fixed gate."""
+    model = fit("observed", ALL_NULLABLE)
+    found = synthesizer_ground_truth(
+        model.guarantee_,
+        strategy=strategy_named("complete-rows"),
+        schema=ALL_NULLABLE,
+        assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
+    )
+    assert found.epsilon == model.guarantee_.epsilon
+
+
+def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
+    shared = Budget(3.0, adjacency="replace-one")
+    model = fit("complete-rows", ALL_NULLABLE, n_rows=500, budget=shared)
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}))
+    assert found.epsilon == pytest.approx(amplified(0.6 * 0.7 * 0.8 * 0.75, 1.0))
+    assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back

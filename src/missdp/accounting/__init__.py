@@ -4,6 +4,7 @@ Events state what was done, accountants bound what it costs, a `Guarantee` says 
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
 """
 
+from missdp.accounting._convert import replace_one_of
 from missdp.accounting._exact import difference, scale_for, share_of
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
@@ -64,7 +65,7 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.neighbours import epsilon_under, replace_one_of
+from missdp.accounting.neighbours import epsilon_under
 
 __all__ = [
     "DEFAULT_ACCOUNTANTS",

@@ -13,15 +13,20 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 __all__ = [
+    "add_remove_share",
     "best_order",
     "delta_from_rdp",
     "delta_from_rho",
     "epsilon_from_rdp",
     "epsilon_from_rho",
+    "replace_one_of",
     "rho_capacity",
 ]
 
 FloatArray = NDArray[np.float64]
+
+# Rounding of (1 + e^epsilon) and of its product with delta, upwards.
+_OUTWARD = 1 + 2.0**-50
 
 
 def overhead(orders: FloatArray | float, delta: float) -> FloatArray:
@@ -30,18 +35,23 @@ def overhead(orders: FloatArray | float, delta: float) -> FloatArray:
     return np.asarray(np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))
 
 
+def _known(bounds: FloatArray) -> FloatArray:
+    return np.where(np.isnan(bounds), math.inf, bounds)
+
+
 def epsilon_from_rdp(orders: FloatArray, curve: FloatArray, delta: float) -> float:
     """Return the smallest epsilon over the orders; infinity if ``delta`` is 0."""
     if delta <= 0:
         return 0.0 if np.all(curve == 0) else math.inf
-    return max(0.0, float(np.min(curve + overhead(orders, delta))))
+    # Where a number is too large to be computed, nothing is known of that order.
+    return max(0.0, float(np.min(_known(curve + overhead(orders, delta)))))
 
 
 def delta_from_rdp(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
     """Return the smallest delta over the orders."""
     with np.errstate(over="ignore"):
         logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return min(1.0, math.exp(min(0.0, float(np.min(logs)))))
+    return min(1.0, math.exp(min(0.0, float(np.min(_known(logs))))))
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
@@ -93,3 +103,33 @@ def _minimum(objective: object) -> tuple[float, float]:
     if float(found.fun) < values[best]:
         return 1 + math.exp(float(found.x)), float(found.fun)
     return 1 + math.exp(float(grid[best])), float(values[best])
+
+
+def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what an add-remove (epsilon, delta) guarantee gives when one row is replaced.
+
+    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
+    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
+
+    Examples
+    --------
+    >>> replace_one_of(1.0, 0.0)
+    (2.0, 0.0)
+    """
+    if delta == 0:
+        return 2 * epsilon, 0.0
+    factor = 1 + math.exp(epsilon) if epsilon < 700 else math.inf
+    return 2 * epsilon, min(1.0, factor * delta * _OUTWARD)
+
+
+def add_remove_share(epsilon: float, delta: float) -> float:
+    """Return the add-remove delta that gives ``delta`` when one row is replaced, rounded down.
+
+    The inverse of `replace_one_of`, at add-remove ``epsilon``.
+
+    Examples
+    --------
+    >>> round(add_remove_share(1.0, 3.72e-6), 8)
+    1e-06
+    """
+    return delta * math.exp(-epsilon) / ((1 + math.exp(-epsilon)) * _OUTWARD)

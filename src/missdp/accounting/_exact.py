@@ -8,6 +8,7 @@ person wrote (``epsilon=0.1``) counts as that decimal number, and a number that 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -68,13 +69,15 @@ def total(costs: Iterable[Fraction]) -> Fraction:
 def float_up(number: Fraction) -> float:
     """Return the smallest floating-point number that, written in decimal, is at least ``number``.
 
+    Infinity if there is none.
+
     Examples
     --------
     >>> float_up(Fraction(3, 10)), float_up(Fraction(1, 3))
     (0.3, 0.33333333333333337)
     """
     near = _float(number)
-    while exact(near) < number:
+    while near < math.inf and exact(near) < number:
         near = math.nextafter(near, math.inf)
     return near
 
@@ -87,7 +90,7 @@ def float_down(number: Fraction) -> float:
     >>> float_down(Fraction(3, 10)), float_down(Fraction(2, 3))
     (0.3, 0.6666666666666666)
     """
-    near = _float(number)
+    near = min(_float(number), sys.float_info.max)
     while exact(near) > number:
         near = math.nextafter(near, -math.inf)
     return near
@@ -119,6 +122,8 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
 
+    Infinity if there is none.
+
     Examples
     --------
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
@@ -126,7 +131,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """
     target = count * Fraction(sensitivity) / exact(epsilon)
     near = _float(target)
-    while Fraction(near) < target:  # the noise is drawn at the binary number
+    while near < math.inf and Fraction(near) < target:  # the noise is drawn at the binary number
         near = math.nextafter(near, math.inf)
     return near
 

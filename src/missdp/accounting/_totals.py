@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from missdp.accounting._convert import FloatArray, epsilon_from_rdp, epsilon_from_rho
-from missdp.accounting._exact import ceiling, float_up
+from missdp.accounting._exact import ceiling, exact, float_down, float_up
 from missdp.accounting.accountants import PureAccountant, RDPAccountant, ZCDPAccountant
 from missdp.accounting.curves import approximate_delta, pure_cost, rdp_curve, zcdp_cost
 from missdp.accounting.events import Event
@@ -35,7 +35,7 @@ class Totals:
     orders: FloatArray
     pure: Fraction | None = Fraction(0)
     rho: Fraction | None = Fraction(0)
-    failure: float = 0.0
+    failure: Fraction = Fraction(0)
     curve: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def plus(self, events: Iterable[Event]) -> Totals:
@@ -46,7 +46,7 @@ class Totals:
             rho = _sum(rho, times * zcdp_cost(event) if _ZCDP.supports(event) else None)
             known = _RDP.supports(event)
             curve = curve + (times * rdp_curve(event, self.orders) if known else math.inf)
-            failure += times * approximate_delta(event)
+            failure = ceiling(failure + times * exact(approximate_delta(event)))
         return Totals(self.orders, pure, rho, failure, curve)
 
     @property
@@ -56,10 +56,10 @@ class Totals:
 
     def epsilon(self, delta: float) -> float:
         """Return the best epsilon the totals prove at ``delta``; infinity if none."""
-        left = delta - self.failure
-        if left < 0:
+        rest = exact(delta) - self.failure
+        if rest < 0:
             return math.inf
-        best = self.pure_epsilon
+        best, left = self.pure_epsilon, float_down(rest)
         if left > 0:
             if self.rho is not None:
                 best = min(best, epsilon_from_rho(float_up(self.rho), left))

@@ -21,16 +21,14 @@ from missdp.accounting._convert import (
     epsilon_from_rdp,
     epsilon_from_rho,
 )
-from missdp.accounting._exact import exact, float_up
+from missdp.accounting._exact import exact, float_down, float_up
 from missdp.accounting._exact import total as exact_total
 from missdp.accounting._record import check_delta, check_nonnegative
 from missdp.accounting.curves import (
-    approximate_delta,
+    failure_of,
     pure_cost,
-    pure_epsilon,
     rdp_curve,
     zcdp_cost,
-    zcdp_rho_of,
 )
 from missdp.accounting.events import Event, RDPEvent, flatten
 from missdp.errors import ParameterError, UnprovenError
@@ -99,17 +97,17 @@ class PureAccountant:
 
     def supports(self, event: Event) -> bool:
         """Whether the event has an epsilon of its own."""
-        return _dispatches(pure_epsilon, event)
+        return _dispatches(pure_cost, event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return the sum of epsilons, infinite if the deltas of the events exceed ``delta``."""
         total = float_up(exact_total(pure_cost(event) for event in events))
-        return total if _failure(events) <= delta else math.inf
+        return total if failure_of(events) <= exact(delta) else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return the sum of deltas if the sum of epsilons is at most ``epsilon``, else 1."""
         total = exact_total(pure_cost(event) for event in events)
-        return _failure(events) if total <= exact(epsilon) else 1.0
+        return float_up(failure_of(events)) if total <= exact(epsilon) else 1.0
 
 
 class ZCDPAccountant:
@@ -126,18 +124,18 @@ class ZCDPAccountant:
 
     def supports(self, event: Event) -> bool:
         """Whether the event has a rho."""
-        return _dispatches(zcdp_rho_of, event)
+        return _dispatches(zcdp_cost, event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return epsilon at ``delta`` less the deltas of the events."""
         rho = float_up(exact_total(zcdp_cost(event) for event in events))
-        left = delta - _failure(events)
-        return epsilon_from_rho(rho, left) if left >= 0 else math.inf
+        left = exact(delta) - failure_of(events)
+        return epsilon_from_rho(rho, float_down(left)) if left >= 0 else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return delta at ``epsilon`` plus the deltas of the events."""
         rho = float_up(exact_total(zcdp_cost(event) for event in events))
-        return min(1.0, delta_from_rho(rho, epsilon) + _failure(events))
+        return min(1.0, delta_from_rho(rho, epsilon) + float_up(failure_of(events)))
 
 
 class RDPAccountant:
@@ -167,13 +165,13 @@ class RDPAccountant:
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return epsilon at ``delta`` less the deltas of the events."""
-        left = delta - _failure(events)
-        return epsilon_from_rdp(*self._curve(events), left) if left >= 0 else math.inf
+        left = exact(delta) - failure_of(events)
+        return epsilon_from_rdp(*self._curve(events), float_down(left)) if left >= 0 else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
         """Return delta at ``epsilon`` plus the deltas of the events."""
         tail = delta_from_rdp(*self._curve(events), epsilon)
-        return min(1.0, tail + _failure(events))
+        return min(1.0, tail + float_up(failure_of(events)))
 
     def _curve(self, events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
         """Orders, those of tabulated events among them, and the summed curve."""
@@ -325,7 +323,3 @@ def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> list[A
         reasons = "; ".join(f"{name} refuses {', '.join(kinds)}" for name, kinds in blocked.items())
         raise UnprovenError(f"no accountant supports this composition: {reasons}")
     return able
-
-
-def _failure(events: Sequence[Event]) -> float:
-    return math.fsum(approximate_delta(event) for event in events)

@@ -206,7 +206,7 @@ class Budget:
         label : str
             Public name of the part, for reports.
         conditions : iterable of Condition
-            What the releases of the part rest on.
+            What the releases of the part rest on, beside what is charged along with them.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class Budget:
         0.62
         """
         self._check_process()
-        if part.cost is None or part._reserved or part._entries:
+        if part is self or part.cost is None or part._reserved or part._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
         part._label = label
         self._record(flatten(part.filter()), (part,), conditions)
@@ -268,7 +268,7 @@ class Budget:
         much an adaptive sequence happened to spend is an outcome, not a guarantee.
         """
         with self._lock:
-            events, conditions, totals = self.events, self._conditions, self._totals
+            events, conditions, totals = self.events, self._held_conditions(), self._totals
         if not events:
             return Guarantee(0.0, 0.0, self._adjacency, "incomplete", conditions)
         if self._cost is not None:
@@ -277,14 +277,20 @@ class Budget:
             return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, event)
         if totals.pure is not None and totals.pure <= exact(self._epsilon) and not totals.failure:
             epsilon, delta = totals.pure_epsilon, 0.0
-            # Only if nothing more could have been charged, whatever came out.
-            planned = self._delta == 0 and totals.pure == exact(self._epsilon)
         else:
             epsilon, delta = epsilon_under(events, self._delta, self._adjacency), self._delta
-            planned = False
-        if not planned:
+        # One release that leaves room for no other is fixed, whatever came out. A pure sum of
+        # several that is spent whole bounds epsilon at delta 0, but not at any other delta.
+        if len(events) > 1 or self._delta > 0 or totals.pure != exact(self._epsilon):
             conditions = (*conditions, FixedSchedule())
         return Guarantee(epsilon, delta, self._adjacency, "incomplete", conditions, events)
+
+    def _held_conditions(self) -> tuple[Condition, ...]:
+        """The conditions of every release, those of the parts that were reserved among them."""
+        with self._lock:
+            entries, held = self._entries, self._conditions
+        parts = (c for e in entries if isinstance(e, Budget) for c in e._held_conditions())
+        return (*held, *parts)
 
     @property
     def pure_epsilon_spent(self) -> float:
@@ -374,7 +380,7 @@ class Budget:
         if self._cost is not None:
             return self._spent_with(parts) <= exact(self._cost.amount)
         if totals.pure is not None and totals.pure <= exact(self._epsilon):
-            return totals.failure <= self._delta
+            return totals.failure <= exact(self._delta)
         if self._delta == 0:
             return False
         if totals.epsilon(self._delta) <= self._epsilon:

@@ -1,7 +1,7 @@
 """Conditions: the assumptions a guarantee rests on, machine-readable and printable.
 
 A guarantee without conditions is unconditional. Conditions are never dropped: composing two
-guarantees unites them, and printing a guarantee prints them. Source: spec privacy.md §1.
+guarantees unites them, and printing a guarantee prints them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class Condition(Record):
     implies_row_independence : bool
         Class attribute. Whether the condition says that rows lose values independently of each
         other, without which no guarantee for the ground truth is stated.
+    holds_for_every_mask : bool
+        Class attribute. Whether the condition says nothing about which cells are missing. One that
+        does may fail for other draws of the missing cells, over which a guarantee for the ground
+        truth averages: nothing is proven then.
 
     Examples
     --------
@@ -53,6 +57,7 @@ class Condition(Record):
     """
 
     implies_row_independence: ClassVar[bool] = False
+    holds_for_every_mask: ClassVar[bool] = False
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -81,6 +86,7 @@ class MissingCompletelyAtRandom(Condition):
     observed: tuple[tuple[str, float], ...]
 
     implies_row_independence: ClassVar[bool] = True
+    holds_for_every_mask: ClassVar[bool] = True
 
     def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
         pairs = list(observed.items() if isinstance(observed, Mapping) else observed)
@@ -104,7 +110,7 @@ class MissingCompletelyAtRandom(Condition):
 
 @dataclass(frozen=True)
 class RowIndependentMissingness(Condition):
-    """Each row loses values independently of every other row (paper A, Theorem 5.2).
+    """Each row loses values independently of every other row (Mohapatra et al. 2024, Theorem 5.2).
 
     Examples
     --------
@@ -113,6 +119,7 @@ class RowIndependentMissingness(Condition):
     """
 
     implies_row_independence: ClassVar[bool] = True
+    holds_for_every_mask: ClassVar[bool] = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -139,6 +146,7 @@ class BoundedObservation(Condition):
     p_max: float
 
     implies_row_independence: ClassVar[bool] = True
+    holds_for_every_mask: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p_max", check_fraction("p_max", self.p_max))
@@ -154,7 +162,7 @@ class BoundedObservation(Condition):
 
 @dataclass(frozen=True)
 class DatasetCollection(Condition):
-    """The table belongs to a declared collection of data sets (paper B, §4.1).
+    """The table belongs to a declared collection of data sets (Hu, Sanyal & Schölkopf 2024, §4.1).
 
     Parameters
     ----------
@@ -234,6 +242,8 @@ class PublicDomain(Condition):
 
     note: str = ""
 
+    holds_for_every_mask: ClassVar[bool] = True
+
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         note = f" ({self.note})" if self.note else ""
@@ -256,6 +266,8 @@ class DataDependentDomain(Condition):
     """
 
     attributes: tuple[str, ...]
+
+    holds_for_every_mask: ClassVar[bool] = True
 
     def __init__(self, attributes: Iterable[str]) -> None:
         if isinstance(attributes, str):
@@ -287,6 +299,8 @@ class DeclaredRowCount(Condition):
 
     n: int
 
+    holds_for_every_mask: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", _whole("n", self.n, least=0))
 
@@ -304,6 +318,8 @@ class ExplicitSeed(Condition):
     >>> print(ExplicitSeed())
     WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
     """
+
+    holds_for_every_mask: ClassVar[bool] = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -323,14 +339,16 @@ class FixedSchedule(Condition):
     Examples
     --------
     >>> print(FixedSchedule())
-    How many releases there are and how much noise each gets was fixed before the first of them.
-    """
+    How many releases there are and how much noise each gets was fixed before the first of them; an adaptive part counts as one release, of the size of its cap.
+    """  # noqa: E501
+
+    holds_for_every_mask: ClassVar[bool] = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         return (
             "How many releases there are and how much noise each gets was fixed before the "
-            "first of them."
+            "first of them; an adaptive part counts as one release, of the size of its cap."
         )
 
 

@@ -7,6 +7,7 @@ is proven. A module that defines its own event registers its bounds with ``.regi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache, singledispatch
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from missdp.accounting._exact import exact, float_up
+from missdp.accounting._exact import exact, float_up, total
 from missdp.accounting.events import (
     ApproximateEvent,
     Event,
@@ -30,8 +31,8 @@ from missdp.errors import UnprovenError
 
 __all__ = [
     "approximate_delta",
+    "failure_of",
     "integer_shift",
-    "laplace_epsilon",
     "pure_cost",
     "pure_epsilon",
     "rdp_curve",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+
+# More than what a handful of floating-point operations on numbers of size 1 get wrong.
+_ROUNDING = 1e-15
 
 # Whole orders at which the Poisson-sampled Gaussian is evaluated; the best order for DP-SGD is
 # far below the last one, and each order costs time proportional to itself.
@@ -63,48 +67,86 @@ def integer_shift(sensitivity: float) -> int:
     return math.floor(sensitivity + 1e-9)
 
 
-def laplace_epsilon(event: LaplaceEvent) -> float:
-    """Return sensitivity / scale; integer queries move by whole numbers, so floor applies.
-
-    Examples
-    --------
-    >>> laplace_epsilon(LaplaceEvent(sensitivity=1.5, scale=2.0))
-    0.5
-    """
-    return float_up(_exact_laplace(event))
-
-
-def _exact_laplace(event: LaplaceEvent) -> Fraction:
-    shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
-    return Fraction(shift) / Fraction(event.scale)
-
-
+@singledispatch
 def pure_cost(event: Event) -> Fraction:
-    """Return the epsilon of an event exactly.
+    """Return the epsilon of an event exactly; of an `ApproximateEvent`, that beside its delta.
 
     Examples
     --------
     >>> pure_cost(LaplaceEvent(sensitivity=1, scale=3.0))
     Fraction(1, 3)
     """
-    return _exact_laplace(event) if isinstance(event, LaplaceEvent) else exact(pure_epsilon(event))
+    raise _refuse(event, "pure DP")
 
 
+@pure_cost.register(PureEvent)
+@pure_cost.register(ApproximateEvent)
+def _(event: PureEvent | ApproximateEvent) -> Fraction:
+    return exact(event.epsilon)
+
+
+@pure_cost.register
+def _(event: LaplaceEvent) -> Fraction:
+    # Integer queries move by whole numbers, so floor applies.
+    shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
+    return Fraction(shift) / Fraction(event.scale)
+
+
+@singledispatch
 def zcdp_cost(event: Event) -> Fraction:
-    """Return the rho of an event exactly.
+    """Return the rho of an event exactly, under (delta-approximate) zero-concentrated DP.
 
     Examples
     --------
     >>> zcdp_cost(GaussianEvent(sensitivity=1, sigma=10.0))
     Fraction(1, 200)
     """
-    if isinstance(event, GaussianEvent):
-        return (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
-    if isinstance(event, SelectionEvent):
-        return exact(event.epsilon) ** 2 / 8
-    if isinstance(event, LaplaceEvent | PureEvent | ApproximateEvent):
-        return pure_cost(event) ** 2 / 2
-    return exact(zcdp_rho_of(event))
+    raise _refuse(event, "zCDP")
+
+
+@zcdp_cost.register(PureEvent)
+@zcdp_cost.register(ApproximateEvent)
+@zcdp_cost.register(LaplaceEvent)
+def _(event: PureEvent | ApproximateEvent | LaplaceEvent) -> Fraction:
+    return pure_cost(event) ** 2 / 2  # Bun & Steinke 2016, Proposition 1.4
+
+
+@zcdp_cost.register
+def _(event: SelectionEvent) -> Fraction:
+    return pure_cost(event) ** 2 / 8  # bounded range: Cesar & Rogers 2021
+
+
+@zcdp_cost.register
+def _(event: GaussianEvent) -> Fraction:
+    # Continuous: Bun & Steinke 2016, Prop. 1.6. Discrete: Canonne et al. 2020, Theorem 14.
+    return (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
+
+
+@zcdp_cost.register
+def _(event: ZCDPEvent) -> Fraction:
+    return exact(event.rho)
+
+
+def pure_epsilon(event: Event) -> float:
+    """Return `pure_cost` as a float, rounded up.
+
+    Examples
+    --------
+    >>> pure_epsilon(LaplaceEvent(sensitivity=1.5, scale=2.0))
+    0.5
+    """
+    return float_up(pure_cost(event))
+
+
+def zcdp_rho_of(event: Event) -> float:
+    """Return `zcdp_cost` as a float, rounded up.
+
+    Examples
+    --------
+    >>> zcdp_rho_of(GaussianEvent(sensitivity=1, sigma=2.0))
+    0.125
+    """
+    return float_up(zcdp_cost(event))
 
 
 def approximate_delta(event: Event) -> float:
@@ -118,74 +160,15 @@ def approximate_delta(event: Event) -> float:
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
-@singledispatch
-def pure_epsilon(event: Event) -> float:
-    """Return the epsilon of an event; of an `ApproximateEvent`, its epsilon beside its delta.
+def failure_of(events: Iterable[Event]) -> Fraction:
+    """Return the sum of `approximate_delta` exactly.
 
     Examples
     --------
-    >>> pure_epsilon(LaplaceEvent(sensitivity=1, scale=2.0))
-    0.5
+    >>> failure_of([ApproximateEvent(epsilon=1.0, delta=0.1)] * 3)
+    Fraction(3, 10)
     """
-    raise _refuse(event, "pure DP")
-
-
-@pure_epsilon.register
-def _(event: PureEvent) -> float:
-    return event.epsilon
-
-
-@pure_epsilon.register
-def _(event: ApproximateEvent) -> float:
-    return event.epsilon
-
-
-@pure_epsilon.register
-def _(event: LaplaceEvent) -> float:
-    return laplace_epsilon(event)
-
-
-@singledispatch
-def zcdp_rho_of(event: Event) -> float:
-    """Return the rho of an event under (delta-approximate) zero-concentrated DP.
-
-    Examples
-    --------
-    >>> zcdp_rho_of(GaussianEvent(sensitivity=1, sigma=2.0))
-    0.125
-    """
-    raise _refuse(event, "zCDP")
-
-
-@zcdp_rho_of.register
-def _(event: PureEvent) -> float:
-    return event.epsilon**2 / 2  # Bun & Steinke 2016, Proposition 1.4
-
-
-@zcdp_rho_of.register
-def _(event: SelectionEvent) -> float:
-    return event.epsilon**2 / 8  # bounded range: Cesar & Rogers 2021
-
-
-@zcdp_rho_of.register
-def _(event: ApproximateEvent) -> float:
-    return event.epsilon**2 / 2
-
-
-@zcdp_rho_of.register
-def _(event: LaplaceEvent) -> float:
-    return laplace_epsilon(event) ** 2 / 2
-
-
-@zcdp_rho_of.register
-def _(event: GaussianEvent) -> float:
-    # Continuous: Bun & Steinke 2016, Prop. 1.6. Discrete: Canonne et al. 2020, Theorem 14.
-    return (event.sensitivity / event.sigma) ** 2 / 2
-
-
-@zcdp_rho_of.register
-def _(event: ZCDPEvent) -> float:
-    return event.rho
+    return total(exact(delta) for event in events if (delta := approximate_delta(event)))
 
 
 @singledispatch
@@ -207,7 +190,7 @@ def _(event: PureEvent, orders: FloatArray) -> FloatArray:
 
 @rdp_curve.register
 def _(event: SelectionEvent, orders: FloatArray) -> FloatArray:
-    bounded_range = orders * event.epsilon**2 / 8
+    bounded_range = orders * zcdp_rho_of(event)
     return np.minimum(bounded_range, _randomized_response(event.epsilon, orders))
 
 
@@ -218,9 +201,12 @@ def _(event: ApproximateEvent, orders: FloatArray) -> FloatArray:
 
 @rdp_curve.register
 def _(event: LaplaceEvent, orders: FloatArray) -> FloatArray:
+    epsilon = pure_epsilon(event)
+    if math.isinf(epsilon):
+        return np.full_like(orders, math.inf)
     if event.discrete:
-        return _discrete_laplace(integer_shift(event.sensitivity), event.scale, orders)
-    return _continuous_laplace(event.sensitivity / event.scale, orders)
+        return _discrete_laplace(integer_shift(event.sensitivity), event.scale, orders, epsilon)
+    return _continuous_laplace(epsilon, orders)
 
 
 @rdp_curve.register
@@ -258,10 +244,10 @@ def _randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
     """Rényi divergence of the worst epsilon-DP pair: one bit, flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
-    return _clip(np.asarray(logsumexp(terms, axis=0)) / (orders - 1), epsilon)
+    return _rounded_up(logsumexp(terms, axis=0), epsilon, orders)
 
 
-def _discrete_laplace(shift: int, scale: float, orders: FloatArray) -> FloatArray:
+def _discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: float) -> FloatArray:
     """Rényi divergence of the discrete Laplace law against itself shifted, summed exactly.
 
     The loss is shift/scale below the first centre, falls by 2/scale per step to -shift/scale at
@@ -271,27 +257,34 @@ def _discrete_laplace(shift: int, scale: float, orders: FloatArray) -> FloatArra
     """
     a = 1 / scale
     if shift > 10_000:  # tabulating the middle is no use: the pure bound's curve is as good
-        return _randomized_response(shift * a, orders)
+        return _randomized_response(epsilon, orders)
     inner = np.arange(1, shift)
     log_norm = np.log(-np.expm1(-a)) - np.log1p(np.exp(-a))
     log_mass = np.concatenate(
         [[-np.log1p(np.exp(-a))], log_norm - a * inner, [-a * shift - np.log1p(np.exp(-a))]]
     )
     loss = a * np.concatenate([[shift], shift - 2 * inner, [-shift]])
-    total = logsumexp(log_mass[:, None] + np.outer(loss, orders - 1), axis=0)
-    return _clip(np.asarray(total) / (orders - 1), shift * a)
+    moment = logsumexp(log_mass[:, None] + np.outer(loss, orders - 1), axis=0)
+    return _rounded_up(moment, epsilon, orders)
 
 
 def _continuous_laplace(epsilon: float, orders: FloatArray) -> FloatArray:
     """Mironov 2017, Proposition 6; L1 worst case as in `_discrete_laplace`."""
     rise = np.log(orders / (2 * orders - 1)) + (orders - 1) * epsilon
     fall = np.log((orders - 1) / (2 * orders - 1)) - orders * epsilon
-    return _clip(np.logaddexp(rise, fall) / (orders - 1), epsilon)
+    return _rounded_up(np.logaddexp(rise, fall), epsilon, orders)
 
 
-def _clip(curve: FloatArray, epsilon: float) -> FloatArray:
-    """Rounding near order 1 may leave [0, epsilon]; both ends are proven bounds or facts."""
-    return np.clip(curve, 0.0, epsilon)
+def _rounded_up(moment: FloatArray, epsilon: float, orders: FloatArray) -> FloatArray:
+    """Divide (a - 1) D_a, computed in floating point, by a - 1, and never fall below D_a.
+
+    The terms are of size a (1 + epsilon), and what cancels between them leaves nothing correct of
+    a small divergence; epsilon and a epsilon^2 / 2 bound it then.
+    """
+    curve = (moment + _ROUNDING * orders * (1 + epsilon)) / (orders - 1)
+    return np.clip(
+        curve, 0.0, np.minimum(epsilon, orders * (epsilon * epsilon / 2) * (1 + _ROUNDING))
+    )
 
 
 @lru_cache(maxsize=256)
@@ -302,4 +295,4 @@ def _sampled_gaussian(rate: float, multiplier: float) -> FloatArray:
 
     accountant = RdpAccountant(_SAMPLED_ORDERS.tolist())
     accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
-    return np.asarray(accountant.rdp, dtype=np.float64)
+    return np.asarray(accountant.rdp, dtype=np.float64) + 2 * _ROUNDING

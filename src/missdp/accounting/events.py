@@ -2,7 +2,7 @@
 
 An event says what was done (noise, sensitivity), never what it costs: the cost follows from an
 accountant. Events compose, travel as JSON, and translate to `dp_accounting`'s events where that
-library has an equivalent one (`to_dp_event`). Source: spec privacy.md §1.
+library has an equivalent one (`to_dp_event`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
+from missdp.accounting._convert import replace_one_of
 from missdp.accounting._record import (
     Record,
     check_delta,
@@ -286,10 +287,10 @@ class ApproximateEvent(Event):
         """Return the (2 epsilon, (1 + exp(epsilon)) delta) event (group privacy, two rows)."""
         if self.adjacency == "replace-one":
             return self
-        delta = (1 + math.exp(self.epsilon)) * self.delta
+        epsilon, delta = replace_one_of(self.epsilon, self.delta)
         if delta >= 1:
             raise UnprovenError("delta of this ApproximateEvent reaches 1 under replace-one")
-        return replace(self, epsilon=2 * self.epsilon, delta=delta, adjacency="replace-one")
+        return replace(self, epsilon=epsilon, delta=delta, adjacency="replace-one")
 
 
 @dataclass(frozen=True, kw_only=True)

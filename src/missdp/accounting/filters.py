@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from missdp.accounting._convert import best_order, epsilon_from_rdp, epsilon_from_rho, overhead
-from missdp.accounting._exact import exact
+from missdp.accounting._exact import exact, total
 from missdp.accounting._record import check_nonnegative, check_positive
 from missdp.accounting.accountants import (
     Accountant,
@@ -45,7 +45,7 @@ _ACCOUNTANTS: dict[Currency, Accountant] = {
     "zcdp": ZCDPAccountant(),
     "renyi": RDPAccountant(),
 }
-# Rényi curves are computed in floating point; their error is below this.
+# Rényi curves are upper bounds computed in floating point, with a relative error below this.
 _OUTWARD = 1 + 1e-12
 
 
@@ -106,7 +106,7 @@ class Cost:
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
-        if self.currency == "pure":
+        if self.currency == "pure" or self.amount == 0:
             return self.amount
         if self.currency == "zcdp":
             return epsilon_from_rho(self.amount, delta)
@@ -145,10 +145,12 @@ def filter_cost(event: Event, cost: Cost) -> Fraction:
         return pure_cost(event)
     if cost.currency == "zcdp":
         return zcdp_cost(event)
+    if isinstance(event, RDPEvent) and cost.order in event.orders:
+        return exact(event.epsilons[event.orders.index(cost.order)])
     value = float(rdp_curve(event, np.array([cost.order]))[0])
     if not math.isfinite(value):
         raise UnprovenError(f"{type(event).__name__} has no bound at the order {cost.order:.6g}")
-    return Fraction(value * _OUTWARD)
+    return Fraction(math.nextafter(value * _OUTWARD, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +189,9 @@ class FilterEvent(Event):
         cost = self.cost
         if self.capacity.adjacency != self.adjacency or self.capacity.gate:
             raise ParameterError("the capacity has the adjacency of its filter, and no gate")
-        spent = sum((filter_cost(part, cost) for part in self._parts()), Fraction(0))
-        if spent > exact(cost.amount):
+        spent = [filter_cost(part, cost) for part in self._parts()]
+        cap = exact(cost.amount)
+        if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 
     def _parts(self) -> tuple[Event, ...]:

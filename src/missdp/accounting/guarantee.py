@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
+from missdp.accounting._convert import add_remove_share, replace_one_of
 from missdp.accounting._exact import exact, float_up
 from missdp.accounting._exact import total as exact_total
 from missdp.accounting._record import check_delta, check_nonnegative, read_json
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, PureAccountant
-from missdp.accounting.conditions import Condition, FixedSchedule
+from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
@@ -22,8 +23,8 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.neighbours import epsilon_under, proves, replace_one_of
-from missdp.errors import ParameterError, UnprovenError
+from missdp.accounting.neighbours import epsilon_under, proves
+from missdp.errors import ParameterError, UnprovenError, replacing
 
 __all__ = ["Guarantee", "Protects"]
 
@@ -62,8 +63,9 @@ class Guarantee:
         If a number is out of range, delta is 0 beside an event that is not pure, or epsilon is
         smaller than what the events prove.
     UnprovenError
-        If ``protects`` is ``"ground-truth"`` without a condition on missingness, replace-one
-        events are given for an add-remove guarantee, or no accountant bounds the events.
+        If ``protects`` is ``"ground-truth"`` without a condition on missingness, or with one that
+        other draws of the missing cells may break, replace-one events are given for an add-remove
+        guarantee, or no accountant bounds the events.
 
     Notes
     -----
@@ -127,6 +129,14 @@ class Guarantee:
                 "a guarantee for the ground truth needs a condition that rows lose values "
                 "independently of each other, e.g. RowIndependentMissingness()"
             )
+        if self.protects == "ground-truth" and not all(
+            condition.holds_for_every_mask or isinstance(condition, Assumption)
+            for condition in self.conditions
+        ):
+            raise UnprovenError(
+                "a guarantee for the ground truth averages over draws of the missing cells, of "
+                "which some may break a condition that it is to rest on; nothing is proven"
+            )
         for event in self.events:
             if not set(event.required_conditions()) <= set(self.conditions):
                 raise ParameterError(f"a condition is missing that {type(event).__name__} rests on")
@@ -140,8 +150,8 @@ class Guarantee:
         if self._own_bound(self.delta, self.adjacency) <= self.epsilon:
             return True
         if self.adjacency == "replace-one":
-            share = self.delta / (1 + math.exp(min(self.epsilon / 2, 700.0)))
-            if self._own_bound(share, "add-remove") <= self.epsilon / 2:
+            half = self.epsilon / 2
+            if self._own_bound(add_remove_share(half, self.delta), "add-remove") <= half:
                 return True
         refused: UnprovenError | None = None
         for accountants in (FAST_ACCOUNTANTS, DEFAULT_ACCOUNTANTS):
@@ -238,6 +248,9 @@ class Guarantee:
         but 1.43 together, not 1.24). Compose the guarantees for the incomplete table and amplify
         the result instead.
 
+        Which releases there are, and their sizes, must not depend on what they answered. Where it
+        may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
+
         Parameters
         ----------
         *others : Guarantee
@@ -269,7 +282,7 @@ class Guarantee:
         if len(spending) <= 1:  # nothing is added by a release that costs nothing
             return (spending or parts)[0].with_conditions(*conditions)
         events = tuple(event for part in spending for event in part.events)
-        delta = math.fsum(part.delta for part in spending)
+        delta = float_up(exact_total(exact(part.delta) for part in spending))
         if delta >= 1:
             raise UnprovenError("the deltas add up to 1 or more: nothing is guaranteed")
         try:
@@ -360,15 +373,20 @@ class Guarantee:
         known = {"format", "epsilon", "delta", "adjacency", "protects", "conditions", "events"}
         if not isinstance(data, Mapping) or set(data) != known or data["format"] not in _READABLE:
             raise ParameterError(f"a guarantee needs exactly {sorted(known)}, format {_FORMAT}")
-        conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
-        events = tuple(Event.from_dict(item) for item in data["events"])
+        unreadable = ParameterError("conditions and events must be lists")
+        with replacing(TypeError, by=unreadable):
+            conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
+            events = tuple(Event.from_dict(item) for item in data["events"])
         if not events and (data["epsilon"] or data["delta"]):
             raise ParameterError("a guarantee needs the events that prove it")
-        if data["format"] == 1 and FixedSchedule() not in conditions:
-            events = ()  # perhaps of an adaptive schedule, whose cap was not written down
-        return cls(
+        read = cls(
             data["epsilon"], data["delta"], data["adjacency"], data["protects"], conditions, events
         )
+        if data["format"] == 1 and FixedSchedule() not in conditions:
+            # Perhaps of an adaptive schedule, whose cap was not written down: they prove nothing
+            # but that the statement is none of too little.
+            return replace(read, events=())
+        return read
 
     def to_json(self) -> str:
         """Return the guarantee as JSON.

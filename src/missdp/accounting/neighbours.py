@@ -5,30 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from missdp.accounting._convert import add_remove_share
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, Accountant, epsilon_of
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
 from missdp.errors import UnprovenError
 
-__all__ = ["epsilon_under", "proves", "replace_one_of"]
-
-# Rounding of (1 + e^epsilon) and of its product with delta, upwards.
-_OUTWARD = 1 + 2.0**-50
-
-
-def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return what an add-remove (epsilon, delta) guarantee gives when one row is replaced.
-
-    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
-    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
-
-    Examples
-    --------
-    >>> replace_one_of(1.0, 0.0)
-    (2.0, 0.0)
-    """
-    if delta == 0:
-        return 2 * epsilon, 0.0
-    return 2 * epsilon, min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta * _OUTWARD)
+__all__ = ["epsilon_under", "proves"]
 
 
 def epsilon_under(
@@ -119,8 +101,8 @@ def proves(
     parts = flatten(events)
     if adjacency == "add-remove" or any(event.adjacency == "replace-one" for event in parts):
         return False
-    # Half of epsilon for each of two steps; see replace_one_of.
-    share = delta / (1 + math.exp(min(epsilon / 2, 700.0)))
+    # Half of epsilon for each of two steps; see `replace_one_of`.
+    share = add_remove_share(epsilon / 2, delta)
     return epsilon_of(parts, share, accountants=accountants) <= epsilon / 2
 
 
@@ -133,7 +115,7 @@ def _by_group_privacy(
     """
 
     def needed(epsilon: float) -> float:
-        share = delta / (1 + math.exp(min(epsilon, 700.0)))
+        share = add_remove_share(epsilon, delta)
         return epsilon_of(parts, share, accountants=accountants)
 
     high = 1.0

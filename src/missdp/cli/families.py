@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def load_model(path: Path) -> Synthesizer:
         If the file is not a saved model, or belongs to an unknown family.
     """
     refusal = DataError(f"{str(path)!r} is not a saved missdp model")
+    if not os.path.exists(path):
+        raise DataError(f"there is no model file {str(path)!r}")
     with replacing(OSError, ValueError, KeyError, TypeError, RecursionError, by=refusal):
         family = json.loads(path.read_text(encoding="utf-8"))["family"]
     if not isinstance(family, str) or family not in _CLASSES:

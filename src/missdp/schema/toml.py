@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from missdp.files import write_atomically
 
 __all__ = ["dump_toml", "load_toml"]
 
+_PLACE = re.compile(r" \(at .*\)$")
+_MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _HEADER = """\
 # missdp schema: public facts about the columns of a table.
 # Every fact here enters released output. A name in `undeclared` marks a fact that was read from
@@ -30,7 +33,9 @@ def load_toml(path: Path) -> dict[str, Any]:
         return SchemaError(f"cannot read the schema {str(path)!r}: {reason}")
 
     def malformed(error: BaseException) -> SchemaError:
-        return SchemaError(f"{str(path)!r} is not a TOML file: {error}")
+        # The place only: the reason may quote a character of what is perhaps no schema at all.
+        place = _PLACE.search(str(error))
+        return SchemaError(f"{str(path)!r} is not a TOML file{place[0] if place else ''}")
 
     with (
         replacing(tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, by=malformed),
@@ -41,4 +46,11 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 def dump_toml(document: Mapping[str, Any], path: Path, *, notes: str = "") -> None:
     """Write a TOML file, whole or not at all; ``notes`` are comment lines that go last."""
-    write_atomically(path, (_HEADER + tomli_w.dumps(document) + notes).encode("utf-8"))
+    text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
+    write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
+
+
+def _on_one_line(marks: re.Match[str]) -> str:
+    """Write the marks of an attribute as one line, which a person can delete whole."""
+    items = (line.strip() for line in marks[0].splitlines())
+    return " ".join(items).replace("[ ", "[").replace(", ]", "]")

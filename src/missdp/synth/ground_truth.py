@@ -100,35 +100,37 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
         )
 
 
-def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[PureEvent], bool]:
+def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
     """Return what may be amplified, by caps, and whether the data chose the gates."""
     if strategy.gates == "parameters":
         margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
-        return [_pure(event) for event in margins], False
+        caps = [Guarantee.from_events(event).epsilon for event in margins]
+        return [_cap(e, c, e.gate) for e, c in zip(margins, caps, strict=True)], False
     if strategy.gates == "none":
         return [], False
-    found = []
+    found, chosen = [], strategy.gates == "data"
     for part in whole.log:
         gates = [release.gate for release in releases(part)]
         known = [gate for gate in gates if gate]
         if isinstance(part, FilterEvent) and known and len(known) == len(gates):
-            # One of the smallest: what is proven holds for whatever gates there are.
-            gate = min(known, key=lambda names: (len(names), sorted(names)))
-            found.append(PureEvent(epsilon=part.cost.amount, gate=gate, label=part.label))
-    return found, strategy.gates == "data"
+            # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
+            smallest = min(known, key=lambda names: (len(names), sorted(names)))
+            gate = smallest if chosen else frozenset.intersection(*known)
+            found.append(_cap(part, part.cost.amount, gate))
+    return [part for part in found if part.gate], chosen
 
 
-def _pure(event: Event) -> PureEvent:
-    cap = Guarantee.from_events(event).epsilon
-    return PureEvent(epsilon=cap, gate=event.gate, label=event.label)
+def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:
+    return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, gate=gate)
 
 
-def _with_the_rest(cap: float, gated: Sequence[PureEvent]) -> tuple[Event, ...]:
+def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
     """Return the gated parts, and one event of all that the cap leaves for everything else.
 
     Rounding takes from the gated parts what it adds to the rest.
     """
-    rest = difference(cap, *(event.epsilon for event in gated), up=True)
-    *others, last = gated
-    last = replace(last, epsilon=difference(cap, rest, *(event.epsilon for event in others)))
-    return (*others, last, PureEvent(epsilon=rest, label="everything else"))
+    caps = [event.cost.amount for event in gated]
+    rest = difference(cap, *caps, up=True)
+    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].gate)
+    everything_else = FilterEvent(capacity=PureEvent(epsilon=rest), label="everything else")
+    return (*gated[:-1], last, everything_else)

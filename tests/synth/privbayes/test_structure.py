@@ -123,6 +123,7 @@ def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
     assert synthetic().equals(expected)
 
 
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
     monkeypatch.setattr("missdp.sources.kernel._MAX_TOTAL_CELLS", 20_000)
     monkeypatch.setattr("missdp.synth.privbayes.learn._CELLS_AT_ONCE", 10_000)

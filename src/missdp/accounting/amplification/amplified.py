@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from missdp.accounting._convert import add_remove_share
 from missdp.accounting.amplification.candidates import Bound, best_bound
 from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
+from missdp.accounting.filters import FilterEvent
 from missdp.accounting.neighbours import epsilon_under
 from missdp.errors import ParameterError, UnprovenError
 
@@ -69,8 +71,12 @@ class AmplifiedEvent(Event):
         return flatten(self.events)
 
     def required_conditions(self) -> tuple[Condition, ...]:
-        """Return the assumption, who chose the gates, and that scales were fixed in advance."""
-        return (self.assumption, self.structure, FixedSchedule())
+        """Return the assumption, who chose the gates, and that scales were fixed in advance.
+
+        Caps are: under them the proofs hold whatever is chosen along the way.
+        """
+        caps = all(isinstance(event, FilterEvent) for event in self.events)
+        return (self.assumption, self.structure, *(() if caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
         """Return the amplified epsilon at ``delta``; infinite for the incomplete table."""
@@ -119,7 +125,7 @@ def amplify(
     if adjacency == "add-remove":
         return best_bound(events, delta, assumption, structure)
     # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
-    inner = delta / (1.0 + math.exp(min(plain, 700.0)))
+    inner = add_remove_share(plain, delta)
     found = best_bound(events, inner, assumption, structure)
     if found is None or found.epsilon > plain:
         return None

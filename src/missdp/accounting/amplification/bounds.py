@@ -45,7 +45,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     The law with the row is the mixture (1-p)Q + pP of the law Q without it and a law P with
     e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
     1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
-    Source: spec privacy.md §3; the sampling theorem quoted as Theorem 5.3 by Mohapatra et al.
+    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024).
 
     Examples
     --------
@@ -82,7 +82,7 @@ def complete_rows_bound(epsilon: float, *, observed: Mapping[str, float]) -> flo
 
     Notes
     -----
-    Source: spec privacy.md §3; replaces the linear figure of Proposition 5.4 of the paper.
+    Replaces the linear figure of Proposition 5.4 of Mohapatra et al. (2024).
 
     Examples
     --------
@@ -117,7 +117,7 @@ def column_wise_bound(
     Notes
     -----
     The mask mixture with gates {target}: *every* target amplifies, where Theorem 5.12 of
-    Mohapatra et al. amplifies one. Source: spec privacy.md §3.
+    Mohapatra et al. (2024) amplifies one.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def adaptive_structure_bound(
     largest probability of a gate that could have been chosen. The other direction follows from
     Jensen's inequality. A gated selection takes part in Hölder's inequality with its own
     probability; the smaller of the two results is returned. Only for pure mechanisms: the
-    argument compares densities, output by output. Source: spec privacy.md §3.
+    argument compares densities, output by output.
 
     Examples
     --------

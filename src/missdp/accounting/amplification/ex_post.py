@@ -74,7 +74,7 @@ def ex_post_loss(
 
     Notes
     -----
-    Source: spec privacy.md §3 (adaptive structure).
+    It replaces the figure of Mohapatra et al. (2024), §6.2.3, which is given as a guarantee there.
 
     Examples
     --------

@@ -112,7 +112,6 @@ def gaussian_partition(
     open with probability p: a Poisson-sampled Gaussian, once. Groups with disjoint gates compose
     (proof at :func:`gate_loss_distribution`). Every partition gives a valid bound; integer
     programs find the best one at several Rényi orders, and the smallest ε̄ of these is returned.
-    Source: spec privacy.md §3.
 
     Examples
     --------

@@ -12,13 +12,7 @@ from missdp.accounting.amplification.structure import DataChosenGates, FixedGate
 from missdp.accounting.conditions import (
     BoundedObservation,
     Condition,
-    DataDependentDomain,
-    DeclaredRowCount,
-    ExplicitSeed,
-    FixedSchedule,
     MissingCompletelyAtRandom,
-    PublicDomain,
-    RowIndependentMissingness,
 )
 from missdp.accounting.events import Event, flatten
 from missdp.accounting.guarantee import Guarantee
@@ -31,21 +25,6 @@ __all__ = [
     "ground_truth_price",
     "incomplete_guarantee",
 ]
-
-_HOLDS_FOR_EVERY_MASK = (
-    BoundedObservation,
-    DataChosenGates,
-    DataDependentDomain,
-    DeclaredRowCount,
-    ExplicitSeed,
-    FixedGates,
-    FixedSchedule,
-    MissingCompletelyAtRandom,
-    PublicDomain,
-    RowIndependentMissingness,
-)
-"""Conditions that say nothing about which cells are missing. A condition defined elsewhere may
-say the same of itself with a class attribute ``holds_for_every_mask = True``."""
 
 Source = Guarantee | Event | Iterable[Event]
 
@@ -132,8 +111,8 @@ def ground_truth_guarantee(
     one row, whatever its mask is; averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
     Amplified figures also rest on ``FixedSchedule()``: how many mechanisms there were and how much
     noise they used did not depend on the data either. What was released under an adaptive schedule
-    is known by its cap only (`FilterEvent`), which has no gate, and is not amplified. Source: spec
-    privacy.md §2 and §3.
+    is known by its cap only (`FilterEvent`): that is not amplified, unless all of it reads rows
+    behind one gate, which the event then says. If all events are caps, no schedule was fixed.
 
     Examples
     --------
@@ -197,8 +176,9 @@ def ground_truth_price(
             )
         if amplified is not None and amplified.epsilon < found.epsilon:
             found = amplified
-            extra += [FixedSchedule(), known]
-            proof = (AmplifiedEvent(events=plain.events, assumption=assumption, structure=known),)
+            event = AmplifiedEvent(events=plain.events, assumption=assumption, structure=known)
+            extra += event.required_conditions()
+            proof = (event,)
     guarantee = Guarantee(
         found.epsilon,
         found.delta,
@@ -236,8 +216,7 @@ def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
     Averaging over masks uses the guarantee at every mask, also where such a condition fails.
     """
     for condition in conditions:
-        known = isinstance(condition, _HOLDS_FOR_EVERY_MASK)
-        if not (known or getattr(condition, "holds_for_every_mask", False)):
+        if not condition.holds_for_every_mask:
             raise UnprovenError(
                 f"the guarantee rests on a {type(condition).__name__} condition, which may fail "
                 "for other draws of the missing cells; nothing is proven for the ground truth"

@@ -113,8 +113,8 @@ def mask_mixture(
     e^{-ε(m)} falls and δ(m) rises with the observed set, Harris' inequality for product measures
     bounds E[e^{-ε} δ]/E[e^{-ε}] by E[δ]. Averaging over the other rows' masks keeps both.
 
-    Source: spec privacy.md §3 (mask-mixture theorem); it sharpens Theorem 5.6 and Algorithm 4 of
-    Mohapatra et al. (PVLDB 2024). For pure mechanisms that attain their ε_j the bound is attained.
+    The bound sharpens Theorem 5.6 and Algorithm 4 of Mohapatra et al. (PVLDB 2024). For pure
+    mechanisms that attain their ε_j the bound is attained.
 
     Examples
     --------

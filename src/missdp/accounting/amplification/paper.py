@@ -103,7 +103,7 @@ def sound_partition(
 
     Notes
     -----
-    Source: spec privacy.md §3 (sound form of Algorithm 4).
+    The sound form of Algorithm 4 of Mohapatra et al. (2024).
 
     Examples
     --------

@@ -58,7 +58,7 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
 
     Both rise with p: with L = dP/dQ they are expectations under Q of a convex function of
     1 + p(L - 1), whose mean is 1. So an upper bound on p is enough, row by row, and mechanisms
-    inside may be gated further. Source: spec privacy.md §3; Balle, Barthe & Gaboardi 2018.
+    inside may be gated further. Source: Balle, Barthe & Gaboardi 2018.
 
     Examples
     --------

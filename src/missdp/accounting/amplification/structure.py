@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,6 +25,8 @@ class FixedGates(Condition):
     >>> print(FixedGates())
     Which attributes each mechanism needs observed was fixed before the data was looked at.
     """
+
+    holds_for_every_mask: ClassVar[bool] = True
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -64,6 +67,8 @@ class DataChosenGates(Condition):
     smallest: int = 0
     always: tuple[str, ...] = ()
     distinct_targets: bool = False
+
+    holds_for_every_mask: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", _names(self.attributes))

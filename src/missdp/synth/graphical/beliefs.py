@@ -125,21 +125,38 @@ class Calibrated:
         while True:
             child = next(tree.toward[top][v] for v in query if v not in tree.cliques[top])
             if not tree.below[child].issuperset(query):
-                return self._collect(top, query, keep=())
+                break
             top = child
+        for part in self._parts(top, query).items():
+            self._prepare(*part)
+        return self._collect(top, query, keep=())
+
+    def _parts(self, i: int, query: Clique) -> dict[int, Clique]:
+        """Split what clique i does not hold by the child below which it lies."""
+        toward = self.tree.toward[i]
+        parts: dict[int, Clique] = {}
+        for v in query:
+            if v in toward:
+                parts[toward[v]] = (*parts.get(toward[v], ()), v)
+        return parts
+
+    def _prepare(self, j: int, away: Clique) -> None:
+        """Work conditionals out from the far end, so that long chains need no deep recursion."""
+        chain = [(j, away)]
+        while len(parts := self._parts(*chain[-1])) == 1:
+            chain += parts.items()
+        for part in parts.items():  # at most as many levels of these as there are attributes
+            self._prepare(*part)
+        for clique, asked in reversed(chain):
+            self._conditional(clique, asked)
 
     def _collect(self, i: int, query: Clique, keep: Clique) -> Floats:
         """P(query, keep) from the subtree of clique i; ``keep`` is inside the clique."""
         here = self.tree.cliques[i]
         operands: list[tuple[Floats, Clique]] = []
         terms: list[tuple[Clique, Clique]] = []
-        toward = self.tree.toward[i]
-        parts: dict[int, list[int]] = {}
-        for v in query:
-            if v in toward:
-                parts.setdefault(toward[v], []).append(v)
-        for j, members in parts.items():
-            separator, away = self.tree.separators[j], tuple(members)
+        for j, away in self._parts(i, query).items():
+            separator = self.tree.separators[j]
             terms.append((separator, away))
             operands.append((self._conditional(j, away), (*separator, *away)))
         wanted = set(query) | set(keep)

@@ -165,15 +165,18 @@ class JunctionTree:
         masks = list(_eliminate(sizes, _neighbours(len(sizes), cliques)))
         root = max(range(len(masks)), key=lambda i: prod(sizes[v] for v in _members(masks[i])))
         order, parents = [root], [-1]
-        left = set(range(len(masks))) - {root}
-        while left:  # Prim: the widest separator first keeps the running intersection
-            child, slot = max(
-                ((c, p) for c in left for p in range(len(order))),
-                key=lambda e: ((masks[e[0]] & masks[order[e[1]]]).bit_count(), -e[1], -e[0]),
-            )
-            left.remove(child)
+        # Prim: the widest separator first keeps the running intersection.  For each clique that is
+        # left, the width of its best separator and (negative) where the other clique is.
+        best = {c: ((masks[c] & masks[root]).bit_count(), 0) for c in range(len(masks))}
+        del best[root]
+        while best:
+            child = max(best, key=lambda c: (*best[c], -c))
+            parents.append(-best.pop(child)[1])
+            for c, (width, _) in best.items():
+                wider = (masks[c] & masks[child]).bit_count()
+                if wider > width:
+                    best[c] = wider, -len(order)
             order.append(child)
-            parents.append(slot)
         return cls(tuple(sizes), tuple(_members(masks[i]) for i in order), tuple(parents))
 
     @cached_property
