@@ -1,5 +1,8 @@
 """The door: public facts, charges before answers, and answers with the noise that was charged."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -359,6 +362,14 @@ def test_counts_that_were_taken_are_counted_again_if_asked_for():
     exact.expect([("a",), ("b",)])
     first, again = exact.take(("a",)), exact.take(("a",))
     np.testing.assert_array_equal(first, again)
+
+
+def test_private_rows_do_not_leave_with_their_door():
+    door, _ = door_to(table())
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(ParameterError, match="private rows"):
+            leave(door)
+    assert repr(door) == "Door(a, b, c, d; missing='joint')"
 
 
 def test_strategies_are_looked_up_by_name():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -298,6 +298,11 @@ class Door:
         another = object.__new__(Door)
         another.__dict__.update(self.__dict__ | changes)
         return another
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError(
+            "a door cannot be copied or pickled: private rows are behind it. Keep what it answered"
+        )
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
