@@ -12,6 +12,7 @@ from missdp.accounting.weakness import weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.knn import ImputedStatistics, KNNImputation
 from missdp.pipelines import PricedPipeline, PrivateMean
+from missdp.synth import base
 
 SCHEMA = Schema(
     (
@@ -47,14 +48,14 @@ def heard(act):
 @pytest.mark.parametrize("released", [True, False])
 def test_fits(monkeypatch, family, epsilon, n, released):
     """The private table has 60 rows; what is declared or released may be anything."""
-    monkeypatch.setattr("missdp.synth.base.whole_rows", lambda *_, **__: n)
+    monkeypatch.setattr(base, "whole_rows", lambda *_, **__: n)
     model = family(epsilon=epsilon, delta=1e-3, n_rows="noisy" if released else n)
     expected = ["epsilon"] * (epsilon > 10) + ["delta"] * (n >= 1000)
     assert heard(lambda: model.fit(table())) == expected
 
 
 def test_a_warning_made_an_error_loses_no_release(monkeypatch):
-    monkeypatch.setattr("missdp.synth.base.whole_rows", lambda *_, **__: 4000)
+    monkeypatch.setattr(base, "whole_rows", lambda *_, **__: 4000)
     budget = Budget(30.0, 0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeakGuaranteeWarning)

@@ -66,14 +66,19 @@ def test_permute_and_flip_errs_less_and_is_charged_as_pure():
 
 def test_open_dp_agrees_on_the_price():
     """The privacy maps of OpenDP's own measurements give the events' epsilon and rho."""
-    from missdp.accounting.curves import zcdp_rho_of
-    from missdp.mechanisms.noise import _max_measurement
+    import opendp.prelude as dp
 
+    from missdp.accounting.curves import zcdp_rho_of
+
+    dp.enable_features("contrib")
     epsilon, sensitivity = 0.7, 3.0
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
     scale = 2 * sensitivity / epsilon
-    assert _max_measurement(scale, "exponential").map(sensitivity) == pytest.approx(epsilon)
+    exponential = dp.m.make_noisy_max(*space, dp.max_divergence(), scale)
+    gumbel = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale)
+    assert exponential.map(sensitivity) == pytest.approx(epsilon)
     rho = zcdp_rho_of(SelectionEvent(epsilon=epsilon))
-    assert _max_measurement(scale, "gumbel").map(sensitivity) == pytest.approx(rho)
+    assert gumbel.map(sensitivity) == pytest.approx(rho)
 
 
 @pytest.mark.parametrize("mechanism", [exponential_mechanism, generalised_exponential_mechanism])

@@ -1,16 +1,26 @@
-"""Where noise comes from: secure (OpenDP, the operating system's CSPRNG) or seeded (tests only)."""
+"""Where noise comes from: secure (the operating system's CSPRNG) or seeded (tests only).
+
+Both sources draw by the same exact samplers (`missdp.mechanisms.exact_noise`): they differ only in
+where the bits come from.
+"""
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition, ExplicitSeed
 from missdp.errors import DataError, ParameterError
+from missdp.mechanisms.exact_noise import (
+    OSWords,
+    SeededWords,
+    Words,
+    draw,
+    exponential_choice,
+    permute_and_flip,
+)
 
 __all__ = [
     "NoiseSource",
@@ -62,27 +72,14 @@ class NoiseSource(Protocol):
         """Return a generator for post-processing (sampling synthetic rows, say)."""
 
 
-class SecureNoise:
-    """Exact discrete noise from OpenDP, seeded by the operating system. For releases.
+class _ExactNoise:
+    """The draws that both sources share."""
 
-    Discrete Laplace and Gaussian draws use exact rational arithmetic (Canonne, Kamath & Steinke
-    2020), so no floating-point artefact leaks; about 7 and 11 microseconds a draw. Selection adds
-    Gumbel noise (the exponential mechanism) or exponential noise (permute-and-flip) to scores.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> SecureNoise().discrete_laplace(2.0, 3).shape
-    (3,)
-    """
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """No condition: the draws cannot be predicted."""
-        return ()
+    def __init__(self, words: Words) -> None:
+        self._words = words
 
     def discrete_laplace(self, scale: float, size: Size) -> IntArray:
-        """Draw integers with mass proportional to exp(-abs(x) / scale).
+        """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
 
         Parameters
         ----------
@@ -95,10 +92,10 @@ class SecureNoise:
         -------
         ndarray of int64
         """
-        return _draw(_laplace_measurement(check_scale("scale", scale)), size)
+        return draw("laplace", check_scale("scale", scale), size, self._words)
 
     def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
-        """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)).
+        """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
         Parameters
         ----------
@@ -111,7 +108,7 @@ class SecureNoise:
         -------
         ndarray of int64
         """
-        return _draw(_gaussian_measurement(check_scale("sigma", sigma)), size)
+        return draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
     def noisy_max(
         self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
@@ -133,9 +130,33 @@ class SecureNoise:
         -------
         int
         """
-        values = _check_scores(scores)
-        measurement = _max_measurement(check_scale("scale", scale), _check_noise(noise))
-        return int(measurement(values.tolist()))
+        values, scale = _check_scores(scores), check_scale("scale", scale)
+        choose = exponential_choice if _check_noise(noise) == "gumbel" else permute_and_flip
+        return choose(values, scale, self._words)
+
+
+class SecureNoise(_ExactNoise):
+    """Exact discrete noise from the operating system's cryptographic generator. For releases.
+
+    Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
+    of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
+    noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
+    forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import SecureNoise
+    >>> SecureNoise().discrete_laplace(2.0, 3).shape
+    (3,)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(OSWords())
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """No condition: the draws cannot be predicted."""
+        return ()
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """Draw from [0, 1), for post-processing only."""
@@ -149,8 +170,8 @@ class SecureNoise:
         return "SecureNoise()"
 
 
-class SeededNoise:
-    """Reproducible noise from a NumPy generator. For tests: a release must not use it.
+class SeededNoise(_ExactNoise):
+    """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
 
     Parameters
     ----------
@@ -167,49 +188,12 @@ class SeededNoise:
 
     def __init__(self, seed: int | np.random.Generator) -> None:
         self._generator = np.random.default_rng(seed)
+        super().__init__(SeededWords(self._generator))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The condition `ExplicitSeed`: whoever knows the seed can subtract the noise."""
         return (ExplicitSeed(),)
-
-    def discrete_laplace(self, scale: float, size: Size) -> IntArray:
-        """Draw as `SecureNoise.discrete_laplace`: the difference of two geometric variables."""
-        return self._difference_of_geometrics(check_scale("scale", scale), size)
-
-    def _difference_of_geometrics(self, scale: float, size: Size) -> IntArray:
-        success = -math.expm1(-1 / scale)
-        first = self._generator.geometric(success, size)
-        return np.asarray(first - self._generator.geometric(success, size), dtype=np.int64)
-
-    def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
-        """Draw as `SecureNoise.discrete_gaussian`: accept or reject discrete Laplace draws.
-
-        Canonne, Kamath & Steinke 2020, Algorithm 3, in floating point and all at once.
-        """
-        sigma = check_scale("sigma", sigma)
-        scale = math.floor(sigma) + 1
-        out = np.empty(int(np.prod(size)), dtype=np.int64)
-        filled = 0
-        while filled < out.size:
-            draws = self._difference_of_geometrics(scale, 2 * (out.size - filled) + 8)
-            exponent = (np.abs(draws) - sigma**2 / scale) ** 2 / (2 * sigma**2)
-            kept = draws[self._generator.random(draws.size) < np.exp(-exponent)]
-            kept = kept[: out.size - filled]
-            out[filled : filled + kept.size] = kept
-            filled += kept.size
-        return out.reshape(size)
-
-    def noisy_max(
-        self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
-    ) -> int:
-        """Return the index of the largest noisy score, as `SecureNoise.noisy_max`."""
-        values, scale = _check_scores(scores), check_scale("scale", scale)
-        if _check_noise(noise) == "gumbel":
-            draws = self._generator.gumbel(0.0, scale, values.size)
-        else:
-            draws = self._generator.exponential(scale, values.size)
-        return int(np.argmax(values + draws))
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """Draw from [0, 1), for post-processing only."""
@@ -287,40 +271,3 @@ def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         raise DataError("scores must all be finite")
     return values
-
-
-def _opendp() -> Any:
-    """Import OpenDP on first use: it takes seconds, and planning needs none of it."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    return dp
-
-
-def _draw(measurement: Any, size: Size) -> IntArray:
-    count = int(np.prod(size))
-    draws = measurement(np.zeros(count, dtype=np.int64)) if count else []
-    return np.asarray(draws, dtype=np.int64).reshape(size)
-
-
-@lru_cache(maxsize=128)
-def _laplace_measurement(scale: float) -> Any:
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
-
-
-@lru_cache(maxsize=128)
-def _gaussian_measurement(sigma: float) -> Any:
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), sigma)
-
-
-@lru_cache(maxsize=128)
-def _max_measurement(scale: float, noise: str) -> Any:
-    # OpenDP picks the noise by the measure: Gumbel for zCDP, exponential for pure DP.
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    measure = dp.zero_concentrated_divergence() if noise == "gumbel" else dp.max_divergence()
-    return dp.m.make_noisy_max(domain, dp.linf_distance(T=float), measure, scale)
