@@ -80,7 +80,7 @@ class Door:
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
-        self._scores: dict[tuple[Score, Clique], float] = {}
+        self._scores: dict[Score, dict[Clique, float]] = {}
 
     # Public facts
 
@@ -277,14 +277,14 @@ class Door:
         score: Score,
         given: Callable[[Clique], tuple[Any, ...]] | None,
     ) -> NDArray[np.float64]:
-        known = self._scores if given is None else {}
-        lacking = dict.fromkeys(c for c in cliques if (score, c) not in known)
+        known = self._scores.setdefault(score, {}) if given is None else {}
+        lacking = dict.fromkeys(c for c in cliques if c not in known)
         failed = DataError("the score of a candidate failed")
         for clique, counts in self._counts.each(lacking):
             values = () if given is None else given(clique)
             with replacing(Exception, by=failed):  # an error could quote counts
-                known[score, clique] = score.of(counts, values)
-        return np.array([known[score, c] for c in cliques], dtype=np.float64)
+                known[clique] = score.of(counts, values)
+        return np.array([known[c] for c in cliques], dtype=np.float64)
 
     def _charge_counts(self, noise: Noise, gate: frozenset[str], label: str) -> None:
         # A row is in one cell of a clique, or in none.

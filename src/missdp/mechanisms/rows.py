@@ -73,15 +73,15 @@ class ExactCounts:
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
         """Yield each clique with its counts; see `PrivateCounts`."""
         for batch in self._batches(cliques):
-            ordered = dict.fromkeys(self._ordered(clique) for clique in batch)
-            counts = self._counted(ordered)
-            for clique in batch:
-                yield clique, self._turned(clique, counts[self._ordered(clique)])
+            ordered = [self._ordered(clique) for clique in batch]
+            counts = self._counted(dict.fromkeys(ordered))
+            for clique, key in zip(batch, ordered, strict=True):
+                yield clique, _turned(counts[key], key, clique)
 
     def take(self, clique: Clique) -> Counts:
         """Return counts that are not asked for again; see `PrivateCounts`."""
         ordered = self._ordered(clique)
-        found = self._turned(clique, self._counted([ordered])[ordered])
+        found = _turned(self._counted([ordered])[ordered], ordered, clique)
         self._kept.pop(ordered, None)
         return found
 
@@ -113,9 +113,11 @@ class ExactCounts:
     def _ordered(self, clique: Clique) -> Clique:
         return tuple(sorted(clique, key=self._place.__getitem__))
 
-    def _turned(self, clique: Clique, counts: Counts) -> Counts:
-        ordered = self._ordered(clique)
-        return counts.transpose([ordered.index(name) for name in clique])
+
+def _turned(counts: Counts, ordered: Clique, clique: Clique) -> Counts:
+    if ordered == clique:
+        return counts
+    return counts.transpose([ordered.index(name) for name in clique])
 
 
 class MergedCounts:
