@@ -1,13 +1,16 @@
 """Selection: exact probabilities, proven sensitivities, charges first."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import softmax
 
 from missdp.accounting import Budget, ExplicitSeed, PureEvent, SelectionEvent
+from missdp.accounting._exact import exact
 from missdp.errors import BudgetExceededError, DataError, ParameterError
 from missdp.mechanisms import (
     SecureNoise,
@@ -46,6 +49,31 @@ def test_probabilities_are_those_of_the_exponential_mechanism(source):
     for wrong in (0.7, 1.3, 2.0):  # 2.0: the factor of monotone scores, not claimed here
         expected = RUNS * softmax(wrong * epsilon * scores / (2 * sensitivity))
         assert stats.chisquare(observed, expected).pvalue < 1e-6
+
+
+class Recorder(SeededNoise):
+    """Notes the scale and the scores it is asked to draw with."""
+
+    def noisy_max(self, scores, scale, *, noise="gumbel"):
+        self.scores, self.scale = np.asarray(scores), scale
+        return 0
+
+
+@given(
+    st.integers(1, 2_000).map(lambda n: n / 100)
+    | st.sampled_from([8.46])
+    | st.floats(2**-6, 20, width=16).map(np.float16)
+    | st.floats(2**-6, 20, width=32).map(np.float32),
+    st.sampled_from([1.0, 0.7, np.float32(0.7), np.float16(1.3), 3]),
+)
+@example(8.46, 0.7)
+@example(np.float16(0.3), 1.0)
+def test_the_scale_is_never_below_what_the_charged_epsilon_needs(epsilon, sensitivity):
+    """Epsilon as the ledger reads it, in decimal; numbers of 16 and 32 bits included."""
+    source, budget = Recorder(1), Budget(1e9)
+    select([0.0, 1.0], epsilon=epsilon, sensitivity=sensitivity, source=source, budget=budget)
+    (event,) = budget.events
+    assert Fraction(source.scale) >= 2 * Fraction(float(sensitivity)) / exact(event.epsilon)
 
 
 def test_permute_and_flip_errs_less_and_is_charged_as_pure():
@@ -137,6 +165,7 @@ def test_bad_parameters_are_refused_first(more):
         {"sensitivities": []},
         {"sensitivities": [1.0, 0.0]},
         {"sensitivities": [1.0, float("nan")]},
+        {"sensitivities": [1.0, 1e200]},
         {"sensitivities": [[1.0]]},
         {"sensitivities": [1.0], "failure": 0},
         {"sensitivities": [1.0], "failure": 1},
@@ -167,6 +196,32 @@ def test_normalised_scores_have_sensitivity_one(drawn, penalty):
     after = normalised_scores(scores + moves * widths, widths, penalty=penalty)
     assert np.abs(after - before).max() <= 1 + 1e-9
     assert before.max() == 0
+
+
+@given(
+    st.floats(0, 2.0**54) | st.floats(0, 1e5),
+    st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.sampled_from([0.1, 0.3, 1.0]),
+)
+@example(2.0**52, (0.7, -0.7), (1, 2), 0.3)
+def test_rounding_of_normalised_scores_is_paid_for(size, places, widths, epsilon):
+    """In exact arithmetic: no score used moves further than half of scale times epsilon."""
+    widths = np.array(widths, dtype=float)
+    scores = np.floor(size * np.array(places))
+    used = []
+    for sign in (0, 1, -1):
+        moved = scores + sign * widths * (1, -1)
+        moves = [abs(Fraction(a) - Fraction(b)) for a, b in zip(moved, scores, strict=True)]
+        if any(move > width for move, width in zip(moves, widths, strict=True)):
+            continue  # not representable: these are no neighbours
+        source = Recorder(1)
+        generalised_exponential_mechanism(
+            moved, sensitivities=widths, epsilon=epsilon, budget=Budget(1e9), source=source
+        )
+        used.append(source.scores)
+        for a, b in zip(used[0], used[-1], strict=True):
+            assert abs(Fraction(a) - Fraction(b)) * 2 <= Fraction(source.scale) * exact(epsilon)
 
 
 def test_normalised_sensitivity_one_is_attained():

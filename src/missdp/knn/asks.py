@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from missdp.accounting import Event, GaussianEvent, LaplaceEvent
+from missdp.accounting import Event, GaussianEvent, LaplaceEvent, scale_for
 from missdp.errors import ParameterError
 from missdp.knn.rows import QUANTA
 from missdp.mechanisms.noise import check_scale
@@ -93,7 +93,7 @@ class Ask:
 
 def laplace_event(sensitivity: int, epsilon: float, label: str) -> LaplaceEvent:
     """Laplace noise that costs at most ``epsilon``, refused if it cannot be drawn."""
-    scale = check_scale("scale", math.nextafter(sensitivity / epsilon, math.inf))
+    scale = check_scale("scale", scale_for(sensitivity, epsilon))
     return LaplaceEvent(sensitivity=sensitivity, scale=scale, label=label)
 
 

@@ -216,7 +216,7 @@ class Door:
         scale = selection_scale(epsilon, score.sensitivity)
         gate = self._strategy.gate((), self._schema)
         facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
-        self._charge(SelectionEvent(epsilon=epsilon, **facts))
+        self._charge(SelectionEvent(epsilon=float(epsilon), **facts))
         return self._answers.best(lambda: self._score_all(cliques, score, given), scale)
 
     def generator(self) -> np.random.Generator:

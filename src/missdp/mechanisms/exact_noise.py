@@ -21,9 +21,10 @@ binary digits are drawn as the comparison takes. (1) The digits that are left of
 against whole numbers that bound a(k) over the block: this settles all but a few per cent. (2) Then
 64 more digits against a floating-point figure of a(k) that is proven to within a relative 2^-41 and
 believed to within 2^-36 only. It uses additions, multiplications and divisions alone, which IEEE
-754 defines to the last bit; no library's exp is trusted. (3) What is still open, about one draw in
-10^10, is settled in whole numbers of any length. A stage decides only what it is sure of, so the
-law is exact, with the scale taken as the exact rational number that the float is.
+754 defines to the last bit; no library's exp is trusted. (3) What is still open, less than one draw
+in 5 * 10^7 and mostly of the tail, is settled in whole numbers of any length. A stage decides only
+what it is sure of, so the law is exact, with the scale taken as the exact rational number that the
+float is.
 
 *Selection.* A candidate of score s passes its coin with probability exp((s - top) / scale), decided
 in the same stages. The exponential mechanism proposes uniform candidates until one passes (so each

@@ -15,6 +15,7 @@ from missdp.accounting import (
     Condition,
     PureEvent,
     SelectionEvent,
+    scale_for,
 )
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource, check_scale
@@ -29,6 +30,8 @@ __all__ = [
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]
 _ROWS_AT_ONCE = 512
+_MOST_WIDTHS = 2.0**32  # scores are clipped to so many times their sensitivity
+_LARGEST_WIDTH = 2.0**500  # so that no intermediate result overflows
 
 
 def exponential_mechanism(
@@ -94,6 +97,7 @@ def exponential_mechanism(
     for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
         if isinstance(value, bool) or not 0 < value < math.inf:
             raise ParameterError(f"{name} must be finite and above 0, got {value}")
+    epsilon, sensitivity = float(epsilon), float(sensitivity)
     scale = selection_scale(epsilon, sensitivity)
     kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
@@ -107,10 +111,9 @@ def exponential_mechanism(
 
 def selection_scale(epsilon: float, sensitivity: float) -> float:
     """Return the scale of the noise with which the exponential mechanism costs epsilon."""
-    # The division may round down: the next number up keeps the promise.
-    return check_scale(
-        "2 * sensitivity / epsilon", math.nextafter(2 * sensitivity / epsilon, math.inf)
-    )
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    return check_scale("2 * sensitivity / epsilon", least)
 
 
 def generalised_exponential_mechanism(
@@ -130,14 +133,14 @@ def generalised_exponential_mechanism(
 
     The ordinary mechanism must use the largest sensitivity for all; this one lets a candidate
     with small sensitivity win by a small margin. It runs the exponential mechanism on
-    `normalised_scores`, whose sensitivity is 1.
+    `normalised_scores`, whose sensitivity is 1, and a little more for floating-point rounding.
 
     Parameters
     ----------
     scores : callable or array of float, shape (k,)
         Private scores of public candidates, all finite. A callable runs only after the charge.
     sensitivities : array of float, shape (k,)
-        Public: how far one row can move each score, above 0.
+        Public: how far one row can move each score, above 0, at most 2**500.
     epsilon : float
         Above 0.
     budget, source
@@ -164,12 +167,15 @@ def generalised_exponential_mechanism(
     1
     """
     widths = np.asarray(sensitivities, dtype=np.float64)
-    if widths.ndim != 1 or not widths.size or not (np.isfinite(widths) & (widths > 0)).all():
-        raise ParameterError("sensitivities must be a non-empty vector of numbers above 0")
+    if widths.ndim != 1 or not widths.size or not ((widths > 0) & (widths <= _LARGEST_WIDTH)).all():
+        raise ParameterError(
+            "sensitivities must be a non-empty vector of numbers above 0 and at most 2**500"
+        )
     if not 0 < failure < 1:
         raise ParameterError(f"failure must be in (0, 1), got {failure}")
     if isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
         raise ParameterError(f"epsilon must be finite and above 0, got {epsilon}")
+    epsilon = float(epsilon)
     penalty = 2 * math.log(widths.size / failure) / epsilon
 
     def normalised() -> NDArray[np.float64]:
@@ -179,7 +185,7 @@ def generalised_exponential_mechanism(
     return exponential_mechanism(
         normalised,
         epsilon=epsilon,
-        sensitivity=1.0,
+        sensitivity=_normalised_sensitivity(penalty),
         budget=budget,
         source=source,
         gate=gate,
@@ -189,6 +195,17 @@ def generalised_exponential_mechanism(
     )
 
 
+def _normalised_sensitivity(penalty: float) -> float:
+    """Return how far one row moves a normalised score, floating-point rounding included.
+
+    With B = 2^32, the bound of abs(q_i) / D_i, and u = 2^-53: t D_i is public, and so is what is
+    made of it. Two subtractions are off by u (abs(q_i) + t D_i + abs(q_j) + t D_j) each, at most u
+    (B + t) (D_i + D_j), the public sum D_i + D_j and the quotient by a relative u each: 4 u (B + t)
+    for each of two neighbours. Twice that is more than the terms in u^2.
+    """
+    return 1.0 + 2.0**-49 * (_MOST_WIDTHS + penalty)
+
+
 def normalised_scores(
     scores: NDArray[np.float64], sensitivities: NDArray[np.float64], *, penalty: float
 ) -> NDArray[np.float64]:
@@ -196,7 +213,9 @@ def normalised_scores(
 
     s_i = min over j of ((q_i - t D_i) - (q_j - t D_j)) / (D_i + D_j), with t the penalty. One row
     moves q_i - q_j by at most D_i + D_j and t, D are public, so each fraction moves by at most
-    1, and so does the smallest of them. No s_i is above 0 (j = i), and at least one is 0.
+    1, and so does the smallest of them. No s_i is above 0 (j = i), and at least one is 0. Scores
+    are clipped to +-2^32 D_i first, which brings neighbours no further apart, so that rounding
+    errors are bounded: they add less than 10^-5 for any penalty up to 2^32.
 
     Parameters
     ----------
@@ -223,7 +242,8 @@ def normalised_scores(
         raise DataError("there must be one score per sensitivity")
     if not np.isfinite(scores).all():
         raise DataError("scores must all be finite")
-    shifted = scores - penalty * sensitivities
+    most = _MOST_WIDTHS * sensitivities
+    shifted = np.clip(scores, -most, most) - penalty * sensitivities
     out = np.empty(scores.size)
     for start in range(0, scores.size, _ROWS_AT_ONCE):  # k^2 fractions, a block at a time
         block = slice(start, start + _ROWS_AT_ONCE)

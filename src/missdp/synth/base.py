@@ -6,7 +6,7 @@ import abc
 import numbers
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -28,13 +28,14 @@ from missdp.mechanisms import Door, Total, domain_conditions, noise_source
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import open_data
+from missdp.synth.inputs import is_declared, is_noisy, is_whole, open_data
+from missdp.synth.randomness import sampling_generator
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
 from missdp.synth.totals import whole_rows
 from missdp.table import FrameKind, Table
 
-__all__ = ["MissingValues", "Progress", "Synthesizer", "is_declared"]
+__all__ = ["MissingValues", "Progress", "Synthesizer"]
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
 Progress: TypeAlias = Callable[[str, float], None]
@@ -43,7 +44,6 @@ Progress: TypeAlias = Callable[[str, float], None]
 _LEAST_EPSILON = 1e-6
 _MOST_EPSILON = 1e4  # far beyond any protection
 _MOST_ROWS = 2**53
-_SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
 
 class Synthesizer(FittedState, abc.ABC):
@@ -218,7 +218,7 @@ class Synthesizer(FittedState, abc.ABC):
     ) -> Table:
         """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
         self._check_fitted()
-        if n is not None and not (_is_whole(n) and n >= 0):
+        if n is not None and not (is_whole(n) and n >= 0):
             raise ParameterError("n must be a whole number of rows, at least 0")
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
@@ -227,7 +227,7 @@ class Synthesizer(FittedState, abc.ABC):
                 f"missing={self._applied_strategy.name!r} does not model holes; fit with "
                 "missing='joint' to keep them in synthetic rows"
             )
-        rng = self._sampling_generator(random_state)
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows = self.n_rows_ if n is None else int(n)
         codes = self._sample(rows, missing_values, rng)
         return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
@@ -263,7 +263,7 @@ class Synthesizer(FittedState, abc.ABC):
         >>> model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
         >>> known = MissingCompletelyAtRandom(dict.fromkeys(table.schema.names, 0.9))
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
-        0.38
+        0.37
         """
         self._check_fitted()
         return synthesizer_ground_truth(
@@ -360,9 +360,9 @@ class Synthesizer(FittedState, abc.ABC):
         if not self.epsilon <= _MOST_EPSILON:
             raise ParameterError(f"epsilon must be at most {_MOST_EPSILON:g}: it protects nothing")
         declared = self.n_rows
-        if not (_is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not _is_noisy(declared):
+        if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not is_noisy(declared):
             raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
-        if self.random_state is not None and not _is_whole(self.random_state):
+        if self.random_state is not None and not is_whole(self.random_state):
             raise ParameterError("random_state must be None or a whole number, at least 0")
         if self.progress is not None and not callable(self.progress):
             raise ParameterError("progress must be callable or None")
@@ -384,31 +384,6 @@ class Synthesizer(FittedState, abc.ABC):
         values = {name: getattr(self, name) for name in sorted(names)}
         return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
 
-    def _sampling_generator(self, random_state: int | None) -> np.random.Generator:
-        """Return where synthetic rows come from; never the stream that the noise came from."""
-        seed = self.random_state if random_state is None else random_state
-        if seed is None:
-            return np.random.default_rng()
-        if isinstance(seed, np.random.Generator):  # a stream of its own, fixed by the generator's
-            entropy = seed.integers(2**32, size=8).tolist()
-            return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=_SAMPLING))
-        if not (_is_whole(seed) and seed >= 0):
-            raise ParameterError("random_state must be None or a whole number, at least 0")
-        return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
-
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:
             self.progress(stage, done)
-
-
-def _is_whole(value: Any) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def is_declared(n_rows: str | int) -> TypeGuard[int]:
-    """Whether the number of rows was declared public."""
-    return not _is_noisy(n_rows)
-
-
-def _is_noisy(value: Any) -> TypeGuard[str]:
-    return isinstance(value, str) and value == "noisy"

@@ -1,8 +1,9 @@
-"""Open the data of a fit."""
+"""Open the data of a fit; small questions about its parameters."""
 
 from __future__ import annotations
 
-from typing import Any
+import numbers
+from typing import Any, TypeGuard
 
 from missdp.errors import SchemaError
 from missdp.schema import Schema
@@ -10,7 +11,7 @@ from missdp.sources import MarginalSource, is_source, open_source
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
-__all__ = ["open_data"]
+__all__ = ["is_declared", "is_noisy", "is_whole", "open_data"]
 
 
 def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
@@ -24,3 +25,18 @@ def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKi
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
     return open_source(data, schema), frame_kind(data)
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a parameter is a whole number."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_noisy(n_rows: Any) -> TypeGuard[str]:
+    """Whether the number of rows is to be released."""
+    return isinstance(n_rows, str) and n_rows == "noisy"
+
+
+def is_declared(n_rows: str | int) -> TypeGuard[int]:
+    """Whether the number of rows was declared public."""
+    return not is_noisy(n_rows)

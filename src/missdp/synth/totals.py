@@ -48,10 +48,10 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
 
     Examples
     --------
-    >>> least_squares_total([Total(100.0, 300.0), Total(140.0, 100.0)])
-    Total(value=130.0, variance=75.0)
-    >>> least_squares_total([Total(100.0, 300.0)], [Total(140.0, 100.0), Total(20.0, 1.0)])
-    Total(value=130.0, variance=300.0)
+    >>> least_squares_total([Total(100.0, 4.0), Total(140.0, 4.0)])
+    Total(value=120.0, variance=2.0)
+    >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])
+    Total(value=120.0, variance=4.0)
     """
     known = list(totals)
     exact = [total for total in known if total.variance == 0]

@@ -16,7 +16,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
-from missdp.synth.base import MissingValues, Synthesizer, is_declared
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.graphical.beliefs import Draws
 from missdp.synth.graphical.learn import Learner, Plan
 from missdp.synth.graphical.model import GraphicalModel
@@ -30,6 +30,8 @@ from missdp.synth.graphical.zeros import (
     zeros_to_json,
 )
 from missdp.synth.imputers import Imputer, impute
+from missdp.synth.inputs import is_declared
+from missdp.synth.randomness import sampling_generator
 
 __all__ = ["GraphicalSynthesizer"]
 
@@ -202,7 +204,7 @@ class GraphicalSynthesizer(Synthesizer):
         if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
-        rng = self._sampling_generator(random_state)
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
         tables = []
         for _ in range(multiple):
             another = copy.copy(self)

@@ -17,9 +17,9 @@ from missdp.synth.base import (
     MissingValues,
     Progress,
     Synthesizer,
-    is_declared,
 )
 from missdp.synth.imputers import Imputer, impute
+from missdp.synth.inputs import is_declared
 from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
 from missdp.synth.privbayes.learn import Learner
 from missdp.synth.privbayes.network import Network
@@ -30,7 +30,7 @@ __all__ = ["PrivBayes"]
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
-_LONE_ROW_COUNT_SHARE = 0.03  # where nothing else does
+_LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
 
 
 class PrivBayes(Synthesizer):
