@@ -4,11 +4,11 @@ Numerics in 10 declared bins.  Mean total variation to the complete truth over a
 marginals of the synthetic rows, mean and standard deviation over runs with the secure noise
 source.  CPU seconds of fit plus sample in one process, and its peak memory.
 
-    python bench/aim_missing.py --files truth mcar_0.2 mar_0.35 mnar_0.2 --strategies auto adaptive
+    python bench/aim_missing.py --files truth mcar_0.2 mar_0.35 mnar_0.2 --strategies joint observed
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
     python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # what losing rows alone costs
 
-Measured (Adult, epsilon 1, three runs, 2-way): none .0193; auto / adaptive at MCAR 10, 20, 30 %
+Measured (Adult, epsilon 1, three runs, 2-way): none .0193; joint / observed at MCAR 10, 20, 30 %
 .0222 / .0220, .0254 / .0252, .0284 / .0291; MAR 20, 35, 50 % .0247 / .0332, .0267 / .0417,
 .0355 / .0479; MNAR 10, 20, 30 % .0225 / .0271, .0275 / .0340, .0326 / .0457.  docs/strategies.md
 has all of it.
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--dataset", default="adult", choices=["adult", "br2000"])
     parser.add_argument("--family", default="aim", choices=sorted(FAMILIES))
     parser.add_argument("--files", nargs="+", default=FILES, help="e.g. truth mcar_0.2 mar_0.35")
-    parser.add_argument("--strategies", nargs="+", default=["auto", "adaptive", "complete-rows"])
+    parser.add_argument("--strategies", nargs="+", default=["joint", "observed", "complete-rows"])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each")
@@ -62,7 +62,7 @@ def main():
     for file in options.files:
         private = table(options.dataset, file)
         for epsilon in options.epsilon:
-            for strategy in ["auto"] if file == "truth" else options.strategies:
+            for strategy in ["joint"] if file == "truth" else options.strategies:
                 runs = [
                     one_run(
                         options.family,

@@ -33,10 +33,10 @@ from missdp.evaluate import classifier_f1, marginal_distance
 from missdp.synth import AIM, MST
 
 OURS = {
-    "AIM": (AIM, "auto"),
-    "AIM adaptive": (AIM, "adaptive"),
+    "AIM": (AIM, "joint"),
+    "AIM observed": (AIM, "observed"),
     "AIM complete-rows": (AIM, "complete-rows"),
-    "MST": (MST, "auto"),
+    "MST": (MST, "joint"),
     "PrivBayes": (PrivBayes, "joint"),
 }
 DPMM = """

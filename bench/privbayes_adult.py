@@ -52,7 +52,7 @@ def main():
         "seeds": options.seeds,
         "truth": truth,
     }
-    base = run(options.dataset, "truth", "adaptive", **common)
+    base = run(options.dataset, "truth", "observed", **common)
     print(
         f"{options.dataset}, epsilon={options.epsilon:g}, delta={options.delta:g}, "
         f"{options.seeds} runs each"

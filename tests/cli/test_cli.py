@@ -123,7 +123,7 @@ def test_holes_can_be_kept(folder, capsys):
         (("--rows", 99999999999), 2, "--rows must"),
         (("--public-rows", 99999999999), 2, "--rows must"),
         (("--public-rows", "0"), 2, "--public-rows must"),
-        (("--missing", "adaptive", "--keep-holes"), 2, "joint"),
+        (("--missing", "observed", "--keep-holes"), 2, "joint"),
         (("--schema", "none.toml"), 3, "none.toml"),
         (("-o", "nowhere/out.csv"), 5, "folder"),
         (("-o", "out.xlsx"), 5, ".csv"),

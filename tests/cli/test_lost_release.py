@@ -195,7 +195,7 @@ def test_a_model_that_was_paid_for_is_not_replaced_unasked(folder, capsys):
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, capsys, monkeypatch):
-    monkeypatch.setattr(Synthesizer, "_row_count", lambda *_: 0)
+    monkeypatch.setattr("missdp.synth.base.whole_rows", lambda *_, **__: 0)
     code, _, err = run(capsys, *SYNTHESIZE)
     assert code == 8
     assert "--rows" in err

@@ -10,6 +10,7 @@ import pandas as pd
 from missdp import Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST
 from missdp.synth.base import Synthesizer
+from synth.worked_example import Independent
 
 
 @dataclass(frozen=True)
@@ -23,28 +24,29 @@ class Family:
 
 
 FAMILIES = [
-    Family("privbayes", PrivBayes, PrivBayes.strategies, ("joint", "adaptive")),
+    Family("privbayes", PrivBayes, PrivBayes.strategies, ("joint", "observed")),
     Family(
         "privbayes-gaussian",
         PrivBayes,
         PrivBayes.strategies,
-        ("joint", "adaptive"),
+        ("joint", "observed"),
         {"delta": 1e-6},
     ),
     Family(
         "aim",
         AIM,
         AIM.strategies,
-        ("auto", "joint", "adaptive"),
+        ("joint", "observed"),
         {"delta": 1e-6, "rounds": 3, "model_rows": 1000},
     ),
     Family(
         "mst",
         MST,
         MST.strategies,
-        ("auto", "joint", "adaptive"),
+        ("joint", "observed"),
         {"delta": 1e-6, "model_rows": 1000},
     ),
+    Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]
 
 CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]

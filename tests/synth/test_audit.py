@@ -13,6 +13,7 @@ from scipy.stats import beta
 
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.mechanisms import SeededNoise
+from synth.answers import record
 
 SCHEMA = Schema(
     (
@@ -37,47 +38,24 @@ class Weak(SeededNoise):
         return super().discrete_laplace(0.7 * scale, size)
 
 
-class Recorder:
-    """Note every released count and its scale, and add up the log-likelihood ratio."""
-
-    def __init__(self, monkeypatch, noise):
-        import missdp.synth.base as base
-        import missdp.synth.imputers as imputers
-        import missdp.synth.privbayes.learn as learn
-        from missdp.mechanisms import release_counts
-
-        self.released = []
-
-        def recording(counts, **options):
-            noisy = release_counts(counts, **options)
-            exact = np.asarray(counts() if callable(counts) else counts)
-            self.released.append((noisy, options["scale"], exact))
-            return noisy
-
-        monkeypatch.setattr(learn, "release_counts", recording)
-        monkeypatch.setattr(imputers, "release_counts", recording)
-        monkeypatch.setattr(base, "noise_source", lambda seed: noise(seed))
-
-
 def tables(row):
     without = Table.read(CROWD, SCHEMA)
     with_row = Table.read(pd.concat([CROWD, pd.DataFrame([row])], ignore_index=True), SCHEMA)
     return without, with_row
 
 
-def fit_counts(recorder, table, strategy, seed):
-    recorder.released.clear()
+def fit_counts(kept, table, strategy, seed):
+    kept.clear()
     PrivBayes(missing=strategy, random_state=seed, imputer="random", **OPTIONS).fit(table)
-    return list(recorder.released)
+    return list(kept)
 
 
 def log_ratio(released, expected_without, expected_with):
     """Log-likelihood of the released counts with the row, less without it."""
     total = 0.0
-    for (noisy, scale, _), without, with_row in zip(
-        released, expected_without, expected_with, strict=True
-    ):
-        total += (np.abs(noisy - without) - np.abs(noisy - with_row)).sum() / scale
+    for found, without, with_row in zip(released, expected_without, expected_with, strict=True):
+        noisy = found.released
+        total += (np.abs(noisy - without) - np.abs(noisy - with_row)).sum() / found.scale
     return total
 
 
@@ -88,11 +66,12 @@ def lower_bound(hits, false_hits, trials, confidence=0.995):
 
 
 def audit(monkeypatch, strategy, row, noise, trials):
-    recorder = Recorder(monkeypatch, noise)
+    kept = record(monkeypatch)
+    monkeypatch.setattr("missdp.synth.base.noise_source", noise)
     without, with_row = tables(row)
-    exact = [[e for _, _, e in fit_counts(recorder, t, strategy, 0)] for t in (without, with_row)]
+    exact = [[e.exact for e in fit_counts(kept, t, strategy, 0)] for t in (without, with_row)]
     ratios = [
-        np.array([log_ratio(fit_counts(recorder, t, strategy, seed), *exact) for seed in seeds])
+        np.array([log_ratio(fit_counts(kept, t, strategy, seed), *exact) for seed in seeds])
         for t, seeds in ((with_row, range(trials)), (without, range(trials, 2 * trials)))
     ]
     # One threshold, set in advance at the largest possible ratio, so no correction for choosing.
@@ -103,16 +82,16 @@ def audit(monkeypatch, strategy, row, noise, trials):
 
 
 # Partial marginals split the budget over three tables, so the event is rarer there.
-TRIALS = {"adaptive": 1200}
-FLAG_TRIALS = {"adaptive": 3000}
+TRIALS = {"observed": 1200}
+FLAG_TRIALS = {"observed": 3000}
 
 CASES = [
     ("joint", "rare level"),
     ("joint", "unique row"),
     ("joint", "all missing"),
-    ("adaptive", "rare level"),
-    ("adaptive", "unique row"),
-    ("adaptive", "all missing"),
+    ("observed", "rare level"),
+    ("observed", "unique row"),
+    ("observed", "all missing"),
     ("complete-rows", "unique row"),
     ("impute-first", "unique row"),
 ]

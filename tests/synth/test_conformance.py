@@ -17,6 +17,7 @@ from missdp.accounting import (
     ExplicitSeed,
     MissingCompletelyAtRandom,
     PublicDomain,
+    releases,
 )
 from missdp.errors import (
     BudgetExceededError,
@@ -162,7 +163,7 @@ def test_not_fitted(family, strategy, tmp_path):
 
 def test_keeping_holes(family, strategy):
     model = build(family, strategy).fit(make_table(2000))
-    if strategy not in ("joint", "auto"):
+    if strategy != "joint":
         with pytest.raises(ParameterError, match="joint"):
             model.sample(10, missing_values="keep")
         return
@@ -342,6 +343,47 @@ def test_save_and_load(family, strategy, tmp_path):
         path.write_text(json.dumps(broken))
         with pytest.raises(DataError, match="not a missdp model"):
             type(model).load(path)
+
+
+def test_files_with_the_old_names_of_strategies_are_read(family, strategy, tmp_path):
+    old = {"observed": "adaptive", "joint": "auto"}.get(strategy)
+    if old is None:
+        return
+    model = build(family, strategy).fit(make_table())
+    path = tmp_path / "model.json"
+    model.save(path)
+    document = json.loads(path.read_text())
+    document["parameters"]["missing"] = old
+    path.write_text(json.dumps(document))
+    again = type(model).load(path)
+    assert again.missing == strategy
+    assert again.sample(20, random_state=1).equals(model.sample(20, random_state=1))
+    known = MissingCompletelyAtRandom(dict.fromkeys(SCHEMA.nullable, 0.9))
+    assert again.ground_truth_guarantee(known) == model.ground_truth_guarantee(known)
+    with pytest.raises(ParameterError, match=strategy):  # no alias
+        build(family, old).fit(make_table())
+
+
+def test_the_default_is_the_first_strategy_that_a_family_lists(family, strategy):
+    assert family.build(epsilon=1.0, delta=1e-6).missing == family.build.strategies[0] == "joint"
+
+
+def test_gates_are_those_of_the_strategy(family, strategy):
+    """Whatever reads the counts of a clique says which attributes a row must have observed."""
+    model = build(family, strategy, n_rows=400).fit(make_table())
+    found = [frozenset(e.gate or ()) for e in releases(model.guarantee_.events)]
+    every = frozenset(SCHEMA.nullable)
+    if strategy == "joint":
+        assert set(found) == {frozenset()}
+    elif strategy == "complete-rows":
+        assert set(found) == {every}
+    elif strategy == "impute-first":
+        assert set(found[:3]) == {frozenset({name}) for name in every}
+        assert set(found[3:]) == {frozenset()}
+    else:
+        for event in releases(model.guarantee_.events):
+            names = set(event.label.removeprefix("marginal ").split(" x "))
+            assert frozenset(event.gate or ()) == (every & names)
 
 
 def test_repeatable_only_with_a_seed(family, strategy):

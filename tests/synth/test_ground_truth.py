@@ -13,6 +13,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
+from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
@@ -61,8 +62,8 @@ def test_complete_rows_are_amplified_by_the_chance_of_a_complete_row():
     assert bounded.epsilon == pytest.approx(counted + amplified(0.5, rest), rel=1e-6)
 
 
-def test_adaptive_counts_the_whole_structure_by_its_likeliest_gate():
-    model = fit("adaptive", ALL_NULLABLE)
+def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
+    model = fit("observed", ALL_NULLABLE)
     observed = {**OBSERVED, "score": 0.75}
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(observed))
     tables = table_cap(model)
@@ -72,7 +73,7 @@ def test_adaptive_counts_the_whole_structure_by_its_likeliest_gate():
 
 
 def test_an_attribute_that_is_never_missing_stops_the_amplification():
-    model = fit("adaptive")
+    model = fit("observed")
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
@@ -122,7 +123,7 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
     model = fit("complete-rows")
     found = synthesizer_ground_truth(
         model.guarantee_,
-        missing="something new",
+        strategy=Strategy(name="something new", rows="observed", complete_only=True),
         schema=SCHEMA,
         assumption=MissingCompletelyAtRandom(OBSERVED),
     )
@@ -150,7 +151,7 @@ def test_rates_of_a_table_that_is_not_this_one_are_refused(rate):
         assert model.ground_truth_guarantee(never).epsilon < 1
 
 
-@pytest.mark.parametrize("missing", ["complete-rows", "adaptive", "impute-first"])
+@pytest.mark.parametrize("missing", ["complete-rows", "observed", "impute-first"])
 def test_no_fixed_schedule_is_claimed_of_a_fit(missing, tmp_path):
     """The noise of a table depends on the structure that was chosen: only caps are fixed."""
     model = fit(missing, ALL_NULLABLE)
@@ -178,10 +179,10 @@ def test_one_attribute_and_none_that_is_nullable(missing, nullable):
 
 def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ():
     """As an edited model file could: data-chosen gates, called one fixed gate."""
-    model = fit("adaptive", ALL_NULLABLE)
+    model = fit("observed", ALL_NULLABLE)
     found = synthesizer_ground_truth(
         model.guarantee_,
-        missing="complete-rows",
+        strategy=strategy_named("complete-rows"),
         schema=ALL_NULLABLE,
         assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
     )

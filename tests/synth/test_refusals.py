@@ -21,6 +21,7 @@ from missdp.errors import (
 from missdp.synth import AIM, MST
 from missdp.synth.combine import combine_estimates
 from missdp.synth.graphical import workload
+from missdp.synth.graphical.family import GraphicalSynthesizer
 from missdp.synth.privbayes import plan
 from missdp.synth.randomness import sampling_generator
 from synth.conformance import CASES, FAMILIES, IDS, make_table
@@ -133,7 +134,7 @@ def wide(d, n=30, levels=2):
     ("family", "options"),
     [
         (AIM, {"delta": 1e-6, "rounds": 3, "model_rows": 100}),
-        (AIM, {"delta": 1e-6, "rounds": 2, "model_rows": 100, "missing": "adaptive"}),
+        (AIM, {"delta": 1e-6, "rounds": 2, "model_rows": 100, "missing": "observed"}),
         (PrivBayes, {}),
     ],
 )
@@ -145,7 +146,7 @@ def test_more_attributes_than_letters(family, options):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 @pytest.mark.parametrize("family", [AIM, PrivBayes])  # MST takes one round per attribute
-@pytest.mark.parametrize("missing", ["joint", "adaptive", "complete-rows", "impute-first"])
+@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows", "impute-first"])
 def test_two_hundred_attributes(family, missing):
     options = {} if family is PrivBayes else {"delta": 1e-6, "model_rows": 100}
     if family is AIM:
@@ -214,7 +215,7 @@ def test_a_generator_may_sample_but_its_stream_is_not_used(family):
 @families
 def test_several_tables_only_where_models_can_vary(family):
     model = build(family).fit(make_table())
-    if family.build is PrivBayes:
+    if not issubclass(family.build, GraphicalSynthesizer):
         with pytest.raises(ParameterError, match="multiple"):
             model.sample(3, multiple=2)
     else:

@@ -25,6 +25,7 @@ from missdp.cli.streams import check_stdout
 from missdp.errors import ParameterError
 from missdp.files import check_outputs, write_atomically
 from missdp.schema import Schema
+from missdp.sources import strategy_named
 from missdp.synth.base import Synthesizer
 from missdp.table.files import output_format
 
@@ -85,7 +86,7 @@ def synthesize(
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:
         synthesizer = _build(method, missing, epsilon, delta, public_rows, seed)
-        if keep_holes and synthesizer.missing not in ("joint", "auto"):
+        if keep_holes and not strategy_named(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
         outcome.spending(epsilon, delta)

@@ -1,10 +1,12 @@
 """Mechanisms: the only place where private counts become released ones.
 
-Every function here charges its budget before it computes, and draws discrete noise from a
+Everything here charges its budget before it computes, and draws discrete noise from a
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 """
 
+from missdp.mechanisms.answers import Noise, Score, Total
 from missdp.mechanisms.domain import Undeclared, domain_conditions
+from missdp.mechanisms.door import Door
 from missdp.mechanisms.noise import (
     NoiseSource,
     SecureNoise,
@@ -22,11 +24,15 @@ from missdp.mechanisms.selection import (
 
 __all__ = [
     "CountNoise",
+    "Door",
+    "Noise",
     "NoiseSource",
+    "Score",
     "SecureNoise",
     "SeededNoise",
     "SelectionMethod",
     "SelectionNoise",
+    "Total",
     "Undeclared",
     "domain_conditions",
     "exponential_mechanism",

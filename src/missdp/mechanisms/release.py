@@ -21,7 +21,7 @@ from missdp.accounting import (
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.noise import NoiseSource, check_scale
 
-__all__ = ["CountNoise", "noisy_total", "release_counts"]
+__all__ = ["CountNoise", "add_noise", "count_event", "noisy_total", "release_counts"]
 
 CountNoise = Literal["laplace", "gaussian"]
 # Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
@@ -94,9 +94,16 @@ def release_counts(
     ((2, 2), 0.5)
     """
     check_scale("scale", scale)
-    event = _count_event(noise, scale, sensitivity, gate=gate, label=label, adjacency=adjacency)
+    event = count_event(noise, scale, sensitivity, gate=gate, label=label, adjacency=adjacency)
     budget.charge(event, conditions=(*conditions, *source.conditions))
-    exact = _as_counts(counts() if callable(counts) else counts)
+    return add_noise(counts() if callable(counts) else counts, noise, scale, source)
+
+
+def add_noise(
+    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
+) -> NDArray[np.int64]:
+    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
+    exact = _as_counts(counts)
     draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
     return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
 
@@ -158,15 +165,16 @@ def noisy_total(
     return max(0, int(released))
 
 
-def _count_event(
+def count_event(
     noise: str,
     scale: float,
     sensitivity: float,
     *,
     gate: Iterable[str] | None,
     label: str,
-    adjacency: Adjacency,
+    adjacency: Adjacency = "add-remove",
 ) -> Event:
+    """Return the fact that counts are released with Laplace or Gaussian noise."""
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
     if noise == "laplace":
         return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)

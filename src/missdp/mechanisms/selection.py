@@ -25,6 +25,7 @@ __all__ = [
     "exponential_mechanism",
     "generalised_exponential_mechanism",
     "normalised_scores",
+    "selection_scale",
 ]
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]
@@ -96,9 +97,8 @@ def exponential_mechanism(
     for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
         if isinstance(value, bool) or not 0 < value < math.inf:
             raise ParameterError(f"{name} must be finite and above 0, got {value}")
-    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
     epsilon, sensitivity = float(epsilon), float(sensitivity)
-    scale = check_scale("2 * sensitivity / epsilon", scale_for(sensitivity, epsilon, count=2))
+    scale = selection_scale(epsilon, sensitivity)
     kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
     event = kind(epsilon=epsilon, **facts)
@@ -107,6 +107,13 @@ def exponential_mechanism(
     noise: Literal["gumbel", "exponential"]
     noise = "gumbel" if method == "exponential" else "exponential"
     return source.noisy_max(values, scale, noise=noise)
+
+
+def selection_scale(epsilon: float, sensitivity: float) -> float:
+    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    return check_scale("2 * sensitivity / epsilon", least)
 
 
 def generalised_exponential_mechanism(

@@ -24,16 +24,15 @@ from missdp.errors import (
     ParameterError,
     replacing,
 )
-from missdp.mechanisms import NoiseSource, domain_conditions, noise_source
+from missdp.mechanisms import Door, Total, domain_conditions, noise_source
 from missdp.schema import Schema
-from missdp.sources import MarginalSource
+from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.inputs import is_declared, is_noisy, is_whole, open_data
 from missdp.synth.randomness import sampling_generator
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
-from missdp.synth.strategies import ROW_STRATEGIES, rows_in_memory
-from missdp.synth.totals import Total, whole_rows
+from missdp.synth.totals import whole_rows
 from missdp.table import FrameKind, Table
 
 __all__ = ["MissingValues", "Progress", "Synthesizer"]
@@ -51,8 +50,8 @@ class Synthesizer(FittedState, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass stores its parameters in ``__init__`` under their own names (at least those below),
-    lists the strategies it offers, and implements :meth:`_fit`, :meth:`_sample`,
-    :meth:`_released` and :meth:`_restore`.
+    lists the strategies it offers, its default first, and implements :meth:`_fit`,
+    :meth:`_sample`, :meth:`_released` and :meth:`_restore`.
 
     Parameters
     ----------
@@ -148,7 +147,8 @@ class Synthesizer(FittedState, abc.ABC):
         warn_if_weak(self.epsilon, self.delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
-        self._check_source(source)
+        self._strategy.check(source)
+        self._check_schema(source.schema)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
             self.budget.reserve(own, label=label, conditions=conditions)
@@ -159,7 +159,9 @@ class Synthesizer(FittedState, abc.ABC):
         fresh._fitted_with = self._public_parameters()
         fresh.schema_ = source.schema
         fresh.kind_ = kind
-        total = fresh._fit(source, own, noise)
+        rows = int(self.n_rows) if declared else None
+        door = Door(source, self._strategy, budget=own, noise=noise, declared_rows=rows)
+        total = fresh._fit(door)
         if declared:
             total = Total(int(self.n_rows), 0.0)
         fresh.n_rows_ = whole_rows(total, epsilon=self.epsilon)
@@ -220,6 +222,11 @@ class Synthesizer(FittedState, abc.ABC):
             raise ParameterError("n must be a whole number of rows, at least 0")
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
+        if missing_values == "keep" and not self._applied_strategy.models_holes:
+            raise ParameterError(
+                f"missing={self._applied_strategy.name!r} does not model holes; fit with "
+                "missing='joint' to keep them in synthetic rows"
+            )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows = self.n_rows_ if n is None else int(n)
         codes = self._sample(rows, missing_values, rng)
@@ -239,7 +246,7 @@ class Synthesizer(FittedState, abc.ABC):
         -------
         Guarantee
             With ``protects="ground-truth"``; epsilon is smaller where a row is read only if some
-            of its cells are observed (strategies ``"complete-rows"``, ``"adaptive"``), and never
+            of its cells are observed (strategies ``"complete-rows"``, ``"observed"``), and never
             larger than that of ``guarantee_``.
 
         Raises
@@ -261,15 +268,20 @@ class Synthesizer(FittedState, abc.ABC):
         self._check_fitted()
         return synthesizer_ground_truth(
             self.guarantee_,
-            missing=self._applied_strategy,
+            strategy=self._applied_strategy,
             schema=self.schema_,
             assumption=assumption,
         )
 
     @property
-    def _applied_strategy(self) -> str:
-        """The strategy that was applied; a family that decides by itself says which one."""
-        return str(self._fitted_with["missing"])
+    def _strategy(self) -> Strategy:
+        """The strategy that ``missing`` names."""
+        return strategy_named(self.missing)
+
+    @property
+    def _applied_strategy(self) -> Strategy:
+        """The strategy that the model was fitted with."""
+        return strategy_named(self._fitted_with["missing"])
 
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
@@ -306,8 +318,8 @@ class Synthesizer(FittedState, abc.ABC):
     # What a family provides
 
     @abc.abstractmethod
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
-        """Learn the model, charging ``budget`` before each mechanism.
+    def _fit(self, door: Door) -> Total:
+        """Learn the model from what the door answers, which is all that it may know.
 
         Returns
         -------
@@ -329,10 +341,8 @@ class Synthesizer(FittedState, abc.ABC):
     def _restore(self, released: dict[str, Any]) -> None:
         """Inverse of :meth:`_released`."""
 
-    def _check_source(self, source: MarginalSource) -> None:
-        """Refuse, before charging, what the strategy cannot do with this source."""
-        if self.missing in ROW_STRATEGIES:
-            rows_in_memory(source, self.missing)
+    def _check_schema(self, schema: Schema) -> None:
+        """Refuse, before anything is charged, what public facts show to be impossible."""
 
     # Shared steps
 

@@ -20,13 +20,13 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.schema import Schema
-from missdp.synth.strategies import ROW_STRATEGIES
+from missdp.sources import Strategy
 
 __all__ = ["synthesizer_ground_truth"]
 
 
 def synthesizer_ground_truth(
-    guarantee: Guarantee, *, missing: str, schema: Schema, assumption: Condition | None
+    guarantee: Guarantee, *, strategy: Strategy, schema: Schema, assumption: Condition | None
 ) -> Guarantee:
     """Return the ground-truth guarantee of a fit.
 
@@ -34,8 +34,8 @@ def synthesizer_ground_truth(
     ----------
     guarantee : Guarantee
         What the fit guarantees for the incomplete table.
-    missing : str
-        The missing-data strategy, which decides who chose the gates.
+    strategy : Strategy
+        The missing-data strategy, which knows who chose the gates.
     schema : Schema
         Public facts.
     assumption : Condition
@@ -56,7 +56,7 @@ def synthesizer_ground_truth(
     Every number here is a cap that was set before anything was released: that of the whole fit,
     and those of the parts that a fit reserves for releases that read observed cells only.
 
-    With ``"adaptive"`` the network decides which attributes a row must have observed, and even how
+    With ``"observed"`` the network decides which attributes a row must have observed, and even how
     the epsilon E reserved for the tables is split among them. Given the row's mask m, the output
     (network r, tables) has log-ratio at most ``sum_j e_j(r) 1[S_j(r) within obs(m)]`` with
     ``sum_j e_j(r) <= E``. By convexity its exponential is at most ``sum_j (e_j(r) / E)
@@ -74,7 +74,7 @@ def synthesizer_ground_truth(
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
         return ground_truth_guarantee(guarantee, assumption)
-    gated, chosen = _gated(whole, missing)
+    gated, chosen = _gated(whole, strategy)
     if not gated or (chosen and len(schema.nullable) < len(schema)):
         return ground_truth_guarantee(guarantee, assumption)
     structure = DataChosenGates(attributes=schema.names, smallest=1) if chosen else FixedGates()
@@ -100,16 +100,15 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
         )
 
 
-def _gated(whole: FilterEvent, missing: str) -> tuple[list[FilterEvent], bool]:
+def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
     """Return what may be amplified, by caps, and whether the data chose the gates."""
-    if missing == "impute-first":
+    if strategy.gates == "parameters":
         margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
         caps = [Guarantee.from_events(event).epsilon for event in margins]
         return [_cap(e, c, e.gate) for e, c in zip(margins, caps, strict=True)], False
-    # Of a strategy that is not known here, nothing is known about who chose its gates.
-    if missing not in ("adaptive", *ROW_STRATEGIES):
+    if strategy.gates == "none":
         return [], False
-    found, chosen = [], missing == "adaptive"
+    found, chosen = [], strategy.gates == "data"
     for part in whole.log:
         gates = [release.gate for release in releases(part)]
         known = [gate for gate in gates if gate]

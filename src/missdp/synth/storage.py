@@ -21,6 +21,8 @@ from missdp.table import FrameKind
 __all__ = ["StoredModel", "array_from_json", "array_to_json", "read_model", "write_model"]
 
 _FORMAT = 1
+# What strategies were called in files written before version 0.2.
+_RENAMED = {"adaptive": "observed", "auto": "joint"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ def read_model(path: Path, *, family: str) -> StoredModel:
         raise DataError(f"{str(path)!r} holds a {kind} model; load it with that class")
     with replacing(ValueError, KeyError, TypeError, by=broken):
         return StoredModel(
-            parameters=document["parameters"],
+            parameters=_renamed(document["parameters"]),
             schema=Schema.from_dict(document["schema"]),
             kind=document["kind"],
             n_rows=int(document["n_rows"]),
@@ -95,6 +97,11 @@ def read_model(path: Path, *, family: str) -> StoredModel:
             guarantee=Guarantee.from_dict(document["guarantee"]),
             released=document["released"],
         )
+
+
+def _renamed(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    missing = parameters["missing"]
+    return {**parameters, "missing": _RENAMED.get(missing, missing)}
 
 
 def array_to_json(array: NDArray[np.float64]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from missdp.errors import MissDPWarning
+from missdp.mechanisms.door import Total
 
 __all__ = ["SmallTableWarning", "Total", "least_squares_total", "whole_rows"]
 
@@ -26,25 +26,6 @@ class SmallTableWarning(MissDPWarning):
     >>> warnings.simplefilter("error", SmallTableWarning)  # stop instead of going on
     >>> warnings.simplefilter("default", SmallTableWarning)
     """
-
-
-@dataclass(frozen=True)
-class Total:
-    """A released number of rows with the variance of its noise (0: declared public).
-
-    Examples
-    --------
-    >>> Total(180.0, 400.0).std
-    20.0
-    """
-
-    value: float
-    variance: float
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise."""
-        return math.sqrt(self.variance)
 
 
 def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -> Total:

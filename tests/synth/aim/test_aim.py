@@ -12,7 +12,7 @@ from missdp.accounting import GaussianEvent, SelectionEvent, releases, zcdp_rho
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.synth import AIM
-from missdp.synth.graphical import learn
+from synth.answers import record
 
 NAMES = ("a", "b", "c", "d")
 SCHEMA = Schema(
@@ -58,18 +58,18 @@ def test_joint_is_right_when_values_are_missing_at_random():
     codes = population(30_000)
     table = with_holes(codes, slope=1.5)
     found = {
-        m: errors(fit(table, missing=m), codes) for m in ("joint", "adaptive", "complete-rows")
+        m: errors(fit(table, missing=m), codes) for m in ("joint", "observed", "complete-rows")
     }
     complete = errors(fit(Table.from_codes(SCHEMA, codes)), codes)
-    assert found["joint"] < 0.5 * found["adaptive"] < 0.5 * found["complete-rows"]
+    assert found["joint"] < 0.5 * found["observed"] < 0.5 * found["complete-rows"]
     assert found["joint"] < complete + 0.01
 
 
 def test_joint_loses_nothing_when_values_are_missing_completely_at_random():
     codes = population(30_000)
     table = with_holes(codes, slope=0.0)
-    joint, adaptive = (errors(fit(table, missing=m), codes) for m in ("joint", "adaptive"))
-    assert joint < adaptive + 0.003
+    joint, observed = (errors(fit(table, missing=m), codes) for m in ("joint", "observed"))
+    assert joint < observed + 0.003
 
 
 def test_holes_that_always_coincide_do_not_mislead():
@@ -81,7 +81,7 @@ def test_holes_that_always_coincide_do_not_mislead():
     )
     model = fit(table, missing="joint")
     assert errors(model, codes) < 0.02
-    assert errors(model, codes) < 0.5 * errors(fit(table, missing="adaptive"), codes)
+    assert errors(model, codes) < 0.5 * errors(fit(table, missing="observed"), codes)
 
 
 def test_kept_holes_follow_the_mechanism():
@@ -106,19 +106,11 @@ def test_every_charge_is_spent_and_nothing_else(missing):
 
 
 def test_what_is_charged_is_what_is_measured(monkeypatch):
-    released = []
-
-    def recording(counts, **options):
-        out = learn_release(counts, **options)
-        released.append((options["label"], options["scale"], out.size))
-        return out
-
-    learn_release = learn.release_counts
-    monkeypatch.setattr(learn, "release_counts", recording)
+    kept = record(monkeypatch)
     model = fit(with_holes(population(2000), 1.0), epsilon=1.0)
     events = releases(model.guarantee_.events)
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
-    assert charged == [(label, sigma) for label, sigma, _ in released]
+    assert [sigma for _, sigma in charged] == [answer.scale for answer in kept]
     assert [label for label, _ in charged[:4]] == [f"marginal {n}" for n in NAMES]
     selections = [e for e in events if isinstance(e, SelectionEvent)]
     assert len(selections) == len(charged) - 4

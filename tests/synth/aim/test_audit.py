@@ -16,9 +16,10 @@ from scipy.stats import norm
 import missdp.synth.base as base
 from missdp import Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, releases
-from missdp.mechanisms import SeededNoise, release_counts
+from missdp.mechanisms import SeededNoise
 from missdp.synth import AIM
-from missdp.synth.graphical import estimate, learn
+from missdp.synth.graphical import estimate
+from synth.answers import record
 
 SCHEMA = Schema(
     (
@@ -46,16 +47,11 @@ class Attacker:
     """Fit on either table and collect what was released, with its scale and exact counts."""
 
     def __init__(self, monkeypatch, strategy, row, noise):
-        self.strategy, self.noise, self.released = strategy, noise, []
+        self.strategy, self.noise = strategy, noise
         frames = [CROWD, pd.concat([CROWD, pd.DataFrame([row])], ignore_index=True)]
         self.tables = [Table.read(frame, SCHEMA) for frame in frames]
 
-        def recording(counts, **options):
-            noisy = release_counts(counts, **options)
-            self.released.append((noisy, options["scale"], np.asarray(counts())))
-            return noisy
-
-        monkeypatch.setattr(learn, "release_counts", recording)
+        self.released = record(monkeypatch)
         monkeypatch.setattr(base, "noise_source", lambda seed: noise(seed))
         monkeypatch.setattr(estimate, "_RARE", -np.inf)  # fixed shapes; merging is post-processing
         monkeypatch.setattr(estimate.Estimate, "finish", lambda self: None)
@@ -63,10 +59,10 @@ class Attacker:
         monkeypatch.setattr(
             estimate, "fit_entropy", lambda *a, **k: fitting(*a, **{**k, "iterations": 1})
         )
-        self.exact = [[e for _, _, e in self.fit(with_row, 0)] for with_row in (0, 1)]
+        self.exact = [[e.exact for e in self.fit(with_row, 0)] for with_row in (0, 1)]
 
     def fit(self, with_row, seed):
-        self.released = []
+        self.released.clear()
         model = AIM(
             epsilon=8.0,
             delta=1e-6,
@@ -79,11 +75,12 @@ class Attacker:
         )
         model.fit(self.tables[with_row])
         self.events = releases(model.guarantee_.events)
-        return self.released
+        return list(self.released)
 
     def ratio(self, with_row, seed):
         total = 0.0
-        for (noisy, sigma, _), out, into in zip(self.fit(with_row, seed), *self.exact, strict=True):
+        for found, out, into in zip(self.fit(with_row, seed), *self.exact, strict=True):
+            noisy, sigma = found.released, found.scale
             total += (np.square(noisy - out) - np.square(noisy - into)).sum() / (2 * sigma**2)
         return total
 
@@ -106,7 +103,7 @@ ERROR = 2.6 * math.sqrt(2 * 0.19 / TRIALS)
     [
         ("joint", "rare level"),
         ("joint", "all missing"),
-        ("adaptive", "unique row"),
+        ("observed", "unique row"),
         ("complete-rows", "unique row"),
         ("impute-first", "unique row"),
     ],

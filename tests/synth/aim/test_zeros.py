@@ -16,7 +16,7 @@ from missdp.errors import ParameterError
 from missdp.synth import AIM, MST
 from missdp.synth.graphical import beliefs
 from missdp.synth.graphical.entropy import Target, fit_entropy, log_linear
-from missdp.synth.graphical.learn import Learner
+from missdp.synth.graphical.learn import MISFIT, Learner
 from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.zeros import level_kinds, merge_zeros, read_zeros
 from synth.graphical.graphs import joint, marginal, models
@@ -172,7 +172,10 @@ class Scores:
 
         def look(learner, open_, sigma, epsilon, estimate):
             self._estimate = self._estimate or copy.deepcopy(estimate)
-            seen.update({c: learner._score(c, sigma, self._estimate) for c in open_})
+            for clique in open_:
+                given = learner._expected(clique, sigma, self._estimate)
+                counts = learner._merged._counts.each([learner._named(clique)])
+                seen[clique] = MISFIT.of(next(counts)[1], given)
             return real(learner, open_, sigma, epsilon, estimate)
 
         self._patch.setattr(Learner, "_select", look)

@@ -31,7 +31,7 @@ class AIM(GraphicalSynthesizer):
     ----------
     epsilon, delta : float
         Budget of the whole fit; delta above 0.
-    missing : {"auto", "joint", "adaptive", "complete-rows", "impute-first"}, default "auto"
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
         observed tables can be weighted by their chance of being observed.  That corrects for
@@ -39,11 +39,10 @@ class AIM(GraphicalSynthesizer):
         the missing one; not for interactions (missing if exactly one of two attributes is set),
         not even if they were measured, nor for values that decide themselves whether they are
         missing.  Without evidence for selective missingness it does nearly what partial marginals
-        do.  ``"adaptive"`` (AIME, Mohapatra et al. 2024) counts
+        do: evidence for or against it is weighed inside the fit, from released values.
+        ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts
         each marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills holes privately before learning.  ``"auto"`` is ``"joint"``: the
-        rule needs no fact about the data, because evidence for or against selective missingness
-        is weighed inside the fit, from released values.
+        ``"impute-first"`` fills holes privately before learning.
     workload : int, names or weights, default 2
         Marginals that should come out right: all k-way ones, or tuples of names, or weights by
         tuples of names.
@@ -90,7 +89,7 @@ class AIM(GraphicalSynthesizer):
     References
     ----------
     McKenna, Mullins, Sheldon, Miklau (2022), "AIM", PVLDB 15(11).
-    Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8), for ``"adaptive"``.
+    Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8), for ``"observed"``.
 
     Examples
     --------
@@ -114,7 +113,7 @@ class AIM(GraphicalSynthesizer):
         *,
         epsilon: float,
         delta: float,
-        missing: str = "auto",
+        missing: str = "joint",
         workload: Workload = 2,
         max_model_size: float = 1.0,
         structural_zeros: StructuralZeros | None = None,

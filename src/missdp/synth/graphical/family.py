@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.mechanisms import NoiseSource, release_counts
+from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
-from missdp.sources import MarginalSource
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.graphical.beliefs import Draws
 from missdp.synth.graphical.learn import Learner, Plan
@@ -30,11 +29,9 @@ from missdp.synth.graphical.zeros import (
     zeros_from_json,
     zeros_to_json,
 )
-from missdp.synth.imputers import Imputer
+from missdp.synth.imputers import Imputer, impute
 from missdp.synth.inputs import is_declared
 from missdp.synth.randomness import sampling_generator
-from missdp.synth.strategies import ROW_STRATEGIES, prepare
-from missdp.synth.totals import Total
 
 __all__ = ["GraphicalSynthesizer"]
 
@@ -50,7 +47,12 @@ _LEAST_COUNT_SHARE = 0.005
 class GraphicalSynthesizer(Synthesizer):
     """Base of AIM and MST; see there."""
 
-    strategies: ClassVar[tuple[str, ...]] = ("auto", "joint", "adaptive", *ROW_STRATEGIES)
+    strategies: ClassVar[tuple[str, ...]] = (
+        "joint",
+        "observed",
+        "complete-rows",
+        "impute-first",
+    )
 
     _draws: Draws = "even"
     workload: Workload
@@ -90,18 +92,12 @@ class GraphicalSynthesizer(Synthesizer):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
-    def _zeros(self, source: MarginalSource) -> Zeros:
-        return read_zeros(self.structural_zeros, source.schema, max_cells=self._max_cells)
+    def _zeros(self, schema: Schema) -> Zeros:
+        return read_zeros(self.structural_zeros, schema, max_cells=self._max_cells)
 
-    @property
-    def _strategy(self) -> str:
-        return "joint" if self.missing == "auto" else self.missing
-
-    def _check_source(self, source: MarginalSource) -> None:
-        schema = source.schema
+    def _check_schema(self, schema: Schema) -> None:
         weights = candidates(self.workload, schema)
-        self._zeros(source)
-        super()._check_source(source)
+        self._zeros(schema)
         plan, share = self._plan(len(schema)), self._count_share(schema)
         before = share * self._rho + self._imputation_rho(schema)
         if share > 0:
@@ -110,7 +106,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _imputation_rho(self, schema: Schema) -> float:
         """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
-        if self._strategy != "impute-first" or self.imputer == "random" or not schema.nullable:
+        if not self._strategy.fills or self.imputer == "random" or not schema.nullable:
             return 0.0
         epsilon = self.imputer_share * self.epsilon / len(schema.nullable)
         check_scale("the noise scale of imputation", 1 / epsilon)
@@ -125,58 +121,35 @@ class GraphicalSynthesizer(Synthesizer):
         """
         if is_declared(self.n_rows):
             return 0.0
-        joint, filled = self._strategy == "joint", self._strategy == "impute-first"
-        dropped = self._strategy == "complete-rows" and bool(schema.nullable)
+        strategy = self._strategy
         sizes = [
-            a.extended_size if joint else a.size
-            for a in schema
-            if (joint or filled or not a.nullable) and not dropped
+            strategy.shape((name,), schema)[0]
+            for name in schema.names
+            if strategy.fills or strategy.tells_total((name,), schema)
         ]
         first = self._plan(len(schema)).first_share
         told = first * math.fsum(1 / size for size in sizes) / len(schema)
         lacking = _COUNT_SHARE - told
         return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
 
-    def _released_count(
-        self, source: MarginalSource, budget: Budget, noise: NoiseSource
-    ) -> Total | None:
+    def _released_count(self, door: Door) -> Total | None:
         if is_declared(self.n_rows):
             return Total(int(self.n_rows), 0.0)
-        share = self._count_share(source.schema)
+        share = self._count_share(door.schema)
         if share == 0:
             return None
-        sigma = math.sqrt(1 / (2 * share * self._rho))
-        released = release_counts(
-            lambda: source.counts([()], rows="extended")[()],
-            noise="gaussian",
-            scale=sigma,
-            sensitivity=1,
-            budget=budget,
-            source=noise,
-            label="number of rows",
-        )
-        return Total(float(released), sigma**2)
+        return door.row_count(Noise("gaussian", math.sqrt(1 / (2 * share * self._rho))))
 
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
+    def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        total = self._released_count(source, budget, noise)
-        view = prepare(
-            source,
-            self._strategy,
-            total=total,
-            imputer=self.imputer,
-            imputer_epsilon=self.imputer_share * self.epsilon,
-            complete_epsilon=None,
-            budget=budget,
-            noise=noise,
-        )
-        zeros = self._zeros(source)
+        total = self._released_count(door)
+        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        schema = door.schema
+        zeros = self._zeros(schema)
         learner = Learner(
-            view,
-            candidates(self.workload, source.schema),
-            self._plan(len(source.schema)),
-            budget,
-            noise,
+            door,
+            candidates(self.workload, schema),
+            self._plan(len(schema)),
             report=self._report,
             shrink=self.shrink,
             ridge=self.ridge,
@@ -192,13 +165,13 @@ class GraphicalSynthesizer(Synthesizer):
             n_rows=estimate.n_rows,
             first_sigma=learner.first_sigma,
             sigmas={c: float(m.std) for c, m in estimate.measured.items()},
-            extended=[view.rows == "extended" and a.nullable for a in view.schema],
-            partial=not view.every_row_counts,
+            extended=list(learner.extended),
+            partial=not door.every_row_counts,
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
         )
-        names = view.schema.names
+        names = schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
         self._report("done", 1.0)
         return learner.rows()
@@ -252,11 +225,6 @@ class GraphicalSynthesizer(Synthesizer):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        if missing_values == "keep" and self._applied_strategy not in ("auto", "joint"):
-            raise ParameterError(
-                f"missing={self._applied_strategy!r} does not model holes; fit with "
-                "missing='joint' to keep them in synthetic rows"
-            )
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.schema_.names, codes, strict=True))
 

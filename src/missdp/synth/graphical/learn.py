@@ -2,8 +2,8 @@
 
 McKenna, Mullins, Sheldon and Miklau (2022), "AIM", PVLDB 15(11), with changes: a share of the
 budget for the one-way marginals, rare levels merged, a regularised warm-started fit, and
-marginals with holes scored and fitted through a model of what is missing.  Every mechanism is
-charged before it computes; everything else is post-processing of what they released.
+marginals with holes scored and fitted through a model of what is missing.  Everything here is
+post-processing of what the door answers.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget
 from missdp.errors import ParameterError
-from missdp.mechanisms import NoiseSource, exponential_mechanism, release_counts
+from missdp.mechanisms.door import Door, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.synth.graphical.estimate import Estimate
 from missdp.synth.graphical.junction import Clique, Growth
 from missdp.synth.graphical.score import SCORE_SENSITIVITY, marginal_score
 from missdp.synth.graphical.zeros import Zeros
-from missdp.synth.strategies import CountingView
-from missdp.synth.totals import Total, least_squares_total
+from missdp.synth.totals import least_squares_total
 
-__all__ = ["Learner", "Plan"]
+__all__ = ["MISFIT", "Learner", "Plan"]
 
 _LEAST_LEFT = 1e-6
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
@@ -92,19 +90,38 @@ class Plan:
             check_scale("that of selections", 3 / math.sqrt(8 * self.selection_share * share))
 
 
+def misfit(
+    counts: NDArray[np.int64],
+    expected: NDArray[np.float64],
+    possible: NDArray[np.bool_],
+    bias: float,
+    weight: float,
+) -> float:
+    """How far the model is from the counts, less what noise would add if measured.
+
+    Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
+    law, not to patterns of missingness.  What is missing comes along when such a marginal is
+    measured, and matters where its attributes depend on each other.  Impossible cells do not
+    count either: leaving out fixed cells does not make a row's influence any larger.
+    """
+    observed = counts[tuple(slice(0, size) for size in possible.shape)]
+    return marginal_score(observed * possible, expected, bias=bias, weight=weight)
+
+
+#: One row moves one cell of each marginal by one, and weights are at most one.
+MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
+
+
 class Learner:
     """Spend a budget on an estimate of the complete-data law.
 
     Parameters
     ----------
-    view : CountingView
-        What is counted, and over which rows.
+    door : Door
+        What answers.
     weights : mapping of Clique to float
         Marginals that may be measured, by weight (at most one).
     plan : Plan
-    budget : Budget
-        Charged before each mechanism.
-    noise : NoiseSource
     report : callable
         Progress; gets public facts only.
     shrink, ridge, model_rows
@@ -117,11 +134,9 @@ class Learner:
 
     def __init__(
         self,
-        view: CountingView,
+        door: Door,
         weights: Mapping[Clique, float],
         plan: Plan,
-        budget: Budget,
-        noise: NoiseSource,
         *,
         report: Callable[[str, float], None],
         shrink: float,
@@ -132,34 +147,39 @@ class Learner:
     ) -> None:
         self._total = total
         self._totals: list[tuple[Clique, Total]] = []
-        self._view, self._weights, self._plan = view, dict(weights), plan
-        self._budget, self._noise, self._report = budget, noise, report
+        self._door, self._weights, self._plan = door, dict(weights), plan
+        self._report = report
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
         self._growth: Growth | None = None
-        self._names = view.schema.names
-        self._extended = [view.rows == "extended" and a.nullable for a in view.schema]
+        self._names = door.schema.names
+        #: Whether an attribute's counts have a last level "missing".
+        self.extended = [door.sizes[a.name] > a.size for a in door.schema]
 
     def run(self) -> Estimate:
         """Measure, select, measure, ... until the budget is spent."""
         self._report("measuring single attributes", self._done)
         alone = not self._weights
         self.first_sigma = sigma = self._first_sigma(whole=alone)
-        ones = [self._release((a,), sigma) for a in range(len(self._names))]
+        names = [(name,) for name in self._names]
+        self._door.expect([*names, *map(self._named, self._weights)])
+        ones = [self._door.marginal(name, Noise("gaussian", sigma)) for name in names]
         self._note_totals(ones, sigma)
         estimate = Estimate(
             ones,
             std=sigma,
-            extended=self._extended,
+            extended=self.extended,
             n_rows=self._counted_rows(),
-            partial=not self._view.every_row_counts,
-            rng=self._noise.generator(),
+            partial=not self._door.every_row_counts,
+            rng=self._door.generator(),
             shrink=self._shrink,
             ridge=self._ridge,
             model_rows=self._model_rows,
             zeros=self._zeros,
         )
         if not alone:
+            levels = zip(self._names, estimate.levels, strict=True)
+            self._merged = self._door.merged({name: level.groups for name, level in levels})
             self._select_all(estimate)
         self._report("final fit", 1.0)
         estimate.finish()
@@ -184,9 +204,9 @@ class Learner:
                 open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
             )
             before = estimate.predict(chosen)
-            released = self._release_merged(chosen, sigma, estimate)
+            released = self._merged.marginal(self._named(chosen), Noise("gaussian", sigma))
             self._totals.append((chosen, Total(float(released.sum()), released.size * sigma**2)))
-            estimate.add(chosen, released, sigma)
+            estimate.add(chosen, released.astype(np.float64), sigma)
             estimate.refit(iterations=40, sweeps=2)
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
             if (
@@ -206,7 +226,7 @@ class Learner:
         known = [] if self._total is None else [self._total]
         floors: list[Total] = []
         for clique, total in self._totals:
-            whole = self._view.tells_total(self._named(clique))
+            whole = self._door.tells_total(self._named(clique))
             (known if whole else floors).append(total)
         return least_squares_total(known, floors)
 
@@ -215,8 +235,8 @@ class Learner:
 
         They do if incomplete rows were dropped, and if a declared number could be wrong.
         """
-        partial = not self._view.every_row_counts
-        whole = all(self._view.tells_total((name,)) for name in self._names)
+        partial = not self._door.every_row_counts
+        whole = all(self._door.tells_total((name,)) for name in self._names)
         declared = self._total is not None and self._total.variance == 0
         return self.rows().value if partial or (whole and not declared) else None
 
@@ -242,98 +262,38 @@ class Learner:
             if tree.home(c) is not None or tree.grown(c) <= limit or fits(c, limit)
         ]
 
-    # Mechanisms: the only places that touch private counts
-
-    @cached_property
-    def _counts(self) -> dict[tuple[str, ...], NDArray[np.int64]]:
-        """Exact counts of everything that can come up: private, in one pass over the rows."""
-        cliques: list[tuple[str, ...]] = [(name,) for name in self._names]
-        cliques += [self._named(c) for c in self._weights]
-        return dict(self._view.source.counts(cliques, rows=self._view.rows))
+    # Questions to the door
 
     def _named(self, clique: Clique) -> tuple[str, ...]:
         return tuple(self._names[v] for v in clique)
 
-    def _release(self, clique: Clique, sigma: float) -> NDArray[np.int64]:
-        names = self._named(clique)
-        return release_counts(
-            lambda: self._counts[names],
-            noise="gaussian",
-            scale=sigma,
-            sensitivity=1,
-            budget=self._budget,
-            source=self._noise,
-            gate=self._view.gate(names),
-            label="marginal " + " x ".join(names),
-        )
-
-    def _release_merged(
-        self, clique: Clique, sigma: float, estimate: Estimate
-    ) -> NDArray[np.float64]:
-        names = self._named(clique)
-        released = release_counts(
-            lambda: self._merged(clique, estimate),
-            noise="gaussian",
-            scale=sigma,
-            sensitivity=1,
-            budget=self._budget,
-            source=self._noise,
-            gate=self._view.gate(names),
-            label="marginal " + " x ".join(names),
-        )
-        return released.astype(np.float64)
-
     def _select(
         self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
     ) -> Clique:
-        # One row moves one cell of each marginal by one, and weights are at most one.
-        winner = exponential_mechanism(
-            lambda: np.array([self._score(c, sigma, estimate) for c in open_]),
+        position = {self._named(clique): clique for clique in open_}
+        winner = self._merged.select(
+            list(position),
+            MISFIT,
             epsilon=epsilon,
-            sensitivity=SCORE_SENSITIVITY,
-            budget=self._budget,
-            source=self._noise,
-            gate=self._view.gated_by,
-            label="selection of a marginal",
+            given=lambda names: self._expected(position[names], sigma, estimate),
         )
         return open_[winner]
 
-    def _score(self, clique: Clique, sigma: float, estimate: Estimate) -> float:
-        """How far the model is from the counts, less what noise would add if measured.
-
-        Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
-        law, not to patterns of missingness.  What is missing comes along when such a marginal is
-        measured, and matters where its attributes depend on each other.  Impossible cells do not
-        count either: leaving out fixed cells does not make a row's influence any larger.
-        """
-        return marginal_score(
-            estimate.values(clique, self._merged(clique, estimate)),
-            estimate.predict(clique),
-            bias=math.sqrt(2 / math.pi) * sigma * int(estimate.possible(clique).sum()),
-            weight=self._weights[clique],
-        )
-
-    def _merged(self, clique: Clique, estimate: Estimate) -> NDArray[np.int64]:
-        if clique not in self._merged_counts:
-            table = self._counts.pop(self._named(clique))  # asked for merged from now on
-            for axis, v in enumerate(clique):
-                table = np.asarray(estimate.levels[v].merge(table, axis), dtype=np.int64)
-            self._merged_counts[clique] = table
-        return self._merged_counts[clique]
-
-    @cached_property
-    def _merged_counts(self) -> dict[Clique, NDArray[np.int64]]:
-        return {}
+    def _expected(self, clique: Clique, sigma: float, estimate: Estimate) -> tuple[Any, ...]:
+        """Return what `misfit` is given about a marginal: released values only."""
+        possible = estimate.possible(clique)
+        bias = math.sqrt(2 / math.pi) * sigma * int(possible.sum())
+        return estimate.predict(clique), possible, bias, self._weights[clique]
 
     # Budget, all public
 
     @property
     def _spent(self) -> float:
-        return self._plan.rho - self._budget.left.amount
+        return self._plan.rho - self._door.left.amount
 
     @property
     def _left(self) -> float:
-        return max(0.0, self._budget.left.amount - (1 - _SLACK) * self._plan.rho)
+        return max(0.0, self._door.left.amount - (1 - _SLACK) * self._plan.rho)
 
     @property
     def _done(self) -> float:

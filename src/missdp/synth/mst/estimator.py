@@ -29,7 +29,7 @@ class MST(GraphicalSynthesizer):
     ----------
     epsilon, delta : float
         Budget of the whole fit; delta above 0.
-    missing : {"auto", "joint", "adaptive", "complete-rows", "impute-first"}, default "auto"
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
         See :class:`~missdp.synth.aim.AIM`.
@@ -69,7 +69,7 @@ class MST(GraphicalSynthesizer):
         *,
         epsilon: float,
         delta: float,
-        missing: str = "auto",
+        missing: str = "joint",
         structural_zeros: StructuralZeros | None = None,
         shrink: float = 0.2,
         ridge: float = 0.3,

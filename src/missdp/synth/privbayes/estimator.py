@@ -8,25 +8,23 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, share_of, zcdp_rho
+from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.mechanisms import NoiseSource
+from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
-from missdp.sources import MarginalSource
 from missdp.synth.base import (
     MissingValues,
     Progress,
     Synthesizer,
 )
-from missdp.synth.imputers import Imputer
+from missdp.synth.imputers import Imputer, impute
 from missdp.synth.inputs import is_declared
 from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
 from missdp.synth.privbayes.learn import Learner
 from missdp.synth.privbayes.network import Network
 from missdp.synth.privbayes.plan import Plan, check_cells, check_degree, make_plan
-from missdp.synth.strategies import prepare, release_row_count
-from missdp.synth.totals import Total, least_squares_total
+from missdp.synth.totals import least_squares_total
 
 __all__ = ["PrivBayes"]
 
@@ -48,9 +46,9 @@ class PrivBayes(Synthesizer):
         Budget of the whole fit under add-remove adjacency.
     delta : float in [0, 1), default 0
         0 gives pure epsilon-DP.
-    missing : {"joint", "adaptive", "complete-rows", "impute-first"}, default "joint"
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` models values and holes together, every row counts everywhere, holes of
-        synthetic rows are filled from the model. ``"adaptive"`` (PrivBayesE, Mohapatra et al. 2024)
+        synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et al. 2024)
         counts each family over the rows observed on it. ``"complete-rows"`` drops incomplete rows.
         ``"impute-first"`` fills holes privately before learning.
     degree : "auto" or int, default "auto"
@@ -101,7 +99,7 @@ class PrivBayes(Synthesizer):
 
     strategies: ClassVar[tuple[str, ...]] = (
         "joint",
-        "adaptive",
+        "observed",
         "complete-rows",
         "impute-first",
     )
@@ -153,10 +151,8 @@ class PrivBayes(Synthesizer):
             raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
         return budget
 
-    def _check_source(self, source: MarginalSource) -> None:
-        super()._check_source(source)
-        schema = source.schema
-        sizes = sorted(a.extended_size if self.missing == "joint" else a.size for a in schema)
+    def _check_schema(self, schema: Schema) -> None:
+        sizes = sorted(self._strategy.shape(schema.names, schema))
         check_cells(a.extended_size for a in schema)
         if self.degree != "auto":
             check_degree(int(self.degree), sizes)
@@ -170,9 +166,9 @@ class PrivBayes(Synthesizer):
     def _spent_before(self, schema: Schema) -> float:
         """Epsilon of what is released before structure and tables; public."""
         spent = 0.0 if is_declared(self.n_rows) else self._count_share(schema) * self.epsilon
-        if self.missing == "complete-rows":
+        if self._strategy.complete_only:
             spent += _COMPLETE_COUNT_SHARE * self.epsilon
-        if self.missing == "impute-first" and self.imputer != "random" and schema.nullable:
+        if self._strategy.fills and self.imputer != "random" and schema.nullable:
             share = self.imputer_share * self.epsilon
             check_scale("the noise scale of imputation", len(schema.nullable) / share)
             spent += share
@@ -180,9 +176,8 @@ class PrivBayes(Synthesizer):
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
-        holes = len(schema.nullable)
-        hidden = {"adaptive": holes == len(schema), "complete-rows": holes > 0}
-        return _LONE_ROW_COUNT_SHARE if hidden.get(self.missing, False) else _ROW_COUNT_SHARE
+        told = any(self._strategy.tells_total((name,), schema) for name in schema.names)
+        return _ROW_COUNT_SHARE if told or self._strategy.fills else _LONE_ROW_COUNT_SHARE
 
     def _plan(self, left: float, attributes: int) -> Plan:
         return make_plan(
@@ -192,52 +187,38 @@ class PrivBayes(Synthesizer):
             attributes=attributes,
         )
 
-    def _counted(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
-        if is_declared(self.n_rows):
-            return Total(int(self.n_rows), 0.0)
-        share = self._count_share(source.schema)
-        spent = share_of(budget.epsilon, share)
-        return release_row_count(source, epsilon=spent, budget=budget, noise=noise)
-
-    def _fit(self, source: MarginalSource, budget: Budget, noise: NoiseSource) -> Total:
+    def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        counted = self._counted(source, budget, noise)
+        share = share_of(float(self.epsilon), self._count_share(door.schema))
+        counted = door.row_count(Noise("laplace", scale_for(1.0, share)))
         pure = self.delta == 0
-        if pure and self.missing == "complete-rows":
-            # Set aside, so that it is known beforehand how much reads complete rows only.
-            part = Budget(budget.left.amount, schedule="adaptive")
-            budget = budget.reserve(part, label="everything that reads complete rows only")
-        view = prepare(
-            source,
-            self.missing,
-            total=counted,
-            imputer=self.imputer,
-            imputer_epsilon=self.imputer_share * self.epsilon,
-            complete_epsilon=_COMPLETE_COUNT_SHARE * self.epsilon,
-            budget=budget,
-            noise=noise,
-        )
-        plan = self._plan(budget.left.amount, len(source.schema))
-        tables = budget
+        behind: Total | None = counted  # the tables
+        if self._strategy.complete_only:
+            if pure:  # set aside, so that it is known beforehand how much reads complete rows only
+                door = door.reserve(door.left, label="everything that reads complete rows only")
+            noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
+            behind = Total(float(door.marginal((), noise)), noise.variance)
+        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        plan = self._plan(door.left.amount, len(door.schema))
+        tables = door
         if pure:
-            part = Budget(plan.table_cap, schedule="adaptive")
-            tables = budget.reserve(part, label="tables")
-        learner = Learner(view, plan, budget, noise, tables=tables, report=self._report)
+            tables = door.reserve(Cost(currency="pure", amount=plan.table_cap), label="tables")
+        learner = Learner(door, plan, tables=tables, total=behind, report=self._report)
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
         self.network_ = Network.from_joints(families, learner.measure(families))
         totals = learner.totals.items()
         rows = least_squares_total(
-            [counted, *(t for c, t in totals if view.tells_total(c))],
-            floors=[t for c, t in totals if not view.tells_total(c)],
+            [counted, *(t for c, t in totals if door.tells_total(c))],
+            floors=[t for c, t in totals if not door.tells_total(c)],
         )
-        self._prepare_filling(max(1, round(rows.value)), noise.generator())
+        self._prepare_filling(max(1, round(rows.value)), door.generator())
         self._report("done", 1.0)
         return rows
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling: Network | None = None
-        if self.missing == "joint" and self.schema_.nullable:
+        if self._strategy.models_holes and self.schema_.nullable:
             self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
 
     def _sizes(self) -> dict[str, int]:
@@ -246,11 +227,6 @@ class PrivBayes(Synthesizer):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        if missing_values == "keep" and self._applied_strategy != "joint":
-            raise ParameterError(
-                f"missing={self._applied_strategy!r} does not model holes; fit with "
-                "missing='joint' to keep them in synthetic rows"
-            )
         codes = self.network_.sample(n, rng)
         if missing_values == "fill" and self._filling is not None:
             codes = fill_holes(codes, self._sizes(), self._filling, rng)

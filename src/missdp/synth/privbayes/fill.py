@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.sources import Clique
+from missdp.mechanisms.door import Clique
 from missdp.synth.privbayes.network import (
     Codes,
     Network,

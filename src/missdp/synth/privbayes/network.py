@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.sources import Clique
+from missdp.mechanisms.door import Clique
 from missdp.synth.privbayes.structure import Family
 from missdp.synth.storage import array_from_json, array_to_json
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from missdp.errors import ParameterError
+from missdp.mechanisms.door import Clique
 from missdp.mechanisms.noise import check_scale
-from missdp.sources import Clique
 from missdp.synth.privbayes.structure import Family
 
 __all__ = ["MAX_CELLS", "Plan", "check_cells", "check_degree", "make_plan"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.sources import Clique
+from missdp.mechanisms.door import Clique, Score
 
 __all__ = [
+    "DEPENDENCE",
     "SCORE_SENSITIVITY",
     "Family",
     "candidates",
     "dependence_score",
-    "family_counts",
-    "in_order",
     "reachable_cliques",
 ]
 
@@ -70,6 +69,10 @@ def dependence_score(counts: NDArray[np.int64]) -> float:
         return 0.0
     expected = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / total
     return 0.5 * float(np.abs(joint - expected).sum())
+
+
+#: What families are selected by.
+DEPENDENCE = Score(dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
 def candidates(
@@ -145,17 +148,3 @@ def reachable_cliques(
 def _fits(clique: Clique, child: int, allowed: Callable[[Family], bool]) -> bool:
     parents = clique[:child] + clique[child + 1 :]
     return not parents or allowed(Family(clique[child], parents))
-
-
-def in_order(clique: Clique, names: Clique) -> Clique:
-    """Return the attributes of a clique in schema order."""
-    return tuple(sorted(clique, key=names.index))
-
-
-def family_counts(
-    family: Family, counts: Mapping[Clique, NDArray[np.int64]], names: Clique
-) -> NDArray[np.int64]:
-    """Counts of a family with its own axis order, from counts keyed in schema order."""
-    ordered = in_order(family.clique, names)
-    axes = [ordered.index(name) for name in family.clique]
-    return counts[ordered].transpose(axes)

@@ -1,0 +1,308 @@
+"""The door: all that a synthesizer gets to know about the private rows, charged and with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Budget, Cost, Event, SelectionEvent
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.answers import Answers, Noise, Score, Total
+from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.release import count_event
+from missdp.mechanisms.rows import (
+    ExactCounts,
+    MergedCounts,
+    PrivateCounts,
+    complete_rows,
+    complete_schema,
+    filled_rows,
+)
+from missdp.mechanisms.selection import selection_scale
+from missdp.schema import Schema
+from missdp.sources import Clique, MarginalSource, Strategy
+
+__all__ = ["Clique", "Door", "Noise", "Score", "Total"]
+
+
+class Door:
+    """One handle on private rows: public facts, noisy answers, and what is left to spend.
+
+    Every answer is charged before anything is computed. Sensitivities of counts, the attributes
+    that a row must have observed to be read, and labels are filled in here.
+
+    Parameters
+    ----------
+    source : MarginalSource
+        The private rows.
+    strategy : Strategy
+        How rows with holes are counted.
+    budget : Budget
+        With schedule ``"adaptive"``; charged before each answer.
+    noise : NoiseSource
+    declared_rows : int or None
+        Number of rows, if it was declared public.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Budget
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.mechanisms import Door, Noise, SecureNoise
+    >>> from missdp.sources import MemorySource, strategy_named
+    >>> budget = Budget(1.0, schedule="adaptive")
+    >>> door = Door(
+    ...     MemorySource(yrbss().table()), strategy_named("joint"), budget=budget,
+    ...     noise=SecureNoise(),
+    ... )
+    >>> counts = door.marginal(("gender",), Noise("laplace", 4.0))
+    >>> counts.shape == door.shape(("gender",)), door.left.amount
+    (True, 0.75)
+    """
+
+    def __init__(
+        self,
+        source: MarginalSource,
+        strategy: Strategy,
+        *,
+        budget: Budget,
+        noise: NoiseSource,
+        declared_rows: int | None = None,
+    ) -> None:
+        strategy.check(source)
+        self._source, self._strategy = source, strategy
+        self._budget, self._answers = budget, Answers(noise)
+        self._declared_rows = declared_rows
+        self._schema = source.schema
+        self._sizes = strategy.shape(source.schema.names, source.schema)
+        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
+        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        self._scores: dict[Score, dict[Clique, float]] = {}
+
+    # Public facts
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the rows that are counted."""
+        return self._schema
+
+    @property
+    def strategy(self) -> Strategy:
+        """How rows with holes are counted."""
+        return self._strategy
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of codes of each attribute in the counts, "missing" included if it is one."""
+        return dict(zip(self._schema.names, self._sizes, strict=True))
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Return the shape of a clique's counts."""
+        sizes = self.sizes
+        return tuple(sizes[name] for name in clique)
+
+    def tells_total(self, clique: Clique) -> bool:
+        """Whether the clique's counts add up to the number of all rows."""
+        return self._strategy.tells_total(clique, self._schema)
+
+    @property
+    def every_row_counts(self) -> bool:
+        """Whether all cliques have the same total; if not, each counts the rows observed on it."""
+        return self._strategy.every_row_counts(self._schema)
+
+    # What may be spent
+
+    @property
+    def left(self) -> Cost:
+        """What can still be spent."""
+        return self._budget.left
+
+    def share(self, part: float) -> Cost:
+        """Return a share of what can still be spent.
+
+        Parameters
+        ----------
+        part : float in (0, 1]
+        """
+        if isinstance(part, bool) or not 0 < part <= 1:
+            raise ParameterError("a share must be above 0 and at most 1")
+        return replace(self.left, amount=self.left.amount * part)
+
+    def reserve(self, cost: Cost, *, label: str) -> Door:
+        """Set a part aside, now, and return a door to the same rows that spends from it.
+
+        Parameters
+        ----------
+        cost : Cost
+            The part: pure epsilon.
+        label : str
+            Public name of the part, for reports.
+        """
+        if cost.currency != "pure":
+            raise ParameterError("only a part in pure epsilon can be set aside")
+        part = Budget(cost.amount, schedule="adaptive")
+        return self._with(_budget=self._budget.reserve(part, label=label))
+
+    # Answers
+
+    def row_count(self, noise: Noise) -> Total:
+        """Return the number of all rows: the declared one, free, or a noisy one."""
+        if self._declared_rows is not None:
+            return Total(float(self._declared_rows), 0.0)
+        source = self._source
+        self._charge_counts(noise, frozenset(), "number of rows")
+        found = self._answers.noisy(lambda: source.counts([()], rows="extended")[()], noise)
+        return Total(float(found), noise.variance)
+
+    def expect(self, cliques: Iterable[Clique]) -> None:
+        """Say which cliques may be asked for, so that one pass over the rows counts them all.
+
+        Costs nothing, and promises nothing. All of them are held in memory from the first answer
+        on that needs one.
+        """
+        self._counts.expect(cliques)
+
+    def marginal(self, clique: Clique, noise: Noise) -> NDArray[np.int64]:
+        """Return noisy counts of a clique, its axes in the order of its names.
+
+        Parameters
+        ----------
+        clique : tuple of str
+            Attribute names; the empty clique has one cell, the number of rows that are counted.
+        noise : Noise
+
+        Returns
+        -------
+        ndarray of int64, shape ``shape(clique)``
+            Entries may be negative.
+        """
+        gate = self._strategy.gate(clique, self._schema)
+        name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
+        self._charge_counts(noise, gate, name)
+        counts = self._counts
+        return self._answers.noisy(lambda: next(iter(counts.each([clique])))[1], noise)
+
+    def select(
+        self,
+        cliques: Sequence[Clique],
+        score: Score,
+        *,
+        epsilon: float,
+        given: Callable[[Clique], tuple[Any, ...]] | None = None,
+    ) -> int:
+        """Return the position of a clique with a high score, by the exponential mechanism.
+
+        Charged even if there is only one clique to choose from, so that what is spent does not
+        depend on what was found.
+
+        Parameters
+        ----------
+        cliques : sequence of tuple of str
+            The candidates: public, or chosen from what was released.
+        score : Score
+        epsilon : float
+            Above 0.
+        given : callable, optional
+            Returns the released values (arrays and numbers) that the score of a clique takes
+            besides its counts. Without it each score is computed once.
+
+        Returns
+        -------
+        int
+        """
+        scale = selection_scale(epsilon, score.sensitivity)
+        gate = self._strategy.gate((), self._schema)
+        facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
+        self._charge(SelectionEvent(epsilon=float(epsilon), **facts))
+        return self._answers.best(lambda: self._score_all(cliques, score, given), scale)
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing; its draws protect nothing."""
+        return self._answers.generator()
+
+    # The same rows, changed row by row
+
+    def filled(self, laws: Mapping[str, ArrayLike]) -> Door:
+        """Return a door to the rows with every hole drawn from a released law.
+
+        Each row is filled by itself, so that adding or removing one still changes one row.
+
+        Parameters
+        ----------
+        laws : mapping of str to array
+            For each nullable attribute a probability for each level, from released values only.
+
+        Returns
+        -------
+        Door
+            No attribute is nullable any more.
+        """
+        if not self._strategy.fills:
+            raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
+        checked = {name: self._law(name, laws) for name in self._schema.nullable}
+        source, rng, schema = self._source, self.generator(), complete_schema(self._schema)
+        counts = ExactCounts(lambda: filled_rows(source, checked, rng), schema, self._strategy)
+        return self._with(_schema=schema, _counts=counts, _scores={})
+
+    def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
+        """Return a door to the rows with levels merged into groups, on released grounds.
+
+        Parameters
+        ----------
+        groups : mapping of str to ndarray of int64
+            For each attribute the group of each level, ``0..k - 1``; "missing" stays by itself.
+        """
+        sizes = []
+        for attribute, size in zip(self._schema, self._sizes, strict=True):
+            group = np.asarray(groups[attribute.name])
+            known = group.shape == (attribute.size,) and group.dtype.kind in "iu"
+            if not known or sorted(set(group.tolist())) != list(range(int(group.max()) + 1)):
+                raise ParameterError("groups must number the groups of the declared levels from 0")
+            sizes.append(int(group.max()) + 1 + size - attribute.size)
+        merged = MergedCounts(self._counts, dict(groups))
+        return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
+
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        law = np.asarray(laws[name], dtype=np.float64)
+        if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
+            raise ParameterError(f"the law of {name} must have a probability for each level")
+        return np.asarray(law / law.sum())
+
+    def _score_all(
+        self,
+        cliques: Sequence[Clique],
+        score: Score,
+        given: Callable[[Clique], tuple[Any, ...]] | None,
+    ) -> NDArray[np.float64]:
+        known = self._scores.setdefault(score, {}) if given is None else {}
+        lacking = dict.fromkeys(c for c in cliques if c not in known)
+        failed = DataError("the score of a candidate failed")
+        for clique, counts in self._counts.each(lacking):
+            values = () if given is None else given(clique)
+            with replacing(Exception, by=failed):  # an error could quote counts
+                known[clique] = score.of(counts, values)
+        return np.array([known[c] for c in cliques], dtype=np.float64)
+
+    def _charge_counts(self, noise: Noise, gate: frozenset[str], label: str) -> None:
+        # A row is in one cell of a clique, or in none.
+        self._charge(count_event(noise.kind, noise.scale, 1, gate=gate or None, label=label))
+
+    def _charge(self, event: Event) -> None:
+        self._budget.charge(event, conditions=self._answers.conditions)
+
+    def _with(self, **changes: Any) -> Door:
+        """Return another door to the same rows, with the same answers."""
+        another = object.__new__(Door)
+        another.__dict__.update(self.__dict__ | changes)
+        return another
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError(
+            "a door cannot be copied or pickled: private rows are behind it. Keep what it answered"
+        )
+
+    def __repr__(self) -> str:
+        return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"

@@ -1,0 +1,378 @@
+"""The door: public facts, charges before answers, and answers with the noise that was charged."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Schema, Table
+from missdp.accounting import (
+    Budget,
+    Cost,
+    FilterEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    SelectionEvent,
+    releases,
+)
+from missdp.accounting.filters import filter_cost
+from missdp.errors import BudgetExceededError, DataError, ParameterError
+from missdp.mechanisms import Door, Noise, Score, SeededNoise
+from missdp.mechanisms.rows import ExactCounts
+from missdp.sources import STRATEGIES, MemorySource, strategy_named
+
+SIZES = (2, 3, 4, 2)
+SCHEMA = Schema(
+    tuple(
+        Categorical(name=n, levels=tuple(range(s)), nullable=n != "d")
+        for n, s in zip("abcd", SIZES, strict=True)
+    )
+)
+every_strategy = pytest.mark.parametrize("missing", list(STRATEGIES))
+tiny = Noise("laplace", 1e-3)  # rounds to no noise
+
+
+def table(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = {a.name: rng.integers(0, a.size + a.nullable, n) for a in SCHEMA}
+    return Table.from_codes(SCHEMA, codes)
+
+
+class Spy(MemorySource):
+    """Notes what was counted, and how much had been charged by then."""
+
+    def __init__(self, rows, budget):
+        super().__init__(rows)
+        self.budget, self.passes, self.charged = budget, [], []
+
+    def counts(self, cliques, *, rows):
+        cliques = list(cliques)
+        self.passes.append(cliques)
+        self.charged.append(len(self.budget.events))
+        return super().counts(cliques, rows=rows)
+
+
+def door_to(rows, missing="joint", *, epsilon=1e5, delta=0.0, **more):
+    budget = Budget(epsilon, delta, schedule="adaptive")
+    spy = Spy(rows, budget)
+    return Door(spy, strategy_named(missing), budget=budget, noise=SeededNoise(0), **more), spy
+
+
+def expected(rows, clique, missing):
+    """Counts by going through the rows one by one."""
+    strategy = strategy_named(missing)
+    out = np.zeros(strategy.shape(clique, SCHEMA), dtype=int)
+    for i in range(len(rows)):
+        row = {name: int(rows.codes(name)[i]) for name in SCHEMA.names}
+        holes = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
+        if holes & strategy.gate(clique, SCHEMA):
+            continue
+        out[tuple(row[name] for name in clique)] += 1
+    return out
+
+
+cliques = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map(tuple)
+
+
+@every_strategy
+@settings(max_examples=25, deadline=None)
+@given(clique=cliques, expect=st.lists(cliques, max_size=3), seed=st.integers(0, 99))
+def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
+    missing, clique, expect, seed
+):
+    rows = table(40, seed)
+    door, spy = door_to(rows, missing)
+    door.expect(expect)
+    found = door.marginal(clique, tiny)
+    np.testing.assert_array_equal(found, expected(rows, clique, missing))
+    assert found.shape == door.shape(clique)
+    (event,) = spy.budget.events
+    assert frozenset(event.gate or ()) == door.strategy.gate(clique, SCHEMA)
+    assert door.tells_total(clique) == (not event.gate)
+    assert event.sensitivity == 1
+
+
+@every_strategy
+@settings(max_examples=30, deadline=None)
+@given(clique=cliques, row=st.integers(0, 10**6), seed=st.integers(0, 99))
+def test_a_row_moves_a_marginal_by_at_most_one_and_not_at_all_behind_its_gate(
+    missing, clique, row, seed
+):
+    rng = np.random.default_rng(row)
+    more = {a.name: rng.integers(0, a.size + a.nullable, 1) for a in SCHEMA}
+    base = table(12, seed)
+    both = {name: np.append(base.codes(name), more[name]) for name in SCHEMA.names}
+    out, into = (
+        door_to(rows, missing)[0].marginal(clique, tiny)
+        for rows in (base, Table.from_codes(SCHEMA, both))
+    )
+    gate = strategy_named(missing).gate(clique, SCHEMA)
+    shut = any(more[name][0] == SCHEMA[name].size for name in gate)
+    assert np.abs(into - out).sum() == (0 if shut else 1)
+
+
+@every_strategy
+def test_facts_are_those_of_the_strategy(missing):
+    door, spy = door_to(table(), missing)
+    strategy = strategy_named(missing)
+    assert door.sizes == {
+        a.name: a.extended_size if strategy.models_holes else a.size for a in SCHEMA
+    }
+    assert door.every_row_counts == (missing in ("joint", "complete-rows"))
+    assert not spy.passes
+
+
+@every_strategy
+def test_everything_is_charged_before_anything_is_counted(missing):
+    door, spy = door_to(table(), missing)
+    door.row_count(tiny)
+    door.marginal(("a",), tiny)
+    door.select([("a",), ("b",)], Score(largest, sensitivity=1.0), epsilon=0.5)
+    if missing == "impute-first":
+        door = door.filled({name: np.ones(SCHEMA[name].size) for name in "abc"})
+        door.marginal(("b", "a"), tiny)
+    kinds = [type(event) for event in spy.budget.events]
+    assert kinds[:3] == [LaplaceEvent, LaplaceEvent, SelectionEvent]
+    labels = [event.label for event in spy.budget.events]
+    assert labels[:3] == ["number of rows", "marginal a", "selection of a marginal"]
+    assert all(charged >= 1 for charged in spy.charged)
+
+
+def largest(counts):
+    return float(counts.max())
+
+
+@every_strategy
+def test_a_refused_answer_counts_nothing(missing):
+    door, spy = door_to(table(), missing, epsilon=0.1)
+    asks = [
+        lambda: door.row_count(Noise("laplace", 1.0)),
+        lambda: door.marginal(("a",), Noise("laplace", 1.0)),
+        lambda: door.select([("a",)], Score(largest, sensitivity=1.0), epsilon=1.0),
+    ]
+    for ask in asks:
+        with pytest.raises(BudgetExceededError):
+            ask()
+    assert not spy.passes
+    assert not spy.budget.events
+
+
+def test_what_is_expected_is_counted_in_one_pass():
+    door, spy = door_to(table())
+    pairs = [("a", "b"), ("c", "a"), ("b", "d")]
+    door.expect([("a",), *pairs])
+    for clique in [("a",), *pairs, ("d", "b"), ("a", "c")]:
+        door.marginal(clique, tiny)
+    door.select(pairs, Score(largest, sensitivity=1.0), epsilon=1.0)
+    assert len(spy.passes) == 1
+    door.marginal(("a", "d"), tiny)
+    assert spy.passes[1:] == [[("a", "d")]]
+
+
+CALLS = []
+
+
+def counting_calls(counts):
+    CALLS.append(1)
+    return float(counts.sum())
+
+
+def test_a_score_of_counts_alone_is_computed_once(monkeypatch):
+    monkeypatch.setattr("missdp.mechanisms.rows._CELLS_AT_ONCE", 12)
+    door, spy = door_to(table())
+    score = Score(counting_calls, sensitivity=1.0)
+    CALLS.clear()
+    for _ in range(3):
+        door.select([("a", "b"), ("b", "c"), ("a", "d")], score, epsilon=1.0)
+    assert len(CALLS) == 3
+    assert len(spy.passes) == 3  # what does not fit at once is counted in batches
+
+
+def expected_at(counts, level, shift):
+    return float(counts[level]) + float(shift.sum())
+
+
+def test_a_score_takes_released_values():
+    rows = table(300)
+    door, _ = door_to(rows)
+    score = Score(expected_at, sensitivity=1.0)
+    names = [(name,) for name in "abcd"]
+    for best in range(4):
+        shifts = {name: np.array([1e5 * (i == best)]) for i, name in enumerate(names)}
+        winner = door.select(names, score, epsilon=1.0, given=lambda n: (0, shifts[n]))  # noqa: B023
+        assert winner == best
+
+
+def failing(counts):
+    raise KeyError(int(counts.sum()))
+
+
+def endless(counts):
+    return float("nan")
+
+
+def test_a_score_that_fails_says_nothing_of_the_counts():
+    door, spy = door_to(table(123))
+    for bad in (failing, endless):
+        with pytest.raises(DataError) as caught:
+            door.select([("a",), ("b",)], Score(bad, sensitivity=1.0), epsilon=1.0)
+        assert "123" not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert caught.value.__cause__ is None
+    assert len(spy.budget.events) == 2  # charged all the same
+
+
+def test_a_declared_number_of_rows_costs_nothing():
+    door, spy = door_to(table(), declared_rows=77)
+    total = door.row_count(Noise("laplace", 1.0))
+    assert (total.value, total.variance) == (77.0, 0.0)
+    assert not spy.budget.events
+    assert not spy.passes
+
+
+@pytest.mark.parametrize("missing", ["complete-rows", "observed"])
+def test_the_number_of_rows_counts_every_row(missing):
+    door, spy = door_to(table(150), missing)
+    assert door.row_count(tiny).value == 150
+    assert not spy.budget.events[0].gate
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 10**6), min_size=1, max_size=40),
+    st.sampled_from([0.0, 1e-6]),
+    st.floats(1e-4, 1e3),
+)
+def test_shares_that_sum_to_one_fit(parts, delta, epsilon):
+    budget = Budget(epsilon, delta, schedule="adaptive")
+    left, total = budget.left, sum(parts) + len(parts)
+    for part in parts:
+        share = left.amount * (part + 1) / total
+        noise = Noise.worth(Cost(currency=left.currency, amount=share))
+        event = (
+            LaplaceEvent(sensitivity=1, scale=noise.scale)
+            if noise.kind == "laplace"
+            else GaussianEvent(sensitivity=1, sigma=noise.scale)
+        )
+        assert float(filter_cost(event, left)) == pytest.approx(share, rel=1e-9)
+        budget.charge(event)
+
+
+def test_a_part_is_set_aside_and_answers_from_the_same_rows():
+    door, spy = door_to(table(), epsilon=2.0)
+    part = door.reserve(door.share(0.25), label="tables")
+    assert door.left.amount == 1.5
+    assert part.left.amount == 0.5
+    part.marginal(("a",), Noise("laplace", 4.0))
+    assert (door.left.amount, part.left.amount) == (1.5, 0.25)
+    (event,) = spy.budget.events
+    assert isinstance(event, FilterEvent)
+    assert event.label == "tables"
+    assert len(releases(event)) == 1
+    with pytest.raises(BudgetExceededError):
+        part.marginal(("a",), Noise("laplace", 1.0))
+    with pytest.raises(ParameterError, match="pure"):
+        door_to(table(), delta=1e-6)[0].reserve(Cost(currency="zcdp", amount=0.1), label="x")
+
+
+laws = st.lists(st.floats(0.1, 1.0), min_size=9, max_size=9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(laws, st.integers(0, 99))
+def test_filling_changes_holes_only_and_every_row_counts_then(weights, seed):
+    rows = table(60, seed)
+    door, spy = door_to(rows, "impute-first")
+    given_laws = {"a": weights[:2], "b": weights[2:5], "c": weights[5:]}
+    filled = door.filled(given_laws)
+    assert not spy.passes  # not before an answer needs it
+    assert not filled.schema.nullable
+    assert filled.every_row_counts
+    assert filled.tells_total(("a", "b"))
+    after = filled.marginal(("a", "b", "c"), tiny)
+    before = expected(rows, ("a", "b", "c"), "complete-rows")
+    assert (after >= before).all()
+    assert after.sum() == 60
+    assert door.marginal(("a",), tiny).sum() == expected(rows, ("a",), "observed").sum()
+
+
+def test_a_sure_law_fills_with_its_level():
+    filled = door_to(table(80), "impute-first")[0].filled(
+        {"a": [0, 1], "b": [1, 0, 0], "c": [1] * 4}
+    )
+    seen = expected(table(80), ("a",), "observed")
+    assert filled.marginal(("a",), tiny).tolist() == [seen[0], 80 - seen[0]]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"a": [1.0]}, {"a": [-1.0, 2.0]}, {"a": [0.0, 0.0]}, {"a": [np.nan, 1.0]}]
+)
+def test_laws_that_are_none_are_refused(bad):
+    door, spy = door_to(table(), "impute-first")
+    with pytest.raises(ParameterError, match="law"):
+        door.filled({"b": [1] * 3, "c": [1] * 4, **bad})
+    with pytest.raises(ParameterError, match="fills"):
+        door_to(table(), "joint")[0].filled({})
+    assert not spy.passes
+
+
+@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows"])
+@settings(max_examples=25, deadline=None)
+@given(clique=cliques.filter(bool), seed=st.integers(0, 99), groups=st.integers(1, 3))
+def test_merged_levels_add_up(missing, clique, seed, groups):
+    rows = table(50, seed)
+    door, _ = door_to(rows, missing)
+    rng = np.random.default_rng(seed)
+    numbers = {a.name: np.sort(np.arange(a.size) % min(groups, a.size)) for a in SCHEMA}
+    numbers = {name: rng.permutation(number) for name, number in numbers.items()}
+    merged = door.merged(numbers)
+    found = merged.marginal(clique, tiny)
+    assert found.shape == merged.shape(clique)
+    exact = expected(rows, clique, missing)
+    want = np.zeros_like(found)
+    for cell in np.ndindex(exact.shape):
+        to = tuple(
+            int(numbers[n][v]) if v < SCHEMA[n].size else int(numbers[n].max()) + 1
+            for n, v in zip(clique, cell, strict=True)
+        )
+        want[to] += exact[cell]
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("bad", [[0, 2], [0], [0, 1, 1], [0.0, 1.0], [-1, 0]])
+def test_groups_that_are_none_are_refused(bad):
+    door, _ = door_to(table())
+    good = {a.name: np.arange(a.size) for a in SCHEMA}
+    with pytest.raises(ParameterError, match="groups"):
+        door.merged({**good, "a": np.array(bad)})
+
+
+@pytest.mark.parametrize("part", [0.0, -0.1, 1.1, float("nan"), True])
+def test_bad_shares_are_refused(part):
+    with pytest.raises(ParameterError, match="share"):
+        door_to(table())[0].share(part)
+
+
+def test_counts_that_were_taken_are_counted_again_if_asked_for():
+    source = MemorySource(table())
+    exact = ExactCounts(lambda: source, SCHEMA, strategy_named("joint"))
+    exact.expect([("a",), ("b",)])
+    first, again = exact.take(("a",)), exact.take(("a",))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_private_rows_do_not_leave_with_their_door():
+    door, _ = door_to(table())
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(ParameterError, match="private rows"):
+            leave(door)
+    assert repr(door) == "Door(a, b, c, d; missing='joint')"
+
+
+def test_strategies_are_looked_up_by_name():
+    for bad in ("adaptive", "auto", None, ["joint"]):
+        with pytest.raises(ParameterError, match="missing must be one of"):
+            strategy_named(bad)
