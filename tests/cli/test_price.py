@@ -64,10 +64,14 @@ def test_bad_assumptions(model, capsys, extra, code, says):
 
 def test_what_is_not_a_model(tmp_path, capsys):
     (tmp_path / "x.json").write_text("{}")
-    for path in (tmp_path / "x.json", tmp_path / "none.json", tmp_path):
+    for path, says in (
+        (tmp_path / "x.json", "not a saved missdp model"),
+        (tmp_path / "none.json", "no model file"),
+        (tmp_path, "not a saved missdp model"),
+    ):
         code, _, err = run(capsys, "price", path)
         assert code == 3
-        assert "not a saved missdp model" in err
+        assert says in err
 
 
 PIPELINE = """
