@@ -1,11 +1,11 @@
-"""Doors whose answers are kept, with what was behind them, for audits."""
+"""Doors whose noisy counts are kept, with what was behind them, for audits."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from missdp.mechanisms.answers import Answers
+from missdp.mechanisms import Noise
+from missdp.mechanisms.handle import Handle
 
 
 @dataclass(frozen=True)
@@ -15,22 +15,18 @@ class Counted:
     scale: float
 
 
-class Recording(Answers):
-    """Answers as ever, and keeps each with what was behind it."""
-
-    def __init__(self, noise: Any, kept: list[Counted]):
-        super().__init__(noise)
-        self._kept = kept
-
-    def noisy(self, exact, noise):
-        behind = np.array(exact())
-        released = super().noisy(lambda: behind, noise)
-        self._kept.append(Counted(released, behind, noise.scale))
-        return released
-
-
 def record(monkeypatch) -> list[Counted]:
     """Have every door keep its counts in the list that is returned."""
     kept: list[Counted] = []
-    monkeypatch.setattr("missdp.mechanisms.door.Answers", lambda noise: Recording(noise, kept))
+    answer = Handle._answer
+
+    def keeping(self, event, law, exact):
+        if not isinstance(law, Noise):
+            return answer(self, event, law, exact)
+        behind = np.array(exact())
+        released = answer(self, event, law, lambda: behind)
+        kept.append(Counted(released, behind, law.scale))
+        return released
+
+    monkeypatch.setattr(Handle, "_answer", keeping)
     return kept

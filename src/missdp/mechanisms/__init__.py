@@ -4,7 +4,7 @@ Everything here charges its budget before it computes, and draws discrete noise 
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 """
 
-from missdp.mechanisms.answers import Noise, Score, Total
+from missdp.mechanisms.answers import Noise, Score, Total, Witness
 from missdp.mechanisms.domain import Undeclared, domain_conditions
 from missdp.mechanisms.door import Door
 from missdp.mechanisms.noise import (
@@ -34,6 +34,7 @@ __all__ = [
     "SelectionNoise",
     "Total",
     "Undeclared",
+    "Witness",
     "domain_conditions",
     "exponential_mechanism",
     "generalised_exponential_mechanism",

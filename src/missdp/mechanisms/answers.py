@@ -1,7 +1,7 @@
-"""What passes through a door: released facts, and the one place where private numbers become them.
+"""What passes through a door: the laws by which exact numbers become released ones.
 
-A test can put another object in the place of `Answers`, one that records every answer of a fit or
-repeats recorded ones: whatever a family learns about the rows passes here.
+Whatever anyone learns about private rows is an answer: a `Law` drew it from exact numbers, after an
+event was charged for it. A `Witness` in the place of the noise sees all of it, for tests.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Condition, Cost, scale_for
+from missdp.accounting import Cost, Event, scale_for
 from missdp.errors import ParameterError
-from missdp.mechanisms.noise import NoiseSource, check_scale
+from missdp.mechanisms.noise import NoiseSource, SeededNoise, check_scale
 from missdp.mechanisms.release import CountNoise, add_noise
 
-__all__ = ["Answers", "Noise", "Score", "Total"]
+__all__ = ["Best", "Law", "Noise", "Score", "Total", "Witness", "plain_function", "read_only"]
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12
@@ -43,6 +43,13 @@ class Total:
     def std(self) -> float:
         """Standard deviation of the noise."""
         return math.sqrt(self.variance)
+
+
+class Law(Protocol):
+    """How exact numbers become a released answer; public."""
+
+    def draw(self, exact: Any, source: NoiseSource) -> Any:
+        """Draw the answer, given what is exact."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,33 @@ class Noise:
         """Variance of the noise of one count."""
         return 2 * self.scale**2 if self.kind == "laplace" else self.scale**2
 
+    def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+        """Return counts plus noise."""
+        return add_noise(exact, self.kind, self.scale, source)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The law of the exponential mechanism: the largest score after adding Gumbel noise to each.
+
+    Parameters
+    ----------
+    scale : float
+        Of the noise, above 0.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import SecureNoise
+    >>> Best(1.0).draw(np.array([0.0, 900.0]), SecureNoise())
+    1
+    """
+
+    scale: float
+
+    def draw(self, exact: NDArray[np.float64], source: NoiseSource) -> int:
+        """Return the position of the candidate that is selected."""
+        return source.noisy_max(exact, self.scale)
+
 
 @dataclass(frozen=True)
 class Score:
@@ -117,57 +151,80 @@ class Score:
     sensitivity: float
 
     def __post_init__(self) -> None:
-        plain = isinstance(self.function, FunctionType) and not (
-            self.function.__closure__ or self.function.__defaults__ or self.function.__kwdefaults__
-        )
-        if not plain:
-            raise ParameterError(
-                "a score must be a plain function, without a closure or defaults: hand released "
-                "values over with 'given'"
-            )
+        plain_function(self.function, "a score")
         if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
             raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
 
     def of(self, counts: NDArray[np.int64], given: tuple[Any, ...] = ()) -> float:
         """Return the score; private."""
-        return float(self.function(_read_only(counts), *map(_read_only, given)))
+        return float(self.function(read_only(counts), *map(read_only, given)))
 
 
-def _read_only(value: Any) -> Any:
-    """Return an array as a view that cannot be written to, and a number as it is."""
+def plain_function(function: Any, what: str) -> None:
+    """Refuse what could carry private numbers away: closures, defaults, methods, callable objects.
+
+    Parameters
+    ----------
+    function : callable
+    what : str
+        What it is called in the refusal: "a score", say.
+    """
+    if not isinstance(function, FunctionType) or (
+        function.__closure__ or function.__defaults__ or function.__kwdefaults__
+    ):
+        raise ParameterError(
+            f"{what} must be a plain function, without a closure or defaults: hand released "
+            "values over with 'given'"
+        )
+
+
+def read_only(value: Any) -> Any:
+    """Return an array as a view that cannot be written to, and a number or text as it is."""
     if isinstance(value, np.ndarray):
         view = value.view()
         view.flags.writeable = False
         return view
     if value is None or isinstance(value, (bool, int, float, str, np.generic)):
         return value
-    raise ParameterError("a score is given arrays and numbers only")
+    raise ParameterError("only arrays, numbers and text can be given")
 
 
-class Answers:
-    """Turn exact numbers into released ones. Whoever asks has charged for the answer.
+class Witness(SeededNoise):
+    """Noise for tests that is also shown every answer, with the exact numbers behind it.
+
+    Pass one as ``random_state`` to whatever answers through a door, and override `answer` to keep
+    what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
+    condition `ExplicitSeed`.
 
     Parameters
     ----------
-    noise : NoiseSource
+    seed : int or numpy.random.Generator
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> class Counter(Witness):
+    ...     answers = 0
+    ...     def answer(self, event, law, exact):
+    ...         self.answers += 1
+    ...         return super().answer(event, law, exact)
+    >>> witness = Counter(0)
+    >>> model = PrivBayes(epsilon=1.0, random_state=witness).fit(yrbss().table())
+    >>> witness.answers > 13
+    True
     """
 
-    def __init__(self, noise: NoiseSource) -> None:
-        self._noise = noise
+    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer of a law.
 
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """What an answer rests on."""
-        return self._noise.conditions
-
-    def noisy(self, exact: Callable[[], NDArray[np.int64]], noise: Noise) -> NDArray[np.int64]:
-        """Return counts plus noise."""
-        return add_noise(exact(), noise.kind, noise.scale, self._noise)
-
-    def best(self, scores: Callable[[], NDArray[np.float64]], scale: float) -> int:
-        """Return the index of the largest score after adding Gumbel noise to each."""
-        return self._noise.noisy_max(scores(), scale)
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing; its draws protect nothing."""
-        return self._noise.generator()
+        Parameters
+        ----------
+        event : Event
+            What was charged for it.
+        law : Law
+        exact : callable
+            Computes the exact numbers.
+        """
+        del event
+        return law.draw(exact(), self)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, SelectionEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Answers, Noise, Score, Total
+from missdp.mechanisms.answers import Best, Noise, Score, Total
+from missdp.mechanisms.handle import Handle
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.release import count_event
 from missdp.mechanisms.rows import (
@@ -29,7 +29,7 @@ from missdp.sources import Clique, MarginalSource, Strategy
 __all__ = ["Clique", "Door", "Noise", "Score", "Total"]
 
 
-class Door:
+class Door(Handle):
     """One handle on private rows: public facts, noisy answers, and what is left to spend.
 
     Every answer is charged before anything is computed. Sensitivities of counts, the attributes
@@ -73,8 +73,8 @@ class Door:
         declared_rows: int | None = None,
     ) -> None:
         strategy.check(source)
+        super().__init__(budget=budget, noise=noise)
         self._source, self._strategy = source, strategy
-        self._budget, self._answers = budget, Answers(noise)
         self._declared_rows = declared_rows
         self._schema = source.schema
         self._sizes = strategy.shape(source.schema.names, source.schema)
@@ -115,22 +115,6 @@ class Door:
 
     # What may be spent
 
-    @property
-    def left(self) -> Cost:
-        """What can still be spent."""
-        return self._budget.left
-
-    def share(self, part: float) -> Cost:
-        """Return a share of what can still be spent.
-
-        Parameters
-        ----------
-        part : float in (0, 1]
-        """
-        if isinstance(part, bool) or not 0 < part <= 1:
-            raise ParameterError("a share must be above 0 and at most 1")
-        return replace(self.left, amount=self.left.amount * part)
-
     def reserve(self, cost: Cost, *, label: str) -> Door:
         """Set a part aside, now, and return a door to the same rows that spends from it.
 
@@ -153,8 +137,8 @@ class Door:
         if self._declared_rows is not None:
             return Total(float(self._declared_rows), 0.0)
         source = self._source
-        self._charge_counts(noise, frozenset(), "number of rows")
-        found = self._answers.noisy(lambda: source.counts([()], rows="extended")[()], noise)
+        event = _counts_event(noise, frozenset(), "number of rows")
+        found = self._release(event, noise, lambda: source.counts([()], rows="extended")[()])
         return Total(float(found), noise.variance)
 
     def expect(self, cliques: Iterable[Clique]) -> None:
@@ -181,9 +165,11 @@ class Door:
         """
         gate = self._strategy.gate(clique, self._schema)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
-        self._charge_counts(noise, gate, name)
-        counts = self._counts
-        return self._answers.noisy(lambda: next(iter(counts.each([clique])))[1], noise)
+        event, counts = _counts_event(noise, gate, name), self._counts
+        released: NDArray[np.int64] = self._release(
+            event, noise, lambda: next(iter(counts.each([clique])))[1]
+        )
+        return released
 
     def select(
         self,
@@ -216,12 +202,10 @@ class Door:
         scale = selection_scale(epsilon, score.sensitivity)
         gate = self._strategy.gate((), self._schema)
         facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
-        self._charge(SelectionEvent(epsilon=float(epsilon), **facts))
-        return self._answers.best(lambda: self._score_all(cliques, score, given), scale)
-
-    def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing; its draws protect nothing."""
-        return self._answers.generator()
+        event = SelectionEvent(epsilon=float(epsilon), **facts)
+        return int(
+            self._release(event, Best(scale), lambda: self._score_all(cliques, score, given))
+        )
 
     # The same rows, changed row by row
 
@@ -286,23 +270,10 @@ class Door:
                 known[clique] = score.of(counts, values)
         return np.array([known[c] for c in cliques], dtype=np.float64)
 
-    def _charge_counts(self, noise: Noise, gate: frozenset[str], label: str) -> None:
-        # A row is in one cell of a clique, or in none.
-        self._charge(count_event(noise.kind, noise.scale, 1, gate=gate or None, label=label))
-
-    def _charge(self, event: Event) -> None:
-        self._budget.charge(event, conditions=self._answers.conditions)
-
-    def _with(self, **changes: Any) -> Door:
-        """Return another door to the same rows, with the same answers."""
-        another = object.__new__(Door)
-        another.__dict__.update(self.__dict__ | changes)
-        return another
-
-    def __reduce__(self) -> NoReturn:
-        raise ParameterError(
-            "a door cannot be copied or pickled: private rows are behind it. Keep what it answered"
-        )
-
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
+
+
+def _counts_event(noise: Noise, gate: frozenset[str], label: str) -> Event:
+    # A row is in one cell of a clique, or in none.
+    return count_event(noise.kind, noise.scale, 1, gate=gate or None, label=label)

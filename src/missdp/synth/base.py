@@ -24,7 +24,7 @@ from missdp.errors import (
     ParameterError,
     replacing,
 )
-from missdp.mechanisms import Door, Total, domain_conditions, noise_source
+from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
@@ -362,7 +362,8 @@ class Synthesizer(FittedState, abc.ABC):
         declared = self.n_rows
         if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not is_noisy(declared):
             raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
-        if self.random_state is not None and not is_whole(self.random_state):
+        seeded = is_whole(self.random_state) or isinstance(self.random_state, Witness)
+        if self.random_state is not None and not seeded:
             raise ParameterError("random_state must be None or a whole number, at least 0")
         if self.progress is not None and not callable(self.progress):
             raise ParameterError("progress must be callable or None")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from missdp.errors import ParameterError
+from missdp.mechanisms import Witness
 from missdp.synth.inputs import is_whole
 
 __all__ = ["sampling_generator"]
@@ -25,6 +26,8 @@ def sampling_generator(seed: Any) -> np.random.Generator:
     """
     if seed is None:
         return np.random.default_rng()
+    if isinstance(seed, Witness):
+        return seed.generator()
     if isinstance(seed, np.random.Generator):  # repeatable, but not the generator's own stream
         entropy = seed.integers(2**32, size=8).tolist()
         return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=_SAMPLING))
