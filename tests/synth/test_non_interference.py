@@ -192,5 +192,5 @@ def test_a_score_cannot_write_where_it_is_given_something():
     counts, target = np.arange(3), np.zeros(2)
     with pytest.raises(ValueError, match="read-only"):
         Score(write, sensitivity=1.0).of(counts, (target,))
-    with pytest.raises(ParameterError, match="arrays and numbers"):
+    with pytest.raises(ParameterError, match="arrays, numbers"):
         Score(write, sensitivity=1.0).of(counts, ([0],))
