@@ -4,11 +4,11 @@ All guarantees here are under *replace-one* adjacency with a public number of ro
 in which the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.pipelines.bounds import Bound, bounds, overall_curve
+from missdp.mechanisms.rdp_bounds import Bound, bounds, overall_curve
+from missdp.pipelines.base import PrivateEstimator
 from missdp.pipelines.describe import load_pipeline
 from missdp.pipelines.estimators import (
     PrivateCovariance,
-    PrivateEstimator,
     PrivateHistogram,
     PrivateMean,
 )

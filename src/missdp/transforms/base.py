@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain, as_rows
+from missdp.mechanisms.row_domain import RowDomain, as_rows
+from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = ["PrivateState", "StableTransformer", "require"]
 

@@ -11,11 +11,11 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import StableTransformer
 from missdp.transforms.conditions import LargestCluster
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["Deduplicator", "Quantizer", "packing_number"]
 

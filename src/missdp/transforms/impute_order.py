@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.conditions import CentralGaps, TrimmedRange
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
 from missdp.transforms.impute import ColumnImputer
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["MedianImputer", "TrimmedMeanImputer"]
 

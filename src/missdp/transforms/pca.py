@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import CovarianceGap, FrameOverlap
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["PCADimensionReducer", "PCARankReducer"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
 from missdp.errors import UnprovenError
 from missdp.mechanisms.rdp_maps import Curve, PrivacyMap, tabulated, theorem_two
-from missdp.transforms import TableDistance
+from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = ["ORDERS", "Bound", "bounds", "overall_curve"]
 
