@@ -253,12 +253,13 @@ class RowGradients:
     def _factors(self, point: FloatArray, sample: Sample) -> tuple[FloatArray, FloatArray]:
         pick = slice(None) if sample is None else sample
         rows, target, norms = self._rows[pick], self._target[pick], self._norms[pick]
-        with replacing(Exception, by=DataError("the loss failed")):  # an error could quote rows
+        failed = DataError("the loss failed")  # an error or a warning could tell of rows
+        with replacing(Exception, by=failed), np.errstate(all="ignore"):
             factors = np.asarray(self._loss.gradients(read_only(point), rows, target), dtype=float)
         if factors.shape != norms.shape or not np.isfinite(factors).all():
             raise DataError("a loss must have one finite factor for each row")
-        lengths = np.maximum(np.abs(factors) * norms, np.finfo(float).tiny)
-        return rows, factors * np.minimum(1.0, self._loss.lipschitz / lengths)
+        most = self._loss.lipschitz
+        return rows, factors * (most / np.maximum(np.abs(factors) * norms, most))
 
 
 class NoisyGradients:

@@ -21,7 +21,7 @@ from missdp.accounting import (
     Event,
     Guarantee,
 )
-from missdp.errors import UnprovenError
+from missdp.errors import UnprovenError, replacing
 from missdp.mechanisms.answers import Law
 from missdp.mechanisms.gradient_steps import (
     GradientSteps,
@@ -116,6 +116,7 @@ class ReplaceOneDoor(Handle):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from missdp.mechanisms import SecureNoise
     >>> from missdp.mechanisms.prepared_rows import PreparedRows
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
@@ -220,7 +221,10 @@ class ReplaceOneDoor(Handle):
                 )
 
     def _charge(self, *events: Event) -> None:
-        if self._budget is not None:
+        if self._budget is None:
+            return
+        named = f"{self._facts.label} cannot be charged to this budget"
+        with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
             super()._charge(*events)
 
     def _resting_on(self, conditions: tuple[Condition, ...]) -> Self:

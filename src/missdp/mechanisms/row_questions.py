@@ -174,9 +174,9 @@ class Query:
 
     def exact(self, rows: FloatArray, target: FloatArray | None) -> NDArray[Any]:
         """Return the vector without noise; private."""
-        failed = DataError("the function of a query failed")
+        failed = DataError("the function of a query failed")  # an error or a warning could tell
         read = () if target is None else (read_only(target),)
-        with replacing(Exception, by=failed):  # an error could quote rows
+        with replacing(Exception, by=failed), np.errstate(all="ignore"):
             found = self.function(read_only(rows), *read, *map(read_only, self.given))
             vector = np.asarray(found, dtype=None if self.whole else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
