@@ -28,7 +28,7 @@ from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_sou
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import is_declared, is_noisy, is_whole, open_data
+from missdp.synth.inputs import default_delta, is_declared, is_noisy, is_whole, open_data
 from missdp.synth.randomness import sampling_generator
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
@@ -55,8 +55,10 @@ class Synthesizer(FittedState, abc.ABC):
 
     Parameters
     ----------
-    epsilon, delta : float
+    epsilon : float
         Privacy budget of the whole fit, add-remove adjacency.
+    delta : float or None
+        The same; None is 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : str
         Missing-data strategy; one of ``strategies``.
     n_rows : "noisy" or int
@@ -77,7 +79,7 @@ class Synthesizer(FittedState, abc.ABC):
     strategies: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
-    delta: float
+    delta: float | None
     missing: str
     n_rows: str | int
     random_state: int | None
@@ -144,7 +146,7 @@ class Synthesizer(FittedState, abc.ABC):
                 "Ask for a smaller epsilon, or use a larger budget"
             )
         declared = is_declared(self.n_rows)
-        warn_if_weak(self.epsilon, self.delta, n=int(self.n_rows) if declared else None)
+        warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._strategy.check(source)
@@ -169,7 +171,7 @@ class Synthesizer(FittedState, abc.ABC):
         fresh.guarantee_ = own.spent.with_conditions(*conditions)
         self._adopt(fresh)
         if not declared:  # released by now, so it may be spoken about
-            warn_if_weak(0.0, self.delta, n=self.n_rows_)
+            warn_if_weak(0.0, self._delta, n=self.n_rows_)
         return self
 
     def sample(
@@ -279,6 +281,11 @@ class Synthesizer(FittedState, abc.ABC):
         return strategy_named(self.missing)
 
     @property
+    def _delta(self) -> float:
+        """The delta of the fit: what was asked for, or the default."""
+        return default_delta(self.n_rows) if self.delta is None else self.delta
+
+    @property
     def _applied_strategy(self) -> Strategy:
         """The strategy that the model was fitted with."""
         return strategy_named(self._fitted_with["missing"])
@@ -353,6 +360,8 @@ class Synthesizer(FittedState, abc.ABC):
             )
         for name in ("epsilon", "delta"):
             value = getattr(self, name)
+            if name == "delta" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
@@ -370,7 +379,7 @@ class Synthesizer(FittedState, abc.ABC):
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ParameterError("budget must be a missdp.Budget or None")
         # The noise of a table depends on the structure chosen before it, so this is a filter.
-        return Budget(self.epsilon, self.delta, schedule="adaptive")
+        return Budget(self.epsilon, self._delta, schedule="adaptive")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
         conditions = [*domain_conditions(schema, undeclared)]

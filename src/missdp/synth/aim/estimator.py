@@ -29,8 +29,10 @@ class AIM(GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Budget of the whole fit; delta above 0.
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
@@ -112,7 +114,7 @@ class AIM(GraphicalSynthesizer):
         self,
         *,
         epsilon: float,
-        delta: float,
+        delta: float | None = None,
         missing: str = "joint",
         workload: Workload = 2,
         max_model_size: float = 1.0,

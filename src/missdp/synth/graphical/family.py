@@ -70,7 +70,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if self.delta == 0:
+        if self._delta == 0:
             raise ParameterError(
                 "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
             )
@@ -216,7 +216,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     @property
     def _rho(self) -> float:
-        return zcdp_rho(self.epsilon, self.delta)
+        return zcdp_rho(self.epsilon, self._delta)
 
     @property
     def _max_cells(self) -> float:

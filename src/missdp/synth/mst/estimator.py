@@ -27,8 +27,10 @@ class MST(GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Budget of the whole fit; delta above 0.
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
@@ -68,7 +70,7 @@ class MST(GraphicalSynthesizer):
         self,
         *,
         epsilon: float,
-        delta: float,
+        delta: float | None = None,
         missing: str = "joint",
         structural_zeros: StructuralZeros | None = None,
         shrink: float = 0.2,

@@ -44,8 +44,9 @@ class PrivBayes(Synthesizer):
     ----------
     epsilon : float, above 0
         Budget of the whole fit under add-remove adjacency.
-    delta : float in [0, 1), default 0
-        0 gives pure epsilon-DP.
+    delta : float in [0, 1) or None, default 0
+        0 gives pure epsilon-DP. None is 1e-6, or 1 / (100 n) if n rows are declared and that is
+        smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` models values and holes together, every row counts everywhere, holes of
         synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et al. 2024)
@@ -108,7 +109,7 @@ class PrivBayes(Synthesizer):
         self,
         *,
         epsilon: float,
-        delta: float = 0.0,
+        delta: float | None = 0.0,
         missing: str = "joint",
         degree: int | Literal["auto"] = "auto",
         theta: float = 8.0,
@@ -158,8 +159,8 @@ class PrivBayes(Synthesizer):
             check_degree(int(self.degree), sizes)
         spent = self._spent_before(schema)
         # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
-        pure = self.delta == 0
-        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self.delta) - spent**2 / 2
+        pure = self._delta == 0
+        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self._delta) - spent**2 / 2
         plan = self._plan(left, len(schema))
         plan.check(len(schema), largest=sizes[-1])
 
@@ -181,7 +182,7 @@ class PrivBayes(Synthesizer):
 
     def _plan(self, left: float, attributes: int) -> Plan:
         return make_plan(
-            pure=self.delta == 0,
+            pure=self._delta == 0,
             left=left,
             structure_share=float(self.structure_share),
             attributes=attributes,
@@ -191,7 +192,7 @@ class PrivBayes(Synthesizer):
         self._report("preparing", 0.0)
         share = share_of(float(self.epsilon), self._count_share(door.schema))
         counted = door.row_count(Noise("laplace", scale_for(1.0, share)))
-        pure = self.delta == 0
+        pure = self._delta == 0
         behind: Total | None = counted  # the tables
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only
