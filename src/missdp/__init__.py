@@ -48,6 +48,7 @@ _ROOMS = frozenset(
         "accounting",
         "datasets",
         "evaluate",
+        "ground_truth",
         "knn",
         "mechanisms",
         "missingness",

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from missdp.errors import ParameterError, replacing
@@ -18,6 +19,10 @@ __all__ = [
     "check_positive",
     "read_json",
 ]
+
+
+# Kinds that other rooms of the package register when they are imported.
+_ELSEWHERE = {"AmplifiedEvent": "missdp.ground_truth"}
 
 
 class Record:
@@ -59,6 +64,7 @@ class Record:
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         rest = dict(data)
         kind = rest.pop("kind", None)
+        _import_home(kind)
         found = cls._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
             raise ParameterError(
@@ -82,11 +88,17 @@ class Record:
     def _decode(cls, value: Any) -> Any:
         if isinstance(value, Mapping):  # a record of any family: an event may carry a condition
             kind = value.get("kind")
+            _import_home(kind)
             homes = (family for family in Record._families if kind in family._kinds)
             return next(homes, cls).from_dict(value)
         if isinstance(value, list):
             return tuple(cls._decode(item) for item in value)
         return value
+
+
+def _import_home(kind: object) -> None:
+    if isinstance(kind, str) and kind in _ELSEWHERE:
+        import_module(_ELSEWHERE[kind])
 
 
 def _encode(value: Any) -> Any:

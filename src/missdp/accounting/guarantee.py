@@ -72,7 +72,7 @@ class Guarantee:
     Events of a fixed schedule *are* the guarantee: any accountant may read them again at another
     delta. Of an adaptive sequence only its cap is, which `FilterEvent` carries. A number below
     what the events prove one by one needs an event that proves it (`Event.epsilon_bound`), such as
-    those of `missdp.accounting.amplification`.
+    those of `missdp.ground_truth`.
 
     Examples
     --------

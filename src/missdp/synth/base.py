@@ -242,7 +242,7 @@ class Synthesizer(FittedState, abc.ABC):
         assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
             How values went missing. It becomes a condition of the result. Never state it from
             the private table itself: see
-            :func:`missdp.accounting.amplification.observed_rate_bound`.
+            :func:`missdp.ground_truth.observed_rate_bound`.
 
         Returns
         -------

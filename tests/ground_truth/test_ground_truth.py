@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,11 +15,9 @@ from missdp.accounting import (
     Budget,
     ComposedEvent,
     Condition,
-    DataChosenGates,
     DatasetCollection,
     EigenGap,
     ExplicitSeed,
-    FixedGates,
     FixedSchedule,
     GaussianEvent,
     Guarantee,
@@ -32,20 +32,22 @@ from missdp.accounting import (
     ZCDPEvent,
     delta_of,
     epsilon_of,
-    ex_post_loss,
-    ground_truth_guarantee,
 )
-from missdp.accounting.amplification import (
+from missdp.errors import MissDPError, ParameterError, UnprovenError
+from missdp.ground_truth import (
+    DataChosenGates,
+    FixedGates,
     adaptive_structure_bound,
     amplified_epsilon,
     complete_rows_bound,
     distinct_targets_bound,
+    ex_post_loss,
     gated_epsilon,
     gaussian_partition,
+    ground_truth_guarantee,
     ground_truth_price,
     mask_mixture,
 )
-from missdp.errors import MissDPError, ParameterError, UnprovenError
 
 RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
 MCAR = MissingCompletelyAtRandom(RATES)
@@ -464,3 +466,19 @@ def test_ex_post_loss_with_delta():
     loss = ex_post_loss([gaussian({"a"})], MCAR, delta=1e-6)
     assert loss.delta == 1e-6
     assert loss.epsilon < epsilon_of(gaussian({"a"}), 1e-6)
+
+
+def test_a_file_is_read_where_nothing_was_imported_yet(tmp_path):
+    path = tmp_path / "g.json"
+    event = GaussianEvent(sensitivity=1, sigma=2.0, gate=("a",))
+    known = MissingCompletelyAtRandom({"a": 0.5})
+    found = ground_truth_guarantee(
+        Guarantee.from_events([event], delta=1e-6), known, structure=FixedGates()
+    )
+    path.write_text(found.to_json(), encoding="utf-8")
+    code = (
+        "import pathlib, sys; from missdp.accounting import Guarantee; "
+        f"print(Guarantee.from_json(pathlib.Path({str(path)!r}).read_text()).epsilon)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == found.epsilon
