@@ -2,8 +2,6 @@
 
 import itertools
 import math
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -466,19 +464,3 @@ def test_ex_post_loss_with_delta():
     loss = ex_post_loss([gaussian({"a"})], MCAR, delta=1e-6)
     assert loss.delta == 1e-6
     assert loss.epsilon < epsilon_of(gaussian({"a"}), 1e-6)
-
-
-def test_a_file_is_read_where_nothing_was_imported_yet(tmp_path):
-    path = tmp_path / "g.json"
-    event = GaussianEvent(sensitivity=1, sigma=2.0, gate=("a",))
-    known = MissingCompletelyAtRandom({"a": 0.5})
-    found = ground_truth_guarantee(
-        Guarantee.from_events([event], delta=1e-6), known, structure=FixedGates()
-    )
-    path.write_text(found.to_json(), encoding="utf-8")
-    code = (
-        "import pathlib, sys; from missdp.accounting import Guarantee; "
-        f"print(Guarantee.from_json(pathlib.Path({str(path)!r}).read_text()).epsilon)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == found.epsilon

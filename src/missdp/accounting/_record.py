@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 
-# Kinds that other rooms of the package register when they are imported.
-_ELSEWHERE = {"AmplifiedEvent": "missdp.ground_truth"}
+# Rooms above this one that register kinds of their own when they are imported.
+_ROOMS = ("missdp.ground_truth", "missdp.transforms")
 
 
 class Record:
@@ -64,7 +64,7 @@ class Record:
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         rest = dict(data)
         kind = rest.pop("kind", None)
-        _import_home(kind)
+        _know(kind)
         found = cls._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
             raise ParameterError(
@@ -88,7 +88,7 @@ class Record:
     def _decode(cls, value: Any) -> Any:
         if isinstance(value, Mapping):  # a record of any family: an event may carry a condition
             kind = value.get("kind")
-            _import_home(kind)
+            _know(kind)
             homes = (family for family in Record._families if kind in family._kinds)
             return next(homes, cls).from_dict(value)
         if isinstance(value, list):
@@ -96,9 +96,11 @@ class Record:
         return value
 
 
-def _import_home(kind: object) -> None:
-    if isinstance(kind, str) and kind in _ELSEWHERE:
-        import_module(_ELSEWHERE[kind])
+def _know(kind: object) -> None:
+    """Import the rooms that define kinds of their own, if a kind is not known without them."""
+    if not any(kind in family._kinds for family in Record._families if isinstance(kind, str)):
+        for room in _ROOMS:
+            import_module(room)
 
 
 def _encode(value: Any) -> Any:
