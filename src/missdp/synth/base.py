@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -46,12 +47,13 @@ _MOST_EPSILON = 1e4  # far beyond any protection
 _MOST_ROWS = 2**53
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Synthesizer(FittedState, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
-    A subclass stores its parameters in ``__init__`` under their own names (at least those below),
-    lists the strategies it offers, its default first, and implements :meth:`_fit`,
-    :meth:`_sample`, :meth:`_released` and :meth:`_restore`.
+    A subclass lists the strategies it offers, its default first, and implements :meth:`_fit`,
+    :meth:`_sample`, :meth:`_released` and :meth:`_restore`. Parameters of its own are fields of a
+    dataclass, declared as they are here: ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
     Parameters
     ----------
@@ -79,19 +81,20 @@ class Synthesizer(FittedState, abc.ABC):
     strategies: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
-    delta: float | None
-    missing: str
-    n_rows: str | int
-    random_state: int | None
-    budget: Budget | None
-    progress: Progress | None
+    delta: float | None = None
+    missing: str = "joint"
+    n_rows: int | Literal["noisy"] = "noisy"
+    random_state: int | None = None
+    budget: Budget | None = None
+    progress: Progress | None = None
 
-    schema_: Schema
-    kind_: FrameKind
-    n_rows_: int
-    n_rows_std_: float
-    guarantee_: Guarantee
-    _fitted_with: dict[str, Any]
+    # What a fit leaves behind.
+    schema_: Schema = field(init=False)
+    kind_: FrameKind = field(init=False)
+    n_rows_: int = field(init=False)
+    n_rows_std_: float = field(init=False)
+    guarantee_: Guarantee = field(init=False)
+    _fitted_with: dict[str, Any] = field(init=False)
 
     def fit(
         self,

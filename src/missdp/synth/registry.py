@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -136,10 +137,10 @@ def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
     >>> own_parameters(synthesizer_named("privbayes"))["theta"]
     <class 'float'>
     """
-    hints = get_type_hints(family.__init__)
-    shared = get_type_hints(Synthesizer)
-    names = [name for name in inspect.signature(family.__init__).parameters if name != "self"]
-    return {name: hints.get(name, str) for name in names if name not in shared}
+    hints = get_type_hints(family if is_dataclass(family) else family.__init__)
+    shared = inspect.signature(Synthesizer).parameters
+    own = [name for name in inspect.signature(family).parameters if name not in shared]
+    return {name: hints.get(name, str) for name in own}
 
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,6 @@ from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import (
     MissingValues,
-    Progress,
     Synthesizer,
 )
 from missdp.synth.imputers import Imputer, impute
@@ -33,6 +33,7 @@ _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it
 _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivBayes(Synthesizer):
     """Synthetic tables from a private Bayesian network (Zhang et al. 2017), holes included.
 
@@ -105,34 +106,12 @@ class PrivBayes(Synthesizer):
         "impute-first",
     )
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float | None = 0.0,
-        missing: str = "joint",
-        degree: int | Literal["auto"] = "auto",
-        theta: float = 8.0,
-        structure_share: float = 0.1,
-        imputer: Imputer = "marginal",
-        imputer_share: float = 0.1,
-        n_rows: int | Literal["noisy"] = "noisy",
-        random_state: int | None = None,
-        budget: Budget | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.missing = missing
-        self.degree = degree
-        self.theta = theta
-        self.structure_share = structure_share
-        self.imputer = imputer
-        self.imputer_share = imputer_share
-        self.n_rows = n_rows
-        self.random_state = random_state
-        self.budget = budget
-        self.progress = progress
+    delta: float | None = 0.0
+    degree: int | Literal["auto"] = "auto"
+    theta: float = 8.0
+    structure_share: float = 0.1
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
