@@ -180,7 +180,7 @@ def test_guarantee_is_computed_within_what_was_asked(family, strategy):
     assert guarantee.protects == "incomplete"
     assert guarantee.adjacency == "add-remove"
     assert ExplicitSeed() in guarantee.conditions
-    assert guarantee.epsilon_at(model.delta) <= 1.0 + 1e-9
+    assert guarantee.epsilon_at(guarantee.delta) <= 1.0 + 1e-9
 
 
 def test_what_a_fit_spends_does_not_depend_on_the_data(family, strategy):
