@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import pickle
 import types
 import warnings
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ from missdp.pipelines import (
     PrivateLogisticRegression,
     PrivateMean,
     Released,
+    estimators,
+    linear,
     propose_test_release,
 )
 from missdp.transforms import RowClipper, RowDomain, StandardScaler
@@ -234,6 +238,30 @@ class TellingScaler(StandardScaler):
 def test_a_step_that_tells_is_found(monkeypatch):
     monkeypatch.setitem(CHAINS, "telling", [*CHAINS["mean"], TellingScaler(least_std=0.2)])
     assert interferes(chained("telling", ESTIMATORS["mean"]))
+
+
+PUBLIC = {"Asked", "GradientSteps", "SecretStop"}
+
+
+def offences(source):
+    """What an estimator must not do: reach for what an answer hides, or import what reads rows."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            if ast.unparse(node.value) not in ("self", "super()"):
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom) and node.module == "missdp.mechanisms.gradient_steps":
+            found += [alias.name for alias in node.names if alias.name not in PUBLIC]
+    return found
+
+
+@pytest.mark.parametrize("module", [estimators, linear])
+def test_estimators_reach_for_nothing_behind_an_answer(module):
+    """The import contract in pyproject.toml says so of whole modules; this looks at names."""
+    assert offences(Path(module.__file__).read_text(encoding="utf-8")) == []
+    for line in ("answer._gradients()", "import_ = question.x._y"):
+        assert offences(line)
+    assert offences("from missdp.mechanisms.gradient_steps import RowGradients")
 
 
 # What is left of the rows after a fit

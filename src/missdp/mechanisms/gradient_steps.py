@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,10 +24,11 @@ from missdp.mechanisms.parameters import number, whole
 from missdp.mechanisms.rdp_maps import GaussianMap
 from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack, noisy_gaussian
 from missdp.mechanisms.row_domain import RowDomain, Target, clip_rows
-from missdp.mechanisms.row_questions import check_frozen, check_multiplier
+from missdp.mechanisms.row_questions import Query, check_frozen, check_multiplier
 from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = [
+    "Asked",
     "GradientSteps",
     "LastIterate",
     "NoisyGradients",
@@ -224,6 +225,9 @@ class LastIterate:
         """Refuse: the iterates in between are hidden, and no closed form is known."""
         del answer, exact, other
         raise UnprovenError("the likelihood of a last iterate has no closed form")
+
+
+Asked: TypeAlias = Query | GradientSteps | SecretStop
 
 
 class RowGradients:

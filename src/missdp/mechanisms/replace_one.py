@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
@@ -24,6 +24,7 @@ from missdp.accounting import (
 from missdp.errors import UnprovenError, replacing
 from missdp.mechanisms.answers import Law
 from missdp.mechanisms.gradient_steps import (
+    Asked,
     GradientSteps,
     NoisyGradients,
     SecretStop,
@@ -43,7 +44,6 @@ __all__ = [
     "refuse_add_remove",
 ]
 
-Asked: TypeAlias = Query | GradientSteps | SecretStop
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
 

@@ -20,7 +20,7 @@ from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind
 from missdp.mechanisms.row_domain import RowDomain, Target
 from missdp.mechanisms.table_distance import TableDistance
 
-__all__ = ["Query", "Question", "check_frozen", "check_multiplier"]
+__all__ = ["NoiseKind", "Query", "Question", "check_frozen", "check_multiplier"]
 
 FloatArray = NDArray[np.float64]
 

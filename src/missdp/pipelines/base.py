@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator
 from missdp.accounting import Budget, Guarantee
 from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import NotFittedError
+from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.prepared_rows import PreparedRows
 from missdp.mechanisms.rdp_maps import PrivacyMap
-from missdp.mechanisms.replace_one import Asked, ReplaceOneDoor, refuse_add_remove
+from missdp.mechanisms.replace_one import ReplaceOneDoor, refuse_add_remove
 from missdp.mechanisms.row_domain import RowDomain, as_rows
 from missdp.transforms import NotFittedOnThisTable
 

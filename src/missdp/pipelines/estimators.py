@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget
 from missdp.errors import ParameterError, replacing
+from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.parameters import whole
 from missdp.mechanisms.rdp_maps import Sensitivity
-from missdp.mechanisms.rdp_noise import NoiseKind
-from missdp.mechanisms.replace_one import Asked
 from missdp.mechanisms.row_domain import RowDomain
-from missdp.mechanisms.row_questions import Query
+from missdp.mechanisms.row_questions import NoiseKind, Query
 from missdp.pipelines.base import PrivateEstimator, RandomState
 
 __all__ = ["PrivateCovariance", "PrivateHistogram", "PrivateMean"]

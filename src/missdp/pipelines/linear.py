@@ -12,9 +12,8 @@ from scipy.special import expit
 from missdp.accounting import Budget
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.gradient_losses import LogisticLoss, Loss, SquaredLoss
-from missdp.mechanisms.gradient_steps import GradientSteps, SecretStop
+from missdp.mechanisms.gradient_steps import Asked, GradientSteps, SecretStop
 from missdp.mechanisms.parameters import number, whole
-from missdp.mechanisms.replace_one import Asked
 from missdp.mechanisms.row_domain import (
     BoundedNumbers,
     Labels,

@@ -11,11 +11,12 @@ from sklearn.base import clone
 from missdp.accounting import ApproximateEvent, Event, Guarantee, PureEvent, epsilon_under
 from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError
+from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.noise import noise_source
 from missdp.mechanisms.parameters import number
 from missdp.mechanisms.prepared_rows import PreparedRows
 from missdp.mechanisms.rdp_bounds import Bound
-from missdp.mechanisms.replace_one import Asked, NoisyTest
+from missdp.mechanisms.replace_one import NoisyTest
 from missdp.pipelines.base import PrivateEstimator
 from missdp.pipelines.pipeline import PricedPipeline
 
