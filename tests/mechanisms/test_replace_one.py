@@ -263,6 +263,22 @@ def test_a_loss_that_fails_says_nothing_of_the_rows(point):
     assert caught.value.__context__ is None
 
 
+def dividing(rows):
+    return np.isfinite(1 / rows[:1, 0]) * 1.0
+
+
+@dataclass(frozen=True)
+class Dividing(Broken):
+    def gradients(self, theta, X, y):
+        return np.isfinite(1 / X[:, 0]) * 1.0
+
+
+def test_no_numerical_warning_tells_of_the_rows():
+    """A warning is an error in these tests."""
+    assert door(np.zeros((40, 2))).ask(query(dividing)).shape == (1,)
+    assert door(np.zeros((40, 2))).ask(steps(loss=Dividing())).at([0.0, 0.0]).shape == (2,)
+
+
 @pytest.mark.parametrize("noise", [SeededNoise(0), SecureNoise()])
 def test_samples_are_fresh_and_without_replacement(noise):
     drawn = list(samples(steps(steps=300, batch=5), noise))
