@@ -17,6 +17,9 @@ from missdp.accounting.amplification import (
 from missdp.accounting.amplification.gaussian import candidate_partitions
 from missdp.errors import ParameterError, UnprovenError
 
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
 
 def gaussian_profile(sigma):
     def profile(epsilon):
