@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from missdp.accounting.amplification.gates import check_probability
 from missdp.errors import ParameterError, UnprovenError
+from missdp.ground_truth.gates import check_probability
 
 if TYPE_CHECKING:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution

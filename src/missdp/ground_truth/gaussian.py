@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from missdp.accounting.amplification.costs import RenyiCost
-from missdp.accounting.amplification.gates import Gate, check_epsilons
-from missdp.accounting.amplification.partition import Block, Partition, best_partition
 from missdp.errors import ParameterError
+from missdp.ground_truth.costs import RenyiCost
+from missdp.ground_truth.gates import Gate, check_epsilons
+from missdp.ground_truth.partition import Block, Partition, best_partition
 
 if TYPE_CHECKING:
     import dp_accounting

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, field
 
-from missdp.accounting import Budget
-from missdp.synth.base import Progress
 from missdp.synth.graphical.family import GraphicalSynthesizer
 from missdp.synth.graphical.learn import Plan
-from missdp.synth.graphical.zeros import StructuralZeros
-from missdp.synth.imputers import Imputer
+from missdp.synth.graphical.workload import Workload
 
 __all__ = ["MST"]
 
@@ -17,6 +14,7 @@ _FIRST_SHARE = 1 / 3
 _SELECTION_SHARE = 0.3
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MST(GraphicalSynthesizer):
     """Synthetic tables from a spanning tree of two-way marginals (McKenna et al. 2021).
 
@@ -27,8 +25,10 @@ class MST(GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Budget of the whole fit; delta above 0.
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share
@@ -61,39 +61,8 @@ class MST(GraphicalSynthesizer):
     (('smoker', 'ill'),)
     """
 
-    workload = 2
-    max_model_size = 64.0
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        missing: str = "joint",
-        structural_zeros: StructuralZeros | None = None,
-        shrink: float = 0.2,
-        ridge: float = 0.3,
-        model_rows: int = 20_000,
-        imputer: Imputer = "marginal",
-        imputer_share: float = 0.1,
-        n_rows: int | Literal["noisy"] = "noisy",
-        random_state: int | None = None,
-        budget: Budget | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.missing = missing
-        self.structural_zeros = structural_zeros
-        self.shrink = shrink
-        self.ridge = ridge
-        self.model_rows = model_rows
-        self.imputer = imputer
-        self.imputer_share = imputer_share
-        self.n_rows = n_rows
-        self.random_state = random_state
-        self.budget = budget
-        self.progress = progress
+    workload: Workload = field(default=2, init=False)
+    max_model_size: float = field(default=64.0, init=False)
 
     def _plan(self, attributes: int) -> Plan:
         return Plan(

@@ -8,14 +8,14 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import integrate, stats
 
-from missdp.accounting.amplification import (
+from missdp.errors import ParameterError, UnprovenError
+from missdp.ground_truth import (
     gate_loss_distribution,
     gated_delta,
     gated_epsilon,
     gaussian_partition,
 )
-from missdp.accounting.amplification.gaussian import candidate_partitions
-from missdp.errors import ParameterError, UnprovenError
+from missdp.ground_truth.gaussian import candidate_partitions
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 pytestmark = pytest.mark.no_cover

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from missdp.accounting.amplification.gates import (
+from missdp.errors import ParameterError
+from missdp.ground_truth.gates import (
     Gate,
     check_epsilons,
     check_observed,
     check_probability,
     gate_probability,
 )
-from missdp.errors import ParameterError
 
 __all__ = [
     "adaptive_structure_bound",

@@ -13,11 +13,9 @@ from missdp.accounting import (
     Budget,
     ComposedEvent,
     Condition,
-    DataChosenGates,
     DatasetCollection,
     EigenGap,
     ExplicitSeed,
-    FixedGates,
     FixedSchedule,
     GaussianEvent,
     Guarantee,
@@ -32,20 +30,22 @@ from missdp.accounting import (
     ZCDPEvent,
     delta_of,
     epsilon_of,
-    ex_post_loss,
-    ground_truth_guarantee,
 )
-from missdp.accounting.amplification import (
+from missdp.errors import MissDPError, ParameterError, UnprovenError
+from missdp.ground_truth import (
+    DataChosenGates,
+    FixedGates,
     adaptive_structure_bound,
     amplified_epsilon,
     complete_rows_bound,
     distinct_targets_bound,
+    ex_post_loss,
     gated_epsilon,
     gaussian_partition,
+    ground_truth_guarantee,
     ground_truth_price,
     mask_mixture,
 )
-from missdp.errors import MissDPError, ParameterError, UnprovenError
 
 RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
 MCAR = MissingCompletelyAtRandom(RATES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from missdp.accounting.amplification.costs import LinearCost, PureCost
-from missdp.accounting.amplification.gates import Gate
-from missdp.accounting.amplification.partition import Partition, best_partition
+from missdp.ground_truth.costs import LinearCost, PureCost
+from missdp.ground_truth.gates import Gate
+from missdp.ground_truth.partition import Partition, best_partition
 
 __all__ = ["PaperApproximation", "paper_approximation", "sound_partition"]
 

@@ -13,16 +13,6 @@ from typing import Any
 
 from missdp.accounting import pld
 from missdp.accounting.accountants import FAST_ACCOUNTANTS, PureAccountant, delta_of, epsilon_of
-from missdp.accounting.amplification.bounds import (
-    amplified_epsilon,
-    distinct_targets_bound,
-    largest_gate_probability,
-)
-from missdp.accounting.amplification.gates import gate_probability
-from missdp.accounting.amplification.gaussian import candidate_partitions
-from missdp.accounting.amplification.mixture import mask_mixture
-from missdp.accounting.amplification.profile import gate_loss_distribution, gated_epsilon
-from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 from missdp.accounting.conditions import (
     BoundedObservation,
     Condition,
@@ -31,6 +21,16 @@ from missdp.accounting.conditions import (
 from missdp.accounting.curves import approximate_delta, pure_epsilon, zcdp_rho_of
 from missdp.accounting.events import Event
 from missdp.errors import UnprovenError
+from missdp.ground_truth.bounds import (
+    amplified_epsilon,
+    distinct_targets_bound,
+    largest_gate_probability,
+)
+from missdp.ground_truth.gates import gate_probability
+from missdp.ground_truth.gaussian import candidate_partitions
+from missdp.ground_truth.mixture import mask_mixture
+from missdp.ground_truth.profile import gate_loss_distribution, gated_epsilon
+from missdp.ground_truth.structure import DataChosenGates, FixedGates
 
 __all__ = ["Bound", "best_bound"]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from missdp.accounting.amplification.bounds import amplified_epsilon
+from missdp.ground_truth.bounds import amplified_epsilon
 
 __all__ = ["GroupCost", "LinearCost", "PureCost", "RenyiCost"]
 

@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from missdp.accounting.amplification.costs import GroupCost
-from missdp.accounting.amplification.gates import (
+from missdp.ground_truth.costs import GroupCost
+from missdp.ground_truth.gates import (
     Gate,
     as_gate,
     check_epsilons,
     check_observed,
     gate_probability,
 )
-from missdp.accounting.amplification.program import PartitionProgram
+from missdp.ground_truth.program import PartitionProgram
 
 __all__ = ["Block", "Partition", "best_partition"]
 
@@ -69,7 +69,7 @@ class Partition:
 
     Examples
     --------
-    >>> from missdp.accounting.amplification import PureCost
+    >>> from missdp.ground_truth import PureCost
     >>> best = best_partition([{"a"}, {"b"}], [1.0, 1.0], observed={"a": 0.5}, cost=PureCost())
     >>> best.optimal, len(best.blocks)
     (True, 2)
@@ -122,7 +122,7 @@ def best_partition(
 
     Examples
     --------
-    >>> from missdp.accounting.amplification import LinearCost
+    >>> from missdp.ground_truth import LinearCost
     >>> rates = {"State": 0.75, "Gender": 0.75, "Income": 0.75}
     >>> gates = [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}]
     >>> best_partition(gates, [0.25] * 4, observed=rates, cost=LinearCost()).cost

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.accounting.amplification import (
+from missdp.errors import ParameterError
+from missdp.ground_truth import (
     amplified_epsilon,
     column_wise_bound,
     complete_rows_bound,
@@ -18,8 +19,7 @@ from missdp.accounting.amplification import (
     paper_approximation,
     sound_partition,
 )
-from missdp.accounting.amplification.elimination import log_expectation, min_fill_order
-from missdp.errors import ParameterError
+from missdp.ground_truth.elimination import log_expectation, min_fill_order
 
 EXAMPLE = {"State": 0.75, "Occupation": 1.0, "Gender": 0.75, "Income": 0.75}
 

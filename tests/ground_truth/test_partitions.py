@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.accounting.amplification import (
+from missdp.ground_truth import (
     LinearCost,
     PureCost,
     RenyiCost,

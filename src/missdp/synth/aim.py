@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from missdp.accounting import Budget
 from missdp.errors import ParameterError
-from missdp.synth.base import Progress
 from missdp.synth.graphical.family import GraphicalSynthesizer
 from missdp.synth.graphical.learn import Plan
 from missdp.synth.graphical.workload import Workload
-from missdp.synth.graphical.zeros import StructuralZeros
-from missdp.synth.imputers import Imputer
 
 __all__ = ["AIM"]
 
@@ -20,6 +18,7 @@ _MANY_ROUNDS = 100
 _MOST_ROUNDS = 10_000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AIM(GraphicalSynthesizer):
     """Synthetic tables from adaptively chosen marginals (McKenna et al. 2022), holes included.
 
@@ -29,8 +28,10 @@ class AIM(GraphicalSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta : float
-        Budget of the whole fit; delta above 0.
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
@@ -108,46 +109,11 @@ class AIM(GraphicalSynthesizer):
     (1.0, 1e-06)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        missing: str = "joint",
-        workload: Workload = 2,
-        max_model_size: float = 1.0,
-        structural_zeros: StructuralZeros | None = None,
-        rounds: int | Literal["auto"] = "auto",
-        first_share: float = 0.3,
-        selection_share: float = 0.1,
-        shrink: float = 0.2,
-        ridge: float = 0.3,
-        model_rows: int = 20_000,
-        imputer: Imputer = "marginal",
-        imputer_share: float = 0.1,
-        n_rows: int | Literal["noisy"] = "noisy",
-        random_state: int | None = None,
-        budget: Budget | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.missing = missing
-        self.workload = workload
-        self.max_model_size = max_model_size
-        self.structural_zeros = structural_zeros
-        self.rounds = rounds
-        self.first_share = first_share
-        self.selection_share = selection_share
-        self.shrink = shrink
-        self.ridge = ridge
-        self.model_rows = model_rows
-        self.imputer = imputer
-        self.imputer_share = imputer_share
-        self.n_rows = n_rows
-        self.random_state = random_state
-        self.budget = budget
-        self.progress = progress
+    workload: Workload = 2
+    max_model_size: float = 1.0
+    rounds: int | Literal["auto"] = "auto"
+    first_share: float = 0.3
+    selection_share: float = 0.1
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
-from missdp.accounting.amplification.costs import GroupCost
+from missdp.ground_truth.costs import GroupCost
 
 __all__ = ["PartitionProgram"]
 

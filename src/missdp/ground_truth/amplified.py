@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from missdp.accounting._convert import add_remove_share
-from missdp.accounting.amplification.candidates import Bound, best_bound
-from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
 from missdp.accounting.filters import FilterEvent
 from missdp.accounting.neighbours import epsilon_under
 from missdp.errors import ParameterError, UnprovenError
+from missdp.ground_truth.candidates import Bound, best_bound
+from missdp.ground_truth.structure import DataChosenGates, FixedGates
 
 __all__ = ["AmplifiedEvent", "Structure", "amplify"]
 

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS
-from missdp.accounting.amplification.amplified import AmplifiedEvent, Structure, amplify
-from missdp.accounting.amplification.candidates import Bound
-from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
 from missdp.accounting.conditions import (
     BoundedObservation,
     Condition,
@@ -18,6 +15,9 @@ from missdp.accounting.events import Event, flatten
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.neighbours import epsilon_under
 from missdp.errors import ParameterError, UnprovenError
+from missdp.ground_truth.amplified import AmplifiedEvent, Structure, amplify
+from missdp.ground_truth.candidates import Bound
+from missdp.ground_truth.structure import DataChosenGates, FixedGates
 
 __all__ = [
     "GroundTruthPrice",

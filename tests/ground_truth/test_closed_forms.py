@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.accounting.amplification import (
+from missdp.errors import ParameterError
+from missdp.ground_truth import (
     adaptive_structure_bound,
     amplified_epsilon,
     column_wise_bound,
@@ -16,7 +17,6 @@ from missdp.accounting.amplification import (
     largest_gate_probability,
     mask_mixture,
 )
-from missdp.errors import ParameterError
 
 probabilities = st.floats(0.0, 1.0)
 costs = st.floats(0.0, 4.0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from missdp.accounting.amplification.candidates import Bound, best_bound
-from missdp.accounting.amplification.ground_truth import incomplete_guarantee
-from missdp.accounting.amplification.structure import FixedGates
 from missdp.accounting.conditions import BoundedObservation, MissingCompletelyAtRandom
 from missdp.accounting.events import Event, flatten
+from missdp.ground_truth.candidates import Bound, best_bound
+from missdp.ground_truth.ground_truth import incomplete_guarantee
+from missdp.ground_truth.structure import FixedGates
 
 __all__ = ["ExPostLoss", "ex_post_loss"]
 

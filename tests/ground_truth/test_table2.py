@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from missdp.accounting.amplification import (
+from missdp.ground_truth import (
     complete_rows_bound,
     mask_mixture,
     paper_approximation,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from missdp.accounting import MissingCompletelyAtRandom, PureEvent, ground_truth_guarantee
-from missdp.accounting.amplification import FixedGates, observed_rate_bound
-from missdp.accounting.amplification.observed_rate import _quantile
+from missdp.accounting import MissingCompletelyAtRandom, PureEvent
 from missdp.errors import ParameterError
+from missdp.ground_truth import FixedGates, ground_truth_guarantee, observed_rate_bound
+from missdp.ground_truth.observed_rate import _quantile
 
 
 def bound(missing, total, **options):

@@ -4,8 +4,8 @@ Closed forms and the mask mixture work on plain numbers (gates, epsilons, observ
 probabilities); `ground_truth_guarantee` applies the best proven bound to events.
 """
 
-from missdp.accounting.amplification.amplified import AmplifiedEvent
-from missdp.accounting.amplification.bounds import (
+from missdp.ground_truth.amplified import AmplifiedEvent
+from missdp.ground_truth.bounds import (
     adaptive_structure_bound,
     amplified_epsilon,
     column_wise_bound,
@@ -13,33 +13,33 @@ from missdp.accounting.amplification.bounds import (
     distinct_targets_bound,
     largest_gate_probability,
 )
-from missdp.accounting.amplification.costs import GroupCost, LinearCost, PureCost, RenyiCost
-from missdp.accounting.amplification.ex_post import ExPostLoss, ex_post_loss
-from missdp.accounting.amplification.gates import Gate, gate_probability
-from missdp.accounting.amplification.gaussian import GaussianPartition, gaussian_partition
-from missdp.accounting.amplification.ground_truth import (
+from missdp.ground_truth.costs import GroupCost, LinearCost, PureCost, RenyiCost
+from missdp.ground_truth.ex_post import ExPostLoss, ex_post_loss
+from missdp.ground_truth.gates import Gate, gate_probability
+from missdp.ground_truth.gaussian import GaussianPartition, gaussian_partition
+from missdp.ground_truth.ground_truth import (
     GroundTruthPrice,
     ground_truth_guarantee,
     ground_truth_price,
 )
-from missdp.accounting.amplification.mixture import MaskMixture, mask_mixture
-from missdp.accounting.amplification.observed_rate import (
+from missdp.ground_truth.mixture import MaskMixture, mask_mixture
+from missdp.ground_truth.observed_rate import (
     NoiseKind,
     ObservedRateBound,
     observed_rate_bound,
 )
-from missdp.accounting.amplification.paper import (
+from missdp.ground_truth.paper import (
     PaperApproximation,
     paper_approximation,
     sound_partition,
 )
-from missdp.accounting.amplification.partition import Block, Partition, best_partition
-from missdp.accounting.amplification.profile import (
+from missdp.ground_truth.partition import Block, Partition, best_partition
+from missdp.ground_truth.profile import (
     gate_loss_distribution,
     gated_delta,
     gated_epsilon,
 )
-from missdp.accounting.amplification.structure import DataChosenGates, FixedGates
+from missdp.ground_truth.structure import DataChosenGates, FixedGates
 
 __all__ = [
     "AmplifiedEvent",

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from missdp.accounting.amplification.bounds import amplified_epsilon
-from missdp.accounting.amplification.elimination import log_expectation, min_fill_order
-from missdp.accounting.amplification.gates import (
+from missdp.errors import ParameterError
+from missdp.ground_truth.bounds import amplified_epsilon
+from missdp.ground_truth.elimination import log_expectation, min_fill_order
+from missdp.ground_truth.gates import (
     FactorGraph,
     Gate,
     check_epsilons,
@@ -16,7 +17,6 @@ from missdp.accounting.amplification.gates import (
     factor_graph,
     gate_probability,
 )
-from missdp.errors import ParameterError
 
 __all__ = ["MaskMixture", "mask_mixture"]
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from missdp.accounting import (
+from missdp.accounting import LaplaceEvent, MissingCompletelyAtRandom
+from missdp.ground_truth import (
     DataChosenGates,
-    LaplaceEvent,
-    MissingCompletelyAtRandom,
     ex_post_loss,
     ground_truth_guarantee,
+    mask_mixture,
+    paper_approximation,
 )
-from missdp.accounting.amplification import mask_mixture, paper_approximation
 
 THRESHOLDS = (-3.0, 0.0, 0.5, 1.0, 9.0)
 
