@@ -33,7 +33,11 @@ def model():
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"epsilon": 1.0', '"epsilon": 0.5'), ('"n_rows_std": ', '"n_rows_std": 1'), ("sha256", "sha255")],
+    [
+        ('"epsilon": 1.0', '"epsilon": 0.5'),
+        ('"n_rows_std": ', '"n_rows_std": 1'),
+        ("sha256", "sha255"),
+    ],
 )
 def test_an_edited_model_is_refused(model, tmp_path, old, new):
     path = tmp_path / "m.json"

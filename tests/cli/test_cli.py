@@ -96,6 +96,9 @@ def test_every_strategy(folder, capsys, missing, delta):
 
 @pytest.mark.parametrize("method", ["aim", "mst"])
 def test_every_family(folder, capsys, method):
+    # 3,000 rows: at 300 the noise may hide every hole. Here the share of holes comes out as .2
+    # with a standard deviation below .01 (measured): if normal, no hole has probability < 1e-80.
+    pd.concat([pd.read_csv("data.csv")] * 10).to_csv("data.csv", index=False)
     code, out, _ = run(capsys, *SYNTHESIZE, "--method", method, "--delta", 1e-6, "--keep-holes")
     assert code == 0
     assert "(1, 1e-06)-differentially private" in out

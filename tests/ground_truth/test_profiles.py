@@ -17,6 +17,9 @@ from missdp.ground_truth import (
 )
 from missdp.ground_truth.gaussian import candidate_partitions
 
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
 
 def gaussian_profile(sigma):
     def profile(epsilon):
