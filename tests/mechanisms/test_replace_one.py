@@ -16,7 +16,7 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, Unprov
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
 from missdp.mechanisms.gradient_losses import LogisticLoss, SquaredLoss
 from missdp.mechanisms.gradient_steps import GradientSteps, SecretStop, _secret_stop, samples
-from missdp.mechanisms.prepared_rows import PreparedRows
+from missdp.mechanisms.rdp_bounds import PreparedRows
 from missdp.mechanisms.rdp_maps import Sensitivity
 from missdp.mechanisms.rdp_noise import VectorNoise
 from missdp.mechanisms.replace_one import NoisyTest, ReplaceOneDoor

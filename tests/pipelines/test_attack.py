@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from missdp.mechanisms.noise import SeededNoise
-from missdp.mechanisms.prepared_rows import PrivateRows
-from missdp.mechanisms.replace_one import ReplaceOneDoor
+from missdp.mechanisms.replace_one import PrivateRows, ReplaceOneDoor
 from missdp.pipelines import PricedPipeline, PrivateMean, price
 from missdp.transforms import Deduplicator, MeanImputer, Quantizer
 

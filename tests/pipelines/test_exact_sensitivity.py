@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from missdp.accounting import Budget, PureEvent, RDPEvent, ZCDPEvent
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms import prepared_rows
+from missdp.mechanisms import rdp_bounds
 from missdp.mechanisms.gradient_losses import LogisticLoss
 from missdp.mechanisms.gradient_steps import LastIterate
 from missdp.mechanisms.rdp_bounds import Bound
@@ -90,7 +90,7 @@ def tapes(fit, pair):
 
     Prices, which take long and are tested elsewhere, are left out.
     """
-    with mock.patch.object(prepared_rows, "bounds", unpriced):
+    with mock.patch.object(rdp_bounds, "bounds", unpriced):
         return _tapes(fit, pair)
 
 

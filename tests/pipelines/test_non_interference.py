@@ -18,9 +18,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 from missdp.accounting import Budget, Guarantee
 from missdp.errors import MissDPError, ParameterError
-from missdp.mechanisms import prepared_rows
+from missdp.mechanisms import rdp_bounds
 from missdp.mechanisms.noise import SeededNoise
-from missdp.mechanisms.prepared_rows import PreparedRows
+from missdp.mechanisms.rdp_bounds import PreparedRows
 from missdp.mechanisms.replace_one import ReplaceOneDoor
 from missdp.pipelines import (
     PricedPipeline,
@@ -43,7 +43,7 @@ EVERY += [(chain, name) for chain in CHAINS for name in ("mean", "histogram", "l
 @pytest.fixture(autouse=True)
 def _priced_once(monkeypatch):
     """Prices are functions of public facts: compute each once."""
-    monkeypatch.setattr(prepared_rows, "bounds", lru_cache(prepared_rows.bounds))
+    monkeypatch.setattr(rdp_bounds, "bounds", lru_cache(rdp_bounds.bounds))
 
 
 def tables() -> list[tuple[object, np.ndarray]]:

@@ -8,11 +8,13 @@ noisy answers that were charged for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -21,28 +23,31 @@ from missdp.accounting import (
     Event,
     Guarantee,
 )
-from missdp.errors import UnprovenError, replacing
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.answers import Law
 from missdp.mechanisms.gradient_steps import (
     Asked,
     GradientSteps,
     NoisyGradients,
+    RowGradients,
     SecretStop,
     samples,
 )
 from missdp.mechanisms.handle import Handle
 from missdp.mechanisms.noise import NoiseSource
-from missdp.mechanisms.prepared_rows import PreparedRows, PrivateRows
-from missdp.mechanisms.rdp_bounds import Bound
+from missdp.mechanisms.rdp_bounds import Bound, PreparedRows, Step
 from missdp.mechanisms.rdp_noise import VectorNoise, laplace_slack
-from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.row_domain import RowDomain, Target
 from missdp.mechanisms.row_questions import Query
 
 __all__ = [
     "NoisyTest",
+    "PrivateRows",
     "ReplaceOneDoor",
     "refuse_add_remove",
 ]
+
+FloatArray = NDArray[np.float64]
 
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
@@ -118,7 +123,7 @@ class ReplaceOneDoor(Handle):
     --------
     >>> import numpy as np
     >>> from missdp.mechanisms import SecureNoise
-    >>> from missdp.mechanisms.prepared_rows import PreparedRows
+    >>> from missdp.mechanisms.rdp_bounds import PreparedRows
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
     >>> budget = Budget(1.0, 1e-6, adjacency="replace-one")
     >>> with ReplaceOneDoor(np.zeros((100, 2)), facts, budget=budget, noise=SecureNoise()) as door:
@@ -244,6 +249,79 @@ class ReplaceOneDoor(Handle):
 
     def __repr__(self) -> str:
         return f"ReplaceOneDoor({self._facts.label})"
+
+
+class PrivateRows:
+    """The rows, where they are brought into their domain and prepared; only a door holds one."""
+
+    def __init__(self, values: Any, target: Any, facts: PreparedRows) -> None:
+        self._values, self._target, self._facts = values, target, facts
+        self._final: FloatArray | None = None
+        self._read: tuple[Target, FloatArray] | None = None
+        self._gradients: tuple[object, RowGradients] | None = None
+        self._open = True
+
+    def final(self) -> FloatArray:
+        """Return the rows as questions read them."""
+        if self._final is None:
+            for _ in self._prepared():
+                pass
+        assert self._final is not None
+        return self._final
+
+    def margin(self) -> FloatArray:
+        """Return the smallest distance to failure along the chain, at most n."""
+        margin = float(self._facts.raw.rows)
+        for step, table in self._prepared():
+            with _hidden(step):
+                margin = min(margin, step.margin(table))
+        return np.array([margin])
+
+    def target(self, reader: Target | None) -> FloatArray | None:
+        """Return the target as numbers."""
+        self._check_open()
+        if reader is None:
+            return None
+        if self._read is None or self._read[0] is not reader:
+            with replacing(Exception, by=DataError("the target cannot be read")):
+                self._read = (reader, reader.read(self._target))
+        return self._read[1]
+
+    def gradients(self, question: GradientSteps | SecretStop) -> RowGradients:
+        """Return the gradients of a loss at every row."""
+        if self._gradients is None or self._gradients[0] is not question:
+            target = self.target(question.target)
+            assert target is not None
+            self._gradients = (question, RowGradients(question.loss, self.final(), target))
+        return self._gradients[1]
+
+    def forget(self) -> None:
+        """Drop everything private."""
+        self._open = False
+        self._values = self._target = self._final = self._read = self._gradients = None
+
+    def _prepared(self) -> Iterator[tuple[Step, FloatArray]]:
+        """Yield each step with the table that reaches it; keep what the last one leaves."""
+        self._check_open()
+        facts, table = self._facts, self._facts.raw.enforce(self._values)
+        for step in facts.steps:
+            yield step, table
+            with _hidden(step):
+                table = step.run(table)
+        # The bound on row norms after the steps is proven; this guards against rounding only.
+        self._final = facts.domain.enforce(table) if facts.steps else table
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ParameterError("the door is closed: its rows are forgotten")
+
+
+@contextmanager
+def _hidden(step: Step) -> Iterator[None]:
+    """Keep errors and numerical warnings of a step from telling of rows."""
+    failed = DataError(f"step {step.name!r} failed")
+    with replacing(Exception, by=failed), np.errstate(all="ignore"):
+        yield
 
 
 def refuse_add_remove(budget: Budget | None, label: str) -> None:

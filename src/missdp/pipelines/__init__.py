@@ -5,7 +5,6 @@ in which the stability of preprocessing is proven; they are never converted to a
 """
 
 from missdp.mechanisms.rdp_bounds import Bound, bounds, overall_curve
-from missdp.pipelines.base import PrivateEstimator
 from missdp.pipelines.describe import load_pipeline
 from missdp.pipelines.estimators import (
     PrivateCovariance,
@@ -13,7 +12,7 @@ from missdp.pipelines.estimators import (
     PrivateMean,
 )
 from missdp.pipelines.linear import PrivateLinearRegression, PrivateLogisticRegression
-from missdp.pipelines.pipeline import PricedPipeline, calibrated
+from missdp.pipelines.pipeline import PricedPipeline, PrivateEstimator, calibrated
 from missdp.pipelines.plot import plot_price
 from missdp.pipelines.price import Price, PriceStep, price
 from missdp.pipelines.ptr import (

@@ -15,7 +15,7 @@ from missdp.mechanisms.parameters import whole
 from missdp.mechanisms.rdp_maps import Sensitivity
 from missdp.mechanisms.row_domain import RowDomain
 from missdp.mechanisms.row_questions import NoiseKind, Query
-from missdp.pipelines.base import PrivateEstimator, RandomState
+from missdp.pipelines.pipeline import PrivateEstimator, RandomState
 
 __all__ = ["PrivateCovariance", "PrivateHistogram", "PrivateMean"]
 

@@ -22,7 +22,7 @@ from missdp.mechanisms.row_domain import (
     as_rows,
     clip_rows,
 )
-from missdp.pipelines.base import PrivateEstimator, RandomState
+from missdp.pipelines.pipeline import PrivateEstimator, RandomState
 
 __all__ = ["Method", "PrivateLinearRegression", "PrivateLogisticRegression"]
 

@@ -14,11 +14,9 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.noise import noise_source
 from missdp.mechanisms.parameters import number
-from missdp.mechanisms.prepared_rows import PreparedRows
-from missdp.mechanisms.rdp_bounds import Bound
+from missdp.mechanisms.rdp_bounds import Bound, PreparedRows
 from missdp.mechanisms.replace_one import NoisyTest
-from missdp.pipelines.base import PrivateEstimator
-from missdp.pipelines.pipeline import PricedPipeline
+from missdp.pipelines.pipeline import PricedPipeline, PrivateEstimator
 
 __all__ = ["Refused", "Released", "TestPlan", "plan_test", "propose_test_release"]
 
