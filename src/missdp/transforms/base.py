@@ -59,7 +59,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Source: spec privacy.md §4; paper B (Hu, Sanyal & Schölkopf 2024), §4.1.
+    After Hu, Sanyal & Schölkopf 2024, §4.1.
     """
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:

@@ -50,7 +50,7 @@ class RegressionImputer(StableTransformer):
     a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
     first table's w enter, so no table in between matters.
 
-    Paper B, Table 3, perturbs one table by an added row only, and with the absolute spectrum.
+    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
 
     Examples
     --------
