@@ -144,7 +144,7 @@ def piped(steps, estimator, domain, tested=None):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_an_estimator_stays_within_its_sensitivity(name, seed):
     assert most_used(alone(ESTIMATORS[name]), replaced_row(seed)) <= ROUNDING
 
@@ -162,7 +162,7 @@ HOLEY = {
 
 @pytest.mark.parametrize("case", STEPS, ids=lambda case: case.__name__)
 @given(seed=SEEDS, name=st.sampled_from(sorted(ESTIMATORS)))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, name):
     make = cases.holey_pair if case in HOLEY else cases.complete_pair
     kind = {"target": True} if case is cases.regression_case else {}
@@ -179,7 +179,7 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
 
 
 @given(seed=SEEDS, epsilon=st.sampled_from([0.1, 5.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [

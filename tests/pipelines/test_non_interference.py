@@ -37,7 +37,7 @@ from pipelines.witnesses import Different, Tape
 
 ROWS, COLUMNS = 12, 3
 EVERY = [("none", name) for name in ESTIMATORS] + [("chain", name) for name in ESTIMATORS]
-EVERY += [(chain, name) for chain in CHAINS for name in ("mean", "histogram", "logistic, sgd")]
+EVERY += [(chain, name) for chain in CHAINS for name in ("mean", "histogram")]
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ def test_what_a_pipeline_shows_was_released(chain, name):
 
 
 @pytest.mark.parametrize("chain", ["none", "mean", "round", "dedup", "chain", "median"])
-@pytest.mark.parametrize("name", ["mean", "histogram, Laplace", "logistic, sgd"])
+@pytest.mark.parametrize("name", ["mean", "logistic, gd"])
 def test_what_a_test_shows_was_released(chain, name):
     """Passed, refused, or not testable at all: the outcome is that of the repeated answers."""
     steps = [(str(i), step) for i, step in enumerate(CHAINS[chain])]
