@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.knn.metric import Metric
-from missdp.mechanisms import NoiseSource, SecureNoise
-from missdp.table import Table
+from missdp.mechanisms.questions import RowView
 
-__all__ = ["Layout", "Side", "draw_labels", "lay_out"]
+__all__ = ["Layout", "Side", "lay_out"]
 
 IntArray = NDArray[np.int64]
 
@@ -67,27 +65,14 @@ class Layout:
     size: int
 
 
-def draw_labels(size: int, source: NoiseSource) -> NDArray[np.uint64]:
-    """Draw one independent 64-bit label per row; ties fall to the order of the rows.
-
-    Labels break ties between equally distant donors. The privacy statement is for tables of
-    labelled rows: a row brings its own label, drawn independently of all values and of all other
-    labels, so adding or removing a row leaves the labels of the others as they were. The release
-    is private for every fixed assignment of labels, hence also on average over them.
-    """
-    if isinstance(source, SecureNoise):
-        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-    return source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
-
-
 def lay_out(
-    table: Table, metric: Metric, complete: NDArray[np.bool_], labels: NDArray[np.uint64]
+    rows: RowView, metric: Metric, complete: NDArray[np.bool_], labels: NDArray[np.uint64]
 ) -> Layout:
     """Group rows by matching cell.
 
     Parameters
     ----------
-    table : Table
+    rows : RowView
         Private.
     metric : Metric
         Its names are the matching attributes.
@@ -96,10 +81,10 @@ def lay_out(
     labels : array of unsigned int, shape (n,)
         Tie-breaking labels; only their cyclic order matters.
     """
-    size = len(table)
+    size = len(rows)
     key = np.zeros(size, dtype=np.int64)
     for name, levels in zip(metric.names, metric.shape, strict=True):
-        key = key * levels + table.codes(name)
+        key = key * levels + rows.codes(name)
     found, cell = np.unique(key, return_inverse=True)
     codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
     by_label = np.argsort(labels, kind="stable")

@@ -133,6 +133,8 @@ def build_metric(
     tables = [_far_table(schema[name]) for name in group]
     tables += [_table(schema[n], w / heaviest, metric) for n, w in match_on.items()]
     blocks = [_blocks(schema[n], t, partition.get(n)) for n, t in zip(names, tables, strict=True)]
+    for table in (*tables, *blocks):
+        table.flags.writeable = False
     built = Metric(names, tuple(tables), tuple(blocks))
     if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
         raise UnprovenError("the domain of the matching attributes is too large; match on fewer")

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.mechanisms.questions import RowView
+from missdp.schema import AnyAttribute, Numeric
 
-__all__ = ["OPERATORS", "Compare", "Everyone", "Join", "Not", "Predicate", "RowView"]
+__all__ = ["OPERATORS", "Compare", "Everyone", "Join", "Not", "Predicate", "Verdict"]
 
 BoolArray = NDArray[np.bool_]
 Verdict = tuple[BoolArray, BoolArray]
@@ -25,23 +26,6 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-
-
-class RowView(Protocol):
-    """Rows, with their holes or filled, as a predicate sees them."""
-
-    def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
-
-    def values(self, name: str) -> NDArray[np.float64]:
-        """Values of a numeric attribute."""
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts."""
-
-    def __len__(self) -> int:
-        """Number of rows. Private."""
 
 
 class Predicate(Protocol):

@@ -17,23 +17,43 @@ How it is computed: for each site, first an upper bound per j (``t`` wins every 
 distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that
 matter, the sites whose bound exceeds what is already found are swept exactly over the circle of
 labels.
+
+The smooth bound of a query on imputed data, for every beta above 0, follows:
+
+    U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
+    S_beta(D) = max_j exp(-beta j) U_j(D)
+
+*Theorem.* U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours, so S_beta is
+a beta-smooth upper bound. *Proof.* Adding or removing a complete row t moves the query by its own
+contribution and that of the donees whose donor set changes, each of which exchanges one donor:
+those with rank_D(x, t) <= k, at most M_0. An incomplete row has its own contribution only. For the
+second claim use the property of M: one donor more or less is taken up by b -> b + 1, one donee more
+or less by a -> a + 1. ∎
+
+Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of donees |I|, which
+changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import ParameterError
 from missdp.knn.layout import Layout
 from missdp.knn.neighbours import NearCells, near_cells
 from missdp.knn.sweep import Ring, site_count
 
-__all__ = ["Profile"]
+__all__ = ["Profile", "change_bounds"]
 
 IntArray = NDArray[np.int64]
 _CELLS = 1 << 27
 _PAIRS = 1 << 22
 _FIRST_TERMS = 32
+# Above the rounding of exp and of the products, and far below the slack left in the noise.
+_ROUND_UP = 1 + 2.0**-42
 
 
 class Profile:
@@ -87,6 +107,45 @@ class Profile:
             self._exact[j] = self._sweep(j)
         return self._exact[j]
 
+    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
+
+        Terms of the profile are made exact only where the maximum is attained, and later terms are
+        skipped once even |I| donees could not beat it; the result is that of the full exact
+        profile.
+
+        Parameters
+        ----------
+        own, donee : float
+            Public weights: how far a row's own contribution, and one donee that exchanges one
+            donor, can move the query.
+        beta : float
+            Above 0.
+        """
+        if not (beta > 0 and own >= 0 and donee >= 0):
+            raise ParameterError("beta must be above 0 and the weights at least 0")
+        if donee == 0:
+            return own * _ROUND_UP
+        terms = min(_FIRST_TERMS, self.max_terms)
+        while True:
+            upper = self.upper(terms)
+            scores = np.exp(-beta * np.arange(terms)) * (own + donee * change_bounds(upper))
+            j = int(np.argmax(scores))
+            excess = upper[: j + 1] - np.arange(j + 1)
+            attained = np.flatnonzero(excess == excess.max())
+            if not any(self.is_exact(int(b)) for b in attained):
+                self.exact(int(attained[0]))
+                continue
+            best = float(scores[j])
+            tail = _tail(own + donee * self.donees, donee, beta, terms)
+            if tail <= best or terms >= self.max_terms:
+                return max(best, tail if tail > best else 0.0) * _ROUND_UP
+            terms = min(4 * terms, self.max_terms)
+
+    def most(self) -> int:
+        """Return M_0: how many donees one donor could serve."""
+        return self.exact(0)
+
     def _prepare(self, terms: int) -> None:
         self._near = near_cells(self._layout, self._k + terms)
         self._upper = _site_bounds(self._layout, self._near, self._k, terms)
@@ -103,6 +162,24 @@ class Profile:
                 break
             best = max(best, site_count(self._layout, self._near, int(site), self._k + j))
         return best
+
+
+def change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
+
+    Examples
+    --------
+    >>> change_bounds(np.array([4, 5, 7, 7, 7, 8])).tolist()
+    [4, 5, 7, 8, 9, 10]
+    """
+    steps = np.arange(len(profile))
+    return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.int64)
+
+
+def _tail(level: float, slope: float, beta: float, start: int) -> float:
+    """Supremum of exp(-beta j)(level + slope j) over real j >= start."""
+    j = max(float(start), 1 / beta - level / slope)
+    return math.exp(-beta * j) * (level + slope * j)
 
 
 def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:

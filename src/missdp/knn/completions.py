@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.knn.estimates import Interval
-from missdp.knn.predicates import Verdict
-from missdp.knn.rows import QUANTA
+from missdp.knn.predicates import Predicate
+from missdp.mechanisms.questions import QUANTA, Rows
+from missdp.schema import Numeric
 
 __all__ = ["average_bounds", "places", "tally", "total_bounds"]
 
@@ -55,33 +56,45 @@ def places(*, where_open: bool, share_open: bool, share_one: bool) -> tuple[str,
 
 
 def tally(
-    member: Verdict, share: NDArray[np.float64], known: NDArray[np.bool_], names: tuple[str, ...]
-) -> tuple[int, ...]:
-    """Exact private numbers of the places ``names``, in units of 1 / `QUANTA` rows.
+    rows: Rows, where: Predicate, of: Numeric | Predicate | None, names: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """Return how much of each row is in the places ``names``: 1 at most in all.
 
     Parameters
     ----------
-    member : (array of bool, array of bool), each of shape (n,)
-        Rows that surely, and that perhaps belong to the subpopulation.
-    share : array of float, shape (n,)
-        Shares; read where ``known`` only.
-    known : array of bool, shape (n,)
-        Where the share is known.
+    rows : Rows
+        With their holes.
+    where : Predicate
+        The subpopulation.
+    of : Numeric, Predicate or None
+        What says a row's share; it is 1 if None does.
     names : tuple of str
         From `places`.
+
+    Returns
+    -------
+    ndarray of float, shape (n, len(names)), or (n,) if there is one name
+        Multiples of 1 / `QUANTA`.
     """
-    surely, maybe = member[0], member[1] & ~member[0]
-    high = np.zeros(len(known), dtype=np.int64)
-    high[known] = np.rint(np.clip(share[known], 0.0, 1.0) * QUANTA).astype(np.int64)
-    low = np.where(known, QUANTA - high, 0)
-    unknown = np.where(known, 0, QUANTA)
-    columns = {"high": high, "low": low, "unknown": unknown}
-    rows = {"in": surely, "may": maybe}
-    answers = []
-    for name in names:
-        place, part = name.split("_")
-        answers.append(int(columns[part][rows[place]].sum()))
-    return tuple(answers)
+    surely, maybe = where.decide(rows)
+    share, known = _shares(rows, of)
+    high = np.where(known, np.rint(np.clip(share, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
+    parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
+    inside = {"in": surely, "may": maybe & ~surely}
+    columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
+    return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
+
+
+def _shares(
+    rows: Rows, of: Numeric | Predicate | None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Share of each row, and where its observed cells decide it."""
+    if of is None:
+        return np.ones(len(rows)), np.ones(len(rows), dtype=bool)
+    if isinstance(of, Numeric):
+        return (rows.values(of.name) - of.lower) / (of.upper - of.lower), ~rows.mask(of.name)
+    surely, maybe = of.decide(rows)
+    return surely.astype(np.float64), surely | ~maybe
 
 
 def average_bounds(box: Mapping[str, Interval]) -> Interval:
