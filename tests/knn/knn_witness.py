@@ -72,8 +72,9 @@ class Recorder(Witness):
     def answer(self, event, law, exact):
         self.kept.append(Behind(event, law, exact()))
         size = len(self.kept[-1].totals)
-        # About 0.2 of the bound of a sum; as many rows in a count; a bound of 7 rows or more.
-        fixed = QUANTA // 5 if getattr(law, "own", QUANTA) == QUANTA else 5
+        # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
+        own = getattr(law, "own", getattr(event, "sensitivity", 1))
+        fixed = QUANTA // 5 if own >= QUANTA else 5
         if event.label == "upper bound of the noise scale":
             fixed = 2 * QUANTA
         if isinstance(self.kept[-1].exact, Bounded):
@@ -133,9 +134,7 @@ def questions():
         "worst mean": lambda s, **c: s.mean(
             "income", where="grade > 1", uncertainty="worst-case", **c
         ),
-        "worst count": lambda s, **c: s.count(
-            where="car = 'yes'", uncertainty="worst-case", **c
-        ),
+        "worst count": lambda s, **c: s.count(where="car = 'yes'", uncertainty="worst-case", **c),
         "worst proportion": lambda s, **c: s.proportion(
             "car = 'yes'", where="grade > 1", uncertainty="worst-case", **c
         ),
