@@ -7,12 +7,14 @@ import functools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from missdp import Table
 from missdp.knn import KNNImputation
 from missdp.mechanisms import Prepared, Witness
+from missdp.mechanisms.private_rows import PrivateRows
 from missdp.mechanisms.questions import QUANTA
 from missdp.mechanisms.smooth_laws import Bounded
 
@@ -80,6 +82,27 @@ class Recorder(Witness):
         if isinstance(self.kept[-1].exact, Bounded):
             return (Fraction(fixed),) * size
         return np.full(size, fixed, dtype=np.int64)
+
+
+class Exact(Witness):
+    """Answer without noise, and keep it."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed)
+        self.kept: list[Behind] = []
+
+    def answer(self, event, law, exact):
+        self.kept.append(Behind(event, law, exact()))
+        totals = self.kept[-1].totals
+        if isinstance(self.kept[-1].exact, Bounded):
+            return tuple(map(Fraction, totals.tolist()))
+        return totals
+
+
+def nothing_is_read():
+    """Fail as soon as a door reads rows."""
+    refuse = mock.PropertyMock(side_effect=AssertionError("read"))
+    return mock.patch.object(PrivateRows, "cells", refuse)
 
 
 class Different(Exception):  # noqa: N818
