@@ -169,7 +169,7 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
     scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
     exact = float((imputed_income() > 40).sum())
     errors = np.array(
-        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(1500)]
+        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(2000)]
     )
 
     def cdf(x: np.ndarray) -> np.ndarray:
