@@ -26,7 +26,7 @@ def test_fits_and_statistics_share_a_fixed_budget():
     PrivBayes(epsilon=1.0, budget=budget, random_state=0).fit(TABLE)
     asked = ImputedStatistics(TABLE, KNN, budget=budget, scale=ScaleRelease(epsilon=0.25))
     asked.mean("income", epsilon=0.5)
-    AIM(epsilon=1.0, delta=0.0, budget=budget, random_state=0).fit(TABLE)
+    PrivBayes(epsilon=1.0, missing="observed", budget=budget, random_state=0).fit(TABLE)
     assert budget.remaining_epsilon == pytest.approx(0.25)
     asked.count(where="age = 1", epsilon=0.25)
     with pytest.raises(BudgetExceededError):
