@@ -119,12 +119,14 @@ class PrivateRows:
 
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question."""
-        with replacing(Exception, by=DataError("the bound of a question failed")):
+        failed = DataError("the bound of a question failed")
+        with np.errstate(all="ignore"), replacing(Exception, by=failed):
             return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
 
     def most(self) -> float:
         """Return how many rows one row can move."""
-        with replacing(Exception, by=DataError("the bound of a question failed")):
+        failed = DataError("the bound of a question failed")
+        with np.errstate(all="ignore"), replacing(Exception, by=failed):
             return self._profile.most()
 
     @property

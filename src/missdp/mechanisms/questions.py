@@ -9,7 +9,8 @@ say how far one row can move its result. Where it can, the door makes those fact
 * `Query`: the function returns whole numbers of a public shape; how far one row moves them is the
   author's proof.
 
-All results are whole numbers, so that no rounding of floating point can move them further.
+For the first two the author promises one thing: what the function says of a row depends on that
+row alone. All results are whole numbers, so that no rounding of floating point can move them further.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counts(Question):
-    """How many rows each cell has. The function returns the cell of each row.
+    """How many rows each cell has. The function returns the cell of each row, from it alone.
 
     Parameters
     ----------
@@ -223,6 +224,8 @@ class Counts(Question):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sums(Question):
     """Sums over rows of one or a few bounded numbers each, in units of ``bound / QUANTA``.
+
+    What the function returns for a row comes from this row alone.
 
     Parameters
     ----------

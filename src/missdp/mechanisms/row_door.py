@@ -8,6 +8,7 @@ Rows can be changed behind the door by a pure function (`Preparation`): filled, 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -253,9 +254,9 @@ class RowDoor(Handle):
         label : str
             For reports.
         gate : frozenset of str
-            Rows are read only if all these attributes are observed in them.
+            Rows are read as they came, and only if all these attributes are observed in them.
         """
-        moves = max(1, round(question.donee / question.own)) if question.donee < np.inf else 1
+        moves = math.ceil(question.donee / question.own) if question.donee < math.inf else 1
         (charged,) = self.begin(
             Ask(
                 label=label, cost=cost, reads=question.reads, own=question.own, moves=moves,
