@@ -22,7 +22,7 @@ from missdp.knn import (
     QueryRequest,
     run_query,
 )
-from missdp.knn.completions import places, tally, total_bounds
+from missdp.knn.worst_case import places, tally, total_bounds
 from missdp.mechanisms.questions import QUANTA
 from missdp.mechanisms.smooth_choice import Choice
 
@@ -117,7 +117,7 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     share = np.array([r[3] / 4 for r in rows])
     names = places(where_open=True, share_open=True, share_one=False)
     where = mock.Mock(decide=lambda rows: (surely, maybe))
-    with mock.patch("missdp.knn.completions._shares", return_value=(share, known)):
+    with mock.patch("missdp.knn.worst_case._shares", return_value=(share, known)):
         exact_rows = tally(None, where, None, names).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
     low, high = total_bounds(box, lower, upper)

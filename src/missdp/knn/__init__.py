@@ -3,9 +3,9 @@
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
 from missdp.knn.imputers import CappedKNN, CompleteRows, ReleasedModel
+from missdp.knn.predicates import parse_where
 from missdp.knn.query import QueryRequest, run_query
 from missdp.knn.statistics import ImputedStatistics
-from missdp.knn.where import parse_where
 from missdp.mechanisms.smooth_scale import ScaleRelease
 
 __all__ = [

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, replacing
-from missdp.knn.layout import lay_out
-from missdp.knn.metric import Metric, MetricName, build_metric
+from missdp.knn.layout import Metric, MetricName, build_metric, lay_out
 from missdp.knn.neighbours import choose_donors
 from missdp.knn.profile import Profile
 from missdp.mechanisms.asks import Ask

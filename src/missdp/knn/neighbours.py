@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.knn.layout import Layout
-from missdp.knn.metric import FAR
+from missdp.knn.layout import FAR, Layout
 
 __all__ = ["NearCells", "choose_donors", "near_cells"]
 

@@ -19,8 +19,7 @@ from missdp.errors import DataError, SchemaError
 from missdp.knn.estimates import Estimate, Interval, clip, corners
 from missdp.knn.imputation import check_range
 from missdp.knn.imputers import Imputation
-from missdp.knn.predicates import Predicate
-from missdp.knn.where import parse_where
+from missdp.knn.predicates import Predicate, parse_where
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor

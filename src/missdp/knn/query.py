@@ -10,8 +10,8 @@ from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.knn.costs import cost_of, share
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
+from missdp.knn.predicates import parse_where
 from missdp.knn.statistics import ImputedStatistics
-from missdp.knn.where import parse_where
 from missdp.knn.worst_case import Uncertainty
 from missdp.mechanisms.asks import check_real
 from missdp.mechanisms.smooth_scale import ScaleRelease

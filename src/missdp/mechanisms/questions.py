@@ -10,7 +10,8 @@ say how far one row can move its result. Where it can, the door makes those fact
   author's proof.
 
 For the first two the author promises one thing: what the function says of a row depends on that
-row alone. All results are whole numbers, so that no rounding of floating point can move them further.
+row alone. All results are whole numbers, so that no rounding of floating point can move them
+further.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class RowDoor(Handle):
         gate : frozenset of str
             Rows are read as they came, and only if all these attributes are observed in them.
         """
-        moves = math.ceil(question.donee / question.own) if question.donee < math.inf else 1
+        moves = max(1, math.ceil(min(question.donee / question.own, 2.0**20)))
         (charged,) = self.begin(
             Ask(
                 label=label, cost=cost, reads=question.reads, own=question.own, moves=moves,
