@@ -121,7 +121,7 @@ def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(rows, na
 
 
 @pytest.mark.slow
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=60)
 @anything
 def test_what_is_behind_many_answers_moves_no_further(rows, name, way, chance):
     check_neighbours(rows, name, way, chance, 4)

@@ -108,11 +108,10 @@ class Choice:
             return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
         if isinstance(law, ScaledGaussian):
             return _gaussian_radius(law.sigma, unit)
-        known = self.scale is not None and isinstance(law, SmoothLaw)
-        if not known or law.noise.beta < self.scale.beta:  # type: ignore[union-attr,attr-defined]
+        if self.scale is None or not isinstance(law, SmoothLaw):
             return None
-        assert isinstance(law, SmoothLaw)
-        assert self.scale is not None
+        if law.noise.beta < self.scale.beta:
+            return None
         return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
 
     def _event(self, ask: Ask, *, depends: bool) -> Event:

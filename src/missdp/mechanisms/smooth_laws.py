@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from missdp.errors import UnprovenError
 from missdp.mechanisms.noise import NoiseSource
@@ -134,10 +133,6 @@ class ScaledGaussian:
         """Return the log of the answer's probability given ``exact`` over that given ``other``."""
         here, there = (np.asarray(answer - e, dtype=np.float64) for e in (exact, other))
         return float((there**2 - here**2).sum() / (2 * self.sigma**2))
-
-    def quantile(self, level: float) -> float:
-        """Half-width that holds the noise of a number with probability ``level``, and one more."""
-        return self.sigma * float(norm.isf((1 - level) / 2)) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
