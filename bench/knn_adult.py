@@ -21,8 +21,6 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Budget
 from missdp.errors import UnprovenError
 from missdp.knn import CappedKNN, CompleteRows, ImputedStatistics, KNNImputation, ReleasedModel
-from missdp.knn.bound import smooth_bound
-from missdp.mechanisms import SecureNoise
 from missdp.mechanisms.smooth_plan import plan_smooth
 
 EPSILONS = (0.5, 1.0, 2.0, 6 * math.log(2))
@@ -62,8 +60,8 @@ def hide(table, rng):
     return table.with_missing({HOURS: rng.random(len(table)) < 1 / (1 + np.exp(-score))})
 
 
-def sessions(table, prepared):
-    """One statistics object per method, sharing one imputation."""
+def sessions(table):
+    """One statistics object per method; those of nearest neighbours share one imputation."""
     budget = Budget(1e9)
     made = {
         "ignore": ImputedStatistics(table, CompleteRows(impute=(HOURS,)), budget=budget),
@@ -74,9 +72,10 @@ def sessions(table, prepared):
         "cauchy": ImputedStatistics(table, KNN, budget=budget, noise="cauchy"),
         "lomax": ImputedStatistics(table, KNN, budget=budget),
     }
-    for name in ("global", "published", "cauchy", "lomax"):
-        made[name]._parts.releaser._prepared = prepared
-    return made
+    shared = made["lomax"]._parts.door._rows
+    for name in ("global", "published", "cauchy"):
+        made[name]._parts.door._rows = shared
+    return made, shared._made.profile
 
 
 def answers(table, made, epsilon):
@@ -113,7 +112,7 @@ def print_deviations(profile):
         row = []
         for law in ("lomax", "cauchy"):
             noise = plan_smooth(epsilon, law=law)
-            bound = smooth_bound(profile, own=1, donee=1, beta=noise.beta)
+            bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
             row.append(noise.standard_deviation * bound)
         gamma = 1 + epsilon / (2 * math.log(2))
         published = math.inf
@@ -134,8 +133,7 @@ def main():
     found = {}
     for _ in range(options.repetitions):
         table = hide(complete, rng)
-        prepared = KNN.prepare(table, SecureNoise())
-        made = sessions(table, prepared)
+        made, profile = sessions(table)
         for epsilon in EPSILONS:
             for key, value in answers(table, made, epsilon):
                 found.setdefault((epsilon, *key), []).append(value)
@@ -150,7 +148,7 @@ def main():
                 mse = [float(np.mean((e - exact[group][index]) ** 2)) * 1e4 for e in errors]
                 cells = ("   refused" if math.isnan(m) else f"{m:10.4g}" for m in mse)
                 print(f"{epsilon:8.3f} {group:>6}", *cells)
-    print_deviations(prepared.profile)
+    print_deviations(profile)
     if options.figure:
         draw(found, exact, options.figure)
 

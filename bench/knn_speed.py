@@ -10,8 +10,6 @@ import numpy as np
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.knn import KNNImputation
-from missdp.knn.bound import smooth_bound
-from missdp.mechanisms import SecureNoise
 from missdp.mechanisms.smooth_plan import plan_smooth
 
 CASES = [(100_000, (10, 16, 7, 2)), (1_000_000, (10, 16, 7, 2)), (1_000_000, (74, 16, 7, 5))]
@@ -41,11 +39,13 @@ def main():
     for rows, sizes in CASES:
         table = make(rows, sizes)
         knn = KNNImputation(impute="y", match_on=table.schema.names[:-1])
+        how = knn.preparation(table.schema)
+        labels = np.random.default_rng().integers(0, 2**64, rows, dtype=np.uint64)
         start = time.perf_counter()
-        prepared = knn.prepare(table, SecureNoise())
+        prepared = how.function(table, labels, *how.given)
         marks = [time.perf_counter()]
         for epsilon in (1.0, 0.1):
-            smooth_bound(prepared.profile, own=1, donee=1, beta=plan_smooth(epsilon).beta)
+            prepared.profile.smooth_bound(own=1, donee=1, beta=plan_smooth(epsilon).beta)
             marks.append(time.perf_counter())
         first = [prepared.profile.exact(j) for j in range(5)]
         spent = np.diff([start, *marks])

@@ -23,11 +23,11 @@ from knn.knn_oracles import (
     rank,
     tables,
 )
+from knn.knn_witness import prepared
 from missdp.errors import UnprovenError
 from missdp.knn import KNNImputation
-from missdp.knn.bound import change_bounds, smooth_bound
-from missdp.knn.prepared import Prepared
-from missdp.mechanisms import SeededNoise
+from missdp.knn.profile import change_bounds
+from missdp.mechanisms import Prepared
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -38,17 +38,16 @@ def imputation(k: int, group: bool = False, **more: object) -> KNNImputation:
 
 
 def prepare(rows: list[Row], k: int, group: bool = False, **more: object) -> Prepared:
-    knn = imputation(k, group, **more)
-    return knn.prepare(as_table(rows), SeededNoise(0), labels=labels_of(rows))
+    return prepared(imputation(k, group, **more), as_table(rows), labels_of(rows))
 
 
 @QUICK
 @given(tables(), st.integers(1, 3), st.booleans())
 def test_filled_cells_equal_brute_force(rows: list[Row], k: int, group: bool) -> None:
-    filled = prepare(rows, k, group).filled
+    columns = prepare(rows, k, group).columns
     expected = imputed(rows, k, group)
-    assert filled.values("income").tolist() == pytest.approx([income for income, _ in expected])
-    assert filled.codes("car").tolist() == [car for _, car in expected]
+    assert columns["income"][1].tolist() == pytest.approx([income for income, _ in expected])
+    assert columns["car"][0].tolist() == [car for _, car in expected]
 
 
 @QUICK
@@ -91,7 +90,7 @@ def test_bound_moves_by_one_step_between_neighbours(rows, k, group, chance) -> N
     def bounds(table: list[Row], terms: int) -> tuple[np.ndarray, list[float]]:
         found = prepare(table, k, group).profile
         exact = np.array([found.exact(j) for j in range(terms)])
-        smooth = [smooth_bound(found, own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
+        smooth = [found.smooth_bound(own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
         return change_bounds(exact), smooth
 
     here, smooth_here = bounds(rows, 6)
@@ -136,7 +135,7 @@ def test_smooth_bound_is_the_maximum_over_all_terms() -> None:
     reach = change_bounds(np.array([full.exact(int(j)) for j in terms]))
     for beta in (0.01, 0.05, 0.2, 1.0):
         expected = np.max(np.exp(-beta * terms) * (3 + 2 * reach))
-        found = smooth_bound(lazy, own=3.0, donee=2.0, beta=beta)
+        found = lazy.smooth_bound(own=3.0, donee=2.0, beta=beta)
         assert expected <= found <= expected * (1 + 2.0**-40)
     assert donees == lazy.donees
 
@@ -147,22 +146,22 @@ def test_terms_beyond_the_limit_are_bounded_by_the_donees() -> None:
     beta = 0.01
     j = 1 / beta - found.donees
     expected = math.exp(-beta * j) * (j + found.donees)
-    assert smooth_bound(found, own=0.0, donee=1.0, beta=beta) == pytest.approx(expected)
+    assert found.smooth_bound(own=0.0, donee=1.0, beta=beta) == pytest.approx(expected)
 
 
 def test_tables_without_donors_donees_or_rows() -> None:
     nobody = random_rows(5, 0, holes=1.0)
-    assert prepare(nobody, 2).filled.values("income").tolist() == [4.0] * 5
+    assert prepare(nobody, 2).columns["income"][1].tolist() == [4.0] * 5
     assert prepare(nobody, 2).profile.exact(0) == 5
     assert prepare(random_rows(5, 0, holes=0.0), 2).profile.exact(7) == 0
     table = as_table(random_rows(3, 0)).take(np.zeros(3, dtype=bool))
-    empty = imputation(1).prepare(table, SeededNoise(0)).profile
-    assert smooth_bound(empty, own=1.0, donee=1.0, beta=1.0) == pytest.approx(1.0)
+    empty = prepared(imputation(1), table).profile
+    assert empty.smooth_bound(own=1.0, donee=1.0, beta=1.0) == pytest.approx(1.0)
 
 
 def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
     from missdp import Ordinal, Schema
-    from missdp.knn.metric import build_metric
+    from missdp.knn.layout import build_metric
 
     schema = Schema(tuple(Ordinal(name=f"a{i}", levels=tuple(range(40))) for i in range(4)))
     facts = {"match_on": dict.fromkeys(schema.names, 1.0), "group": (), "metric": "gower"}
@@ -173,8 +172,8 @@ def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
 
 def test_reprs_show_nothing_private() -> None:
     rows = random_rows(7, 1)
-    prepared = prepare(rows, 1)
-    for thing in (prepared, prepared.profile, prepared.filled):
+    found = prepare(rows, 1)
+    for thing in (found, found.profile):
         assert not any(character.isdigit() for character in repr(thing).split(" at 0x")[0])
 
 

@@ -23,8 +23,8 @@ from missdp.knn import (
     ScaleRelease,
     run_query,
 )
-from missdp.knn.asks import Cost
-from missdp.knn.scale import ReleasedScale
+from missdp.knn.costs import cost_of, share
+from missdp.mechanisms.smooth_scale import ReleasedScale
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),
@@ -164,10 +164,11 @@ def test_what_is_no_number_is_refused_before_the_charge(ask):
 def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
     """The noise may follow a released number; its event may not."""
 
-    def release(self, profile, *, confidence, source):
-        return ReleasedScale(donees, self.beta(confidence), self.gaussian)
+    def released(self, steps, confidence):
+        failure = self.failure(confidence)
+        return ReleasedScale(donees, self.beta(confidence), self.gaussian, failure)
 
-    monkeypatch.setattr(ScaleRelease, "release", release)
+    monkeypatch.setattr(ScaleRelease, "released", released)
     table = read(TABLES["ties"])
     for ask in ASKS.values():
         asked = ImputedStatistics(
@@ -192,7 +193,7 @@ def test_a_question_is_afforded_whole_or_not_at_all():
 )
 def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     total = math.fsum(parts)
-    shares = [Cost(epsilon=epsilon).share(part / total).as_epsilon for part in parts]
+    shares = [share(cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 
@@ -201,9 +202,18 @@ def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 3.3])
 def test_models_and_scales_cost_no_more_than_they_say(attributes, epsilon):
     names = tuple(f"a{i}" for i in range(attributes))
-    events = ReleasedModel(impute=names, match_on=("b",), epsilon=epsilon).events()
-    scale = ScaleRelease(epsilon=epsilon).events(0.95)
-    for parts in (events, scale):
+    schema = Schema(tuple(Ordinal(name=n, levels=(0, 1), nullable=True) for n in (*names, "b")))
+    table = Table.from_codes(schema, {name: [0] for name in schema.names})
+    model, knn = Budget(epsilon), Budget(epsilon)
+    ImputedStatistics(
+        table, ReleasedModel(impute=names, match_on=("b",), epsilon=epsilon), budget=model
+    )
+    ImputedStatistics(
+        table, KNNImputation(impute=names, match_on="b"), budget=knn,
+        scale=ScaleRelease(epsilon=epsilon),
+    )  # fmt: skip
+    assert (len(model.events), len(knn.events)) == (attributes, 1)
+    for parts in (model.events, knn.events):
         spent = sum(Fraction(e.sensitivity) / Fraction(e.scale) for e in parts)
         assert spent <= Fraction(repr(epsilon))  # as it is written, which is how budgets read it
 
@@ -235,7 +245,9 @@ BAD = [
     lambda **_: ReleasedModel(impute="income", match_on=()),
     lambda **_: ReleasedModel(impute="income", match_on="age", epsilon="x"),
     lambda **_: ReleasedModel(impute="income", match_on="age", enough="x"),
-    lambda **_: ReleasedModel(impute="income", match_on="age", epsilon=1e-300).events(),
+    lambda **f: ImputedStatistics(
+        **{**f, "imputation": ReleasedModel(impute="income", match_on="age", epsilon=1e-300)}
+    ),
     lambda **_: ScaleRelease(epsilon="x"),
     lambda **_: ScaleRelease(rho=1.0, delta="x"),
     lambda **_: ScaleRelease(epsilon=1e300),
@@ -260,5 +272,5 @@ def test_a_released_model_is_not_charged_twice():
     budget = Budget(2.0)
     ImputedStatistics(read(TABLES["ties"]), IMPUTATIONS["model"], budget=budget)
     with pytest.raises(ParameterError):
-        Cost(epsilon=1.0, rho=1.0)
+        cost_of(1.0, 1.0)
     assert budget.can_afford(PureEvent(epsilon=1.0))

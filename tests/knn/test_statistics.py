@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from knn.knn_witness import nothing_is_read, prepared
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
     Budget,
@@ -33,9 +34,9 @@ from missdp.knn import (
     ReleasedModel,
     ScaleRelease,
 )
-from missdp.knn.bound import smooth_bound
-from missdp.knn.releases import Releaser
-from missdp.mechanisms import SeededNoise
+from missdp.mechanisms import Preparation, SeededNoise
+from missdp.mechanisms.smooth_choice import Choice
+from missdp.mechanisms.smooth_laws import SmoothLaw
 from missdp.mechanisms.smooth_plan import plan_smooth
 
 SCHEMA = Schema(
@@ -67,6 +68,8 @@ def survey(size: int = 4000, seed: int = 0) -> Table:
 
 
 TABLE = survey()
+# The labels that a door draws first from this seed.
+SEEDED_LABELS = SeededNoise(3).generator().integers(0, 2**64, size=len(TABLE), dtype=np.uint64)
 
 
 def statistics(budget: Budget | None = None, **more: object) -> ImputedStatistics:
@@ -87,9 +90,12 @@ ASKS = {
 }
 
 
+def imputed_income() -> np.ndarray:
+    return prepared(KNN, TABLE, SEEDED_LABELS).columns["income"][1]
+
+
 def truth() -> dict[str, float]:
-    filled = KNN.prepare(TABLE, SeededNoise(3)).filled
-    income, hours, old = filled.values("income"), filled.values("hours"), filled.codes("age") >= 5
+    income, hours, old = imputed_income(), TABLE.values("hours"), TABLE.codes("age") >= 5
     return {
         "count": (income > 40).sum(),
         "proportion": (income > 40)[old].mean(),
@@ -114,10 +120,10 @@ def test_answers_approach_the_imputed_table(name: str, cost: dict[str, float]) -
 def test_budget_is_charged_exactly_and_first(name: str) -> None:
     budget = Budget(1.0)
     asked = statistics(budget)
-    with mock.patch.object(Releaser, "_ready", side_effect=AssertionError("computed")):
+    with nothing_is_read():
         with pytest.raises(BudgetExceededError):
             ASKS[name](asked, epsilon=1.01)
-        with pytest.raises(AssertionError, match="computed"):
+        with pytest.raises(AssertionError, match="read"):
             ASKS[name](asked, epsilon=1.0)
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
 
@@ -158,13 +164,12 @@ def test_seeds_and_undeclared_schemas_become_conditions() -> None:
 
 def test_noise_of_a_count_has_the_smooth_scale() -> None:
     noise = plan_smooth(1.0)
-    prepared = KNN.prepare(TABLE, SeededNoise(0))
-    scale = smooth_bound(prepared.profile, own=1, donee=1, beta=noise.beta) / noise.alpha
-    asked = statistics(random_state=1)
-    asked._parts.releaser._prepared = prepared
-    exact = float((prepared.filled.values("income") > 40).sum())
+    asked = statistics(random_state=3)
+    profile = prepared(KNN, TABLE, SEEDED_LABELS).profile
+    scale = profile.smooth_bound(own=1, donee=1, beta=noise.beta) / noise.alpha
+    exact = float((imputed_income() > 40).sum())
     errors = np.array(
-        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(1500)]
+        [asked.count(where="income > 40", epsilon=1.0).value - exact for _ in range(2000)]
     )
 
     def cdf(x: np.ndarray) -> np.ndarray:
@@ -178,12 +183,11 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 def test_intervals_cover_and_are_not_absurd(name: str) -> None:
     covered, widths = 0, []
-    labels = np.random.default_rng(9).permutation(len(TABLE)).astype(np.uint64)
-    prepared = KNN.prepare(TABLE, SeededNoise(0), labels=labels)
-    asked = prepared_statistics(prepared, None, budget=Budget(1e9))
+    found = prepared(KNN, TABLE)
+    asked = prepared_statistics(found, None, budget=Budget(1e9))
     exact = ASKS[name](asked, epsilon=1e7).value
     for seed in range(60):
-        asked = prepared_statistics(prepared, seed, scale=ScaleRelease(epsilon=1.0))
+        asked = prepared_statistics(found, seed, scale=ScaleRelease(epsilon=1.0))
         low, high = ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval
         covered += low <= exact <= high
         widths.append(high - low)
@@ -191,11 +195,25 @@ def test_intervals_cover_and_are_not_absurd(name: str) -> None:
     assert np.median(widths) < {"correlation": 1.5}.get(name, 2 * abs(exact))
 
 
-def prepared_statistics(prepared, seed, **more) -> ImputedStatistics:
-    with mock.patch.object(KNNImputation, "prepare", return_value=prepared):
-        asked = statistics(random_state=seed, **more)
-        asked._parts.releaser._ready()
+def prepared_statistics(found, seed, **more) -> ImputedStatistics:
+    with mock.patch("missdp.mechanisms.private_rows.Rows", return_value=found):
+        asked = statistics(imputation=Instead(), random_state=seed, **more)
+        asked.count(where="income > 1", epsilon=1.0)
     return asked
+
+
+def as_it_is(found, draws):
+    return found
+
+
+class Instead(KNNImputation):
+    """Rows that were imputed before."""
+
+    def __init__(self):
+        super().__init__(impute="income", match_on=("age", "sex"))
+
+    def preparation(self, schema, released=()):
+        return Preparation(function=as_it_is, shared=self.shared())
 
 
 def test_error_bars_are_paid_for_or_absent() -> None:
@@ -211,7 +229,7 @@ def test_error_bars_are_paid_for_or_absent() -> None:
 def test_queries_without_imputed_values_get_ordinary_laplace_noise() -> None:
     asked = statistics(random_state=2)
     exact = int((TABLE.codes("age") >= 5).sum())
-    with mock.patch.object(Releaser, "_smooth", side_effect=AssertionError):
+    with mock.patch.object(SmoothLaw, "draw", side_effect=AssertionError):
         errors = [asked.count(where="age >= 5", epsilon=1.0).value - exact for _ in range(800)]
     assert np.mean(np.abs(errors)) == pytest.approx(2 * math.e / (math.e**2 - 1), rel=0.15)
 
@@ -235,13 +253,13 @@ def test_outputs_respect_public_bounds_and_shapes() -> None:
 def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
     asked = statistics(scale=ScaleRelease(rho=0.05, delta=1e-7))
     chosen = []
-    choose = Releaser._mechanism
+    choose = Choice._kind
 
-    def watched(self, ask):
-        chosen.append((ask.label, choose(self, ask)))
+    def watched(self, ask, *, depends):
+        chosen.append((ask.label, choose(self, ask, depends=depends)))
         return chosen[-1][1]
 
-    with mock.patch.object(Releaser, "_mechanism", watched):
+    with mock.patch.object(Choice, "_kind", watched):
         released = [
             asked.histogram("income", rho=0.5), asked.count(where="income > 40", rho=0.5)
         ]  # fmt: skip
@@ -251,27 +269,24 @@ def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
         assert answer.guarantee.events[-1] == ZCDPEvent(rho=0.5, label=label)
 
 
+def released_scales(release, confidence, size):
+    """Scales that a door releases for rows of this profile."""
+    found = prepared(KNN, TABLE)
+    door = prepared_statistics(found, 8)._parts.door
+    return [door.scaled(release, confidence=confidence).scale for _ in range(size)]
+
+
 def test_the_released_scale_bounds_the_private_one() -> None:
-    prepared = KNN.prepare(TABLE, SeededNoise(0))
-    for release in (ScaleRelease(epsilon=0.3), ScaleRelease(rho=0.05, delta=1e-3)):
-        beta = release.beta(0.9)
-        exact = smooth_bound(prepared.profile, own=0, donee=1, beta=beta)
-        source = SeededNoise(8)
-        bounds = np.array(
-            [
-                release.release(prepared.profile, confidence=0.9, source=source).donees
-                for _ in range(400)
-            ]
-        )
-        failed = (bounds < exact).mean()
-        assert failed <= release.failure(0.9) + 0.03
+    profile = prepared(KNN, TABLE).profile
+    for release in (ScaleRelease(epsilon=0.3), ScaleRelease(rho=0.05, delta=1e-8)):
+        found = released_scales(release, 0.9, 300)
+        exact = profile.smooth_bound(own=0, donee=1, beta=found[0].beta)
+        bounds = np.array([scale.donees for scale in found])
+        assert (bounds < exact).mean() <= release.failure(0.9) + 0.03
         assert np.median(bounds) < 8 * exact
     # The epsilon variant fails about as often as stated, so its margin is not idle.
-    often = [
-        ScaleRelease(epsilon=0.3).release(prepared.profile, confidence=0.5, source=SeededNoise(i))
-        for i in range(300)
-    ]
-    exact = smooth_bound(prepared.profile, own=0, donee=1, beta=often[0].beta)
+    often = released_scales(ScaleRelease(epsilon=0.3), 0.5, 300)
+    exact = profile.smooth_bound(own=0, donee=1, beta=often[0].beta)
     assert 0.15 < np.mean([scale.donees < exact for scale in often]) < 0.33
 
 
@@ -285,13 +300,11 @@ def test_paper_noise_refuses_small_epsilon_and_vectors() -> None:
 
 
 def test_published_noise_is_at_least_three_times_as_variable_at_6_ln_2() -> None:
-    prepared = KNN.prepare(TABLE, SeededNoise(0))
+    profile = prepared(KNN, TABLE).profile
     epsilon = 6 * math.log(2)
     ours = plan_smooth(epsilon)
-    deviation = ours.standard_deviation * smooth_bound(
-        prepared.profile, own=1, donee=1, beta=ours.beta
-    )
-    published = (1 + prepared.profile.exact(0)) / math.log(2)  # times one: gamma = 4 has variance 1
+    deviation = ours.standard_deviation * profile.smooth_bound(own=1, donee=1, beta=ours.beta)
+    published = (1 + profile.exact(0)) / math.log(2)  # times one: gamma = 4 has variance 1
     assert published**2 > 3 * deviation**2
     assert plan_smooth(0.5).standard_deviation < math.inf
 
@@ -314,7 +327,7 @@ def test_baselines() -> None:
 
 
 def truth_mean() -> float:
-    return float(KNN.prepare(TABLE, SeededNoise(3)).filled.values("income").mean())
+    return float(imputed_income().mean())
 
 
 def test_a_replace_one_budget_pays_twice() -> None:
@@ -372,4 +385,6 @@ def test_nothing_private_in_reprs() -> None:
     asked = statistics(random_state=0)
     asked.count(epsilon=1.0)
     assert repr(asked) == "ImputedStatistics(age, sex, income, hours)"
-    assert str(len(TABLE)) not in repr(asked._parts) + repr(asked._parts.releaser)
+    assert str(len(TABLE)) not in repr(asked._parts) + repr(asked._parts.door) + repr(
+        asked._parts.door._rows
+    )

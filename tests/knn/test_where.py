@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import MissDPError, ParameterError
 from missdp.knn import parse_where
-from missdp.knn.filled import FilledTable
 
 SCHEMA = Schema(
     (
@@ -31,7 +30,7 @@ FRAME = pd.DataFrame(
         "smoker": [True, False, True, False],
     }
 )
-ROWS = FilledTable(Table.read(FRAME, SCHEMA), {})
+ROWS = Table.read(FRAME, SCHEMA)
 
 
 @pytest.mark.parametrize(

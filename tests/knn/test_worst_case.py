@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knn.knn_oracles import CARS, SCHEMA, Row, as_table, neighbours, tables
+from knn.knn_witness import Exact, nothing_is_read
 from missdp import Table
 from missdp.accounting import Budget, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -21,10 +22,9 @@ from missdp.knn import (
     QueryRequest,
     run_query,
 )
-from missdp.knn.estimates import Noisy
-from missdp.knn.ledger import places, tally, total_bounds
-from missdp.knn.releases import Releaser
-from missdp.knn.rows import QUANTA, RowSum
+from missdp.knn.worst_case import places, tally, total_bounds
+from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms.smooth_choice import Choice
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
 
@@ -51,9 +51,9 @@ def asked(table: Table, imputation: object = KNN, **more: object) -> ImputedStat
     return ImputedStatistics(table, imputation, budget=budget, **more)
 
 
-def without_noise(self: Releaser, ask: object, answer: RowSum) -> list[Noisy]:
-    unit = float(answer.weights.unit)
-    return [Noisy(total * unit, lambda level: 0.0) for total in answer.totals]
+def without_noise():
+    """Have answers of `Exact` taken for exact."""
+    return mock.patch.object(Choice, "radius", return_value=lambda level: 0.0)
 
 
 def completions(rows: list[Row]) -> list[list[Row]]:
@@ -83,9 +83,10 @@ def exact(name: str, rows: list[Row], where: str, of: str) -> float | None:
 @settings(max_examples=100, deadline=None)
 def test_bounds_hold_every_completion(rows: list[Row], where: str, of: str) -> None:
     everything = completions(rows)
-    with mock.patch.object(Releaser, "release", without_noise):
+    with without_noise():
         for name, ask in ASKS.items():
-            answer = ask(asked(as_table(rows)), where, of, epsilon=1.0, uncertainty="worst-case")
+            statistics = asked(as_table(rows), random_state=Exact())
+            answer = ask(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
             low, high = answer.imputation_interval
             for complete in everything:
                 truth = exact(name, complete, where, of)
@@ -96,11 +97,10 @@ def test_bounds_hold_every_completion(rows: list[Row], where: str, of: str) -> N
 @settings(max_examples=60, deadline=None)
 def test_bounds_of_counts_and_sums_are_attained(rows: list[Row], where: str) -> None:
     everything = completions(rows)
-    with mock.patch.object(Releaser, "release", without_noise):
+    with without_noise():
         for name in ("count", "sum"):
-            answer = ASKS[name](
-                asked(as_table(rows)), where, "", epsilon=1.0, uncertainty="worst-case"
-            )
+            statistics = asked(as_table(rows), random_state=Exact())
+            answer = ASKS[name](statistics, where, "", epsilon=1.0, uncertainty="worst-case")
             truths = [exact(name, complete, where, "") for complete in everything]
             # Rounding to quanta widens sums by a few millionths.
             assert answer.imputation_interval == pytest.approx((min(truths), max(truths)), abs=1e-4)
@@ -109,14 +109,16 @@ def test_bounds_of_counts_and_sums_are_attained(rows: list[Row], where: str) -> 
 @given(st.lists(st.tuples(*[st.booleans()] * 3, st.integers(0, 4)), max_size=4), st.data())
 @settings(max_examples=100, deadline=None)
 def test_sums_of_values_of_either_sign(rows, data) -> None:
-    """Straight on the ledger, by the choices each row leaves."""
+    """Straight on the numbers of rows, by the choices each row leaves."""
     lower = data.draw(st.sampled_from([-8.0, -3.0, 0.0, 2.0]))
     upper = lower + data.draw(st.sampled_from([1.0, 4.0, 12.0]))
     surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
     names = places(where_open=True, share_open=True, share_one=False)
-    exact_rows = [n / QUANTA for n in tally((surely, maybe), share, known, names)]
+    where = mock.Mock(decide=lambda rows: (surely, maybe))
+    with mock.patch("missdp.knn.worst_case._shares", return_value=(share, known)):
+        exact_rows = tally(None, where, None, names).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
     low, high = total_bounds(box, lower, upper)
     least = most = 0.0
@@ -130,23 +132,15 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
         assert (low, high) == pytest.approx((least, most), abs=1e-4)
 
 
-def released_sums(table: Table, imputation: object, name: str, where: str, of: str) -> RowSum:
+def released_sums(table: Table, imputation: object, name: str, where: str, of: str) -> np.ndarray:
     """Exact numbers that are handed to the noise of the worst-case part."""
-    seen = []
-
-    def record(self: Releaser, ask: object, answer: RowSum) -> list[Noisy]:
-        if ask.label == "missing cells":
-            assert ask.whole == answer.weights.own == QUANTA
-            assert not ask.depends
-            assert answer.weights.donee == 0
-            assert ask.dimension == len(answer.totals)
-            seen.append(answer.totals)
-        return without_noise(self, ask, answer)
-
-    with mock.patch.object(Releaser, "release", record):
-        ASKS[name](asked(table, imputation), where, of, epsilon=1.0, uncertainty="worst-case")
-    (totals,) = seen
-    return np.array(totals)
+    witness = Exact()
+    statistics = asked(table, imputation, random_state=witness)
+    ASKS[name](statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+    (answer,) = [kept for kept in witness.kept if kept.event.label == "missing cells"]
+    assert isinstance(answer.event, LaplaceEvent)
+    assert answer.event.sensitivity == QUANTA
+    return answer.totals
 
 
 @given(
@@ -183,11 +177,7 @@ SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i 
 def test_the_budget_is_what_was_asked_and_charged_first(name: str, epsilon: float) -> None:
     budget = Budget(epsilon)
     statistics = asked(SMALL, budget=budget)
-    blind = (
-        mock.patch.object(Releaser, "_ready", side_effect=AssertionError("computed")),
-        mock.patch.object(Releaser, "observed", side_effect=AssertionError("looked")),
-    )
-    with blind[0], blind[1]:
+    with nothing_is_read():
         with pytest.raises(BudgetExceededError):
             ASKS[name](
                 statistics, "", "income > 2", epsilon=1.01 * epsilon, uncertainty="worst-case"
@@ -204,10 +194,7 @@ def test_the_budget_is_what_was_asked_and_charged_first(name: str, epsilon: floa
 def test_charged_before_the_table_is_looked_at() -> None:
     budget = Budget(1.0)
     statistics = asked(SMALL, budget=budget)
-    with (
-        mock.patch.object(Releaser, "_ready", side_effect=AssertionError("computed")),
-        pytest.raises(AssertionError, match="computed"),
-    ):
+    with nothing_is_read(), pytest.raises(AssertionError, match="read"):
         statistics.mean("income", epsilon=1.0, uncertainty="worst-case")
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
 

@@ -3,11 +3,10 @@
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
 from missdp.knn.imputers import CappedKNN, CompleteRows, ReleasedModel
-from missdp.knn.paper import paper_mechanism
+from missdp.knn.predicates import parse_where
 from missdp.knn.query import QueryRequest, run_query
-from missdp.knn.scale import ScaleRelease
 from missdp.knn.statistics import ImputedStatistics
-from missdp.knn.where import parse_where
+from missdp.mechanisms.smooth_scale import ScaleRelease
 
 __all__ = [
     "CappedKNN",
@@ -19,7 +18,6 @@ __all__ = [
     "QueryRequest",
     "ReleasedModel",
     "ScaleRelease",
-    "paper_mechanism",
     "parse_where",
     "run_query",
 ]

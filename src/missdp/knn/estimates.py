@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from missdp.accounting import Guarantee
 from missdp.schema import Level
 
-__all__ = ["Estimate", "Histogram", "Noisy", "corners"]
+__all__ = ["Estimate", "Histogram", "Interval", "clip", "corners"]
 
 Interval = tuple[float, float]
 
@@ -62,21 +62,6 @@ class Histogram:
     intervals: tuple[Interval, ...] | None
     confidence: float
     guarantee: Guarantee
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """A released number and a function from a level to the half-width that holds its error."""
-
-    value: float
-    radius: Callable[[float], float] | None
-
-    def within(self, level: float) -> Interval | None:
-        """Interval of the noiseless number."""
-        if self.radius is None:
-            return None
-        width = self.radius(level)
-        return self.value - width, self.value + width
 
 
 def corners(

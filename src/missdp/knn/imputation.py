@@ -1,4 +1,4 @@
-"""k-nearest-neighbour imputation: what it is (public), and a table seen through it (private)."""
+"""k-nearest-neighbour imputation: what it is (public), and the pure function that a door runs."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from missdp.accounting import Condition, Event
 from missdp.errors import ParameterError, SchemaError, replacing
-from missdp.knn.donors import choose_donors
-from missdp.knn.filled import FilledTable, fill
-from missdp.knn.layout import draw_labels, lay_out
-from missdp.knn.metric import Metric, MetricName, build_metric
-from missdp.knn.prepared import Prepared
+from missdp.knn.layout import Metric, MetricName, build_metric, lay_out
+from missdp.knn.neighbours import choose_donors
 from missdp.knn.profile import Profile
-from missdp.mechanisms import NoiseSource
+from missdp.mechanisms.asks import Ask
+from missdp.mechanisms.questions import Question, RowView
+from missdp.mechanisms.row_door import Preparation, Prepared
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.table import Table
 
-__all__ = ["Aggregate", "KNNImputation", "check_range", "names_of"]
+__all__ = ["Aggregate", "Cells", "KNNImputation", "check_range", "impute", "names_of"]
 
 _CLOSEST = 1e-150
 Aggregate = Literal["nearest", "mean", "majority"]
+Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,58 +191,112 @@ class KNNImputation:
         """Largest move of a filled value per exchanged donor, as a share of the range."""
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
-    def cap(self) -> int | None:
-        """None: the profile is computed."""
-        return None
-
-    def events(self) -> tuple[Event, ...]:
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:  # noqa: ARG002
         """Nothing is released by imputing."""
         return ()
 
-    def conditions(self) -> tuple[Condition, ...]:
-        """Nothing is assumed."""
-        return ()
-
-    def prepare(
-        self, table: Table, source: NoiseSource, *, labels: ArrayLike | None = None
-    ) -> Prepared:
-        """Impute a private table. The result is private, too: it is for mechanisms only.
-
-        Parameters
-        ----------
-        table : Table
-            Private rows.
-        source : NoiseSource
-            Draws the tie-breaking labels.
-        labels : array of unsigned int, shape (n,), optional
-            For tests: labels to use instead.
-        """
-        metric = self.check(table.schema)
-        missing = np.zeros(len(table), dtype=bool)
-        for name in self.impute:
-            missing |= table.mask(name)
-        drawn = draw_labels(len(table), source) if labels is None else np.asarray(labels)
-        layout = lay_out(table, metric, ~missing, drawn)
-        donors = choose_donors(layout, self.k)
-        filled = _filled_table(self, table, layout.donees.rows, donors)
-        return Prepared(filled, Profile(layout, self.k))
+    def preparation(
+        self,
+        schema: Schema,
+        released: Sequence[NDArray[np.float64]] = (),  # noqa: ARG002
+    ) -> Preparation:
+        """Return how a door imputes its rows."""
+        metric = self.check(schema)
+        fills = tuple(
+            (name, self.aggregate_of(name, schema), self.default_of(name, schema))
+            for name in self.impute
+        )
+        return Preparation(
+            function=impute,
+            reads=frozenset(self.impute) | frozenset(metric.names),
+            given=(fills, self.k, metric),
+            draws="labels",
+            shared=self.shared(),
+        )
 
 
-def _filled_table(
-    imputation: KNNImputation, table: Table, rows: NDArray[np.int64], donors: NDArray[np.int64]
-) -> FilledTable:
-    """Fill the holes of the imputed attributes from the chosen donors."""
-    return FilledTable(
-        table,
-        {
-            name: fill(
-                table, name, rows, donors,
-                how=imputation.aggregate_of(name, table.schema),
-                default=imputation.default_of(name, table.schema),
-            )
-            for name in imputation.impute
-        },
-    )  # fmt: skip
+def impute(
+    rows: RowView,
+    labels: NDArray[np.uint64],
+    fills: tuple[tuple[str, str, float], ...],
+    k: int,
+    metric: Metric,
+) -> Prepared:
+    """Fill rows from their k nearest donors; the result is private.
+
+    Parameters
+    ----------
+    rows : RowView
+        Private rows.
+    labels : array of unsigned int, shape (n,)
+        Tie-breaking labels.
+    fills : tuple of (str, str, float)
+        Attributes to fill, how k values become one, and what stands in for absent donors: a value
+        for numeric attributes, a code for others.
+    k : int
+        Donors per incomplete row.
+    metric : Metric
+    """
+    missing = np.zeros(len(rows), dtype=bool)
+    for name, _, _ in fills:
+        missing |= rows.codes(name) == rows.schema[name].missing_code
+    layout = lay_out(rows, metric, ~missing, labels)
+    donors = choose_donors(layout, k)
+    columns = {
+        name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
+        for name, how, default in fills
+    }
+    return Prepared(columns, profile=Profile(layout, k))
+
+
+def _fill(
+    table: RowView,
+    name: str,
+    rows: NDArray[np.int64],
+    donors: NDArray[np.int64],
+    *,
+    how: str,
+    default: float,
+) -> Cells:
+    """Return one column with its holes filled from donors.
+
+    Parameters
+    ----------
+    table : RowView
+        Private rows.
+    name : str
+        Attribute to fill.
+    rows : array of int, shape (m,)
+        Incomplete rows.
+    donors : array of int, shape (m, k)
+        Their donors, -1 for the virtual donor that holds ``default``.
+    how : {"nearest", "mean", "majority"}
+        How k values become one.
+    default : float
+        A value for numeric attributes, a code for others.
+    """
+    attribute = table.schema[name]
+    hole = (table.codes(name) == attribute.missing_code)[rows]
+    target, donors = rows[hole], donors[hole]
+    codes = table.codes(name).astype(np.int64)
+    if not isinstance(attribute, Numeric):
+        votes = np.where(donors < 0, int(default), codes[donors])
+        codes[target] = _majority(votes)
+        return codes, None
+    values = table.values(name).copy()
+    given = np.where(donors < 0, default, values[donors])
+    values[target] = given.mean(axis=1) if how == "mean" else given[:, 0]
+    np.clip(values, attribute.lower, attribute.upper, out=values)
+    codes[target] = attribute.encode_values(values[target])
+    return codes, values
+
+
+def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Most frequent vote of each row; ties go to the vote that comes first."""
+    support = np.zeros_like(votes)
+    for column in range(votes.shape[1]):
+        support += votes == votes[:, [column]]
+    return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
 
 
 def names_of(names: str | Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Assumption, Condition, Event, LaplaceEvent
+from missdp.accounting import Cost
 from missdp.errors import ParameterError, SchemaError, UnprovenError
-from missdp.knn.asks import Cost, check_real, laplace_event
-from missdp.knn.filled import FilledTable
-from missdp.knn.imputation import KNNImputation, check_range, names_of
-from missdp.knn.prepared import Prepared
-from missdp.mechanisms import NoiseSource
+from missdp.knn.costs import share
+from missdp.knn.imputation import Cells, KNNImputation, check_range, names_of
+from missdp.mechanisms.asks import Ask, check_real
+from missdp.mechanisms.questions import Counts, Question, Rows
+from missdp.mechanisms.row_door import Preparation, Prepared
 from missdp.schema import Numeric, Schema
-from missdp.table import Table
 
 __all__ = ["CappedKNN", "CompleteRows", "Imputation", "ReleasedModel"]
 
@@ -39,17 +38,13 @@ class Imputation(Protocol):
     def step(self, name: str, schema: Schema) -> float:
         """Largest move of a filled value per exchanged donor, as a share of the range."""
 
-    def cap(self) -> int | None:
-        """Declared bound on the donees of a donor; None if the profile is computed."""
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:
+        """What filling itself releases first."""
 
-    def events(self) -> tuple[Event, ...]:
-        """What filling itself releases."""
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """What the sensitivity rests on."""
-
-    def prepare(self, table: Table, source: NoiseSource) -> Prepared:
-        """Fill a private table."""
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """Return how a door prepares its rows, given what was released."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,22 +83,18 @@ class CompleteRows:
         """No donors, no moves."""
         return 0.0
 
-    def cap(self) -> int | None:
-        """No donors."""
-        return 0
-
-    def events(self) -> tuple[Event, ...]:
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:  # noqa: ARG002
         """Nothing is released."""
         return ()
 
-    def conditions(self) -> tuple[Condition, ...]:
-        """Nothing is assumed."""
-        return ()
-
-    def prepare(self, table: Table, source: NoiseSource) -> Prepared:  # noqa: ARG002
+    def preparation(
+        self,
+        schema: Schema,  # noqa: ARG002
+        released: Sequence[NDArray[np.float64]] = (),  # noqa: ARG002
+    ) -> Preparation:
         """Keep the complete rows."""
-        keep = ~np.any([table.mask(name) for name in self.impute], axis=0)
-        return Prepared(FilledTable(table.take(keep), {}))
+        names = tuple(self.impute)
+        return Preparation(function=_keep_complete, reads=frozenset(names), given=(names,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +112,8 @@ class CappedKNN:
     --------
     >>> from missdp.knn import CappedKNN, KNNImputation
     >>> knn = KNNImputation(impute="income", match_on="age")
-    >>> print(CappedKNN(knn=knn, max_donees=50).conditions()[0])
-    No donor ever serves more than 50 incomplete rows, in the table and in all its neighbours.
+    >>> CappedKNN(knn=knn, max_donees=50).max_donees
+    50
     """
 
     knn: KNNImputation
@@ -152,26 +143,15 @@ class CappedKNN:
         """As the imputation."""
         return self.knn.step(name, schema)
 
-    def cap(self) -> int | None:
-        """The declared bound."""
-        return self.max_donees
-
-    def events(self) -> tuple[Event, ...]:
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:  # noqa: ARG002
         """Nothing is released."""
         return ()
 
-    def conditions(self) -> tuple[Condition, ...]:
-        """The declared bound, in words."""
-        return (
-            Assumption(
-                f"No donor ever serves more than {self.max_donees} incomplete rows, in the table "
-                "and in all its neighbours."
-            ),
-        )
-
-    def prepare(self, table: Table, source: NoiseSource) -> Prepared:
-        """Impute; no profile is needed."""
-        return Prepared(self.knn.prepare(table, source).filled)
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """As the imputation, with the declared bound in the place of a private one."""
+        return replace(self.knn.preparation(schema, released), cap=self.max_donees)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,56 +204,44 @@ class ReleasedModel:
         """No donors, no moves."""
         return 0.0
 
-    def cap(self) -> int | None:
-        """No donors."""
-        return 0
-
     def fills(self) -> frozenset[str]:
         """The imputed attributes."""
         return frozenset(self.impute)
 
-    def events(self) -> tuple[Event, ...]:
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:
         """One noisy table per attribute."""
-        return tuple(self._event(name) for name in self.impute)
+        cost = share(Cost(currency="pure", amount=self.epsilon), 1 / len(self.impute))
+        found: list[tuple[Ask, Question]] = []
+        for name in self.impute:
+            shape, reads = self._shape(schema, name), frozenset({*self.match_on, name})
+            given = (tuple(self.match_on), name, shape)
+            table = Counts(
+                function=_cell, reads=reads, given=given, cells=int(np.prod(shape))
+            )  # fmt: skip
+            ask = Ask(
+                label=f"model of {name}", cost=cost, reads=reads, dimension=table.dimension
+            )  # fmt: skip
+            found.append((ask, table))
+        return tuple(found)
 
-    def _event(self, name: str) -> LaplaceEvent:
-        share = Cost(epsilon=self.epsilon).share(1 / len(self.impute)).as_epsilon
-        return laplace_event(1, share, f"model of {name}")
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """Nothing is assumed."""
-        return ()
-
-    def prepare(self, table: Table, source: NoiseSource) -> Prepared:
-        """Release the models and fill from them."""
-        rng = source.generator()
-        filled = {name: self._filled(table, name, source, rng) for name in self.impute}
-        return Prepared(FilledTable(table, filled))
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """Fill from the released tables."""
+        laws = []
+        for name, noisy in zip(self.impute, released, strict=True):
+            law = np.ascontiguousarray(self._conditional(noisy.reshape(self._shape(schema, name))))
+            laws.append(law)
+        names, matched = tuple(self.impute), tuple(self.match_on)
+        return Preparation(
+            function=_fill_from_model,
+            reads=frozenset({*names, *matched}),
+            given=(names, matched, tuple(laws)),
+            draws="generator",
+        )
 
     def _shape(self, schema: Schema, name: str) -> tuple[int, ...]:
         return (*schema.extended_shape(self.match_on), schema[name].size)
-
-    def _filled(
-        self, table: Table, name: str, source: NoiseSource, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-        attribute, shape = table.schema[name], self._shape(table.schema, name)
-        hole = table.mask(name)
-        matched = [table.codes(other).astype(np.int64) for other in self.match_on]
-        codes = table.codes(name).astype(np.int64)
-        seen = [column[~hole] for column in (*matched, codes)]
-        flat = np.ravel_multi_index(seen, shape)
-        counts = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
-        noisy = counts + source.discrete_laplace(self._event(name).scale, shape)
-        odds = self._conditional(noisy.astype(np.float64))
-        rows = odds[tuple(column[hole] for column in matched)]
-        draws = rng.random(len(rows))
-        codes[hole] = (draws[:, None] > np.cumsum(rows, axis=1)).sum(axis=1)
-        codes = np.minimum(codes, attribute.size - 1)
-        if not isinstance(attribute, Numeric):
-            return codes, None
-        values = table.values(name).copy()
-        values[hole] = attribute.decode(codes[hole], rng.random(int(hole.sum())))
-        return codes, values
 
     def _conditional(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         """Released conditionals, each from the most matching attributes that leave enough rows."""
@@ -287,3 +255,40 @@ class ReleasedModel:
             own = counts / np.maximum(total, 1.0)
             odds = np.where(total >= self.enough, own, odds)
         return odds
+
+
+def _keep_complete(rows: Rows, draws: None, names: tuple[str, ...]) -> Prepared:  # noqa: ARG001
+    return Prepared(keep=~np.any([rows.mask(name) for name in names], axis=0))
+
+
+def _cell(
+    rows: Rows, matched: tuple[str, ...], name: str, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Return the cell of a model's table in which each row is counted, -1 for none."""
+    hole = rows.mask(name)
+    columns = [*(rows.codes(other) for other in matched), np.where(hole, 0, rows.codes(name))]
+    return np.where(hole, -1, np.ravel_multi_index(columns, shape))
+
+
+def _fill_from_model(
+    rows: Rows,
+    rng: np.random.Generator,
+    names: tuple[str, ...],
+    matched: tuple[str, ...],
+    laws: tuple[NDArray[np.float64], ...],
+) -> Prepared:
+    """Fill each hole by a draw from the released law of its row's matching cell."""
+    columns: dict[str, Cells] = {}
+    for name, odds in zip(names, laws, strict=True):
+        attribute, hole = rows.schema[name], rows.mask(name)
+        codes = rows.codes(name).copy()
+        law = odds[tuple(rows.codes(other)[hole] for other in matched)]
+        draws = rng.random(len(law))
+        codes[hole] = (draws[:, None] > np.cumsum(law, axis=1)).sum(axis=1)
+        codes = np.minimum(codes, attribute.size - 1)
+        values = None
+        if isinstance(attribute, Numeric):
+            values = rows.values(name).copy()
+            values[hole] = attribute.decode(codes[hole], rng.random(int(hole.sum())))
+        columns[name] = (codes, values)
+    return Prepared(columns)

@@ -1,51 +1,64 @@
-"""Parts that all queries are made of."""
+"""Row functions of the statistics, and the parts that all answers are made of.
+
+The functions at the end are what the door runs: plain functions of each row alone. Everything else
+here is public, or released.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Cost
+from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import DataError, SchemaError
-from missdp.knn.asks import Ask, Cost
-from missdp.knn.estimates import Estimate, Interval, Noisy, clip, corners
-from missdp.knn.filled import FilledTable
+from missdp.knn.estimates import Estimate, Interval, clip, corners
 from missdp.knn.imputation import check_range
 from missdp.knn.imputers import Imputation
-from missdp.knn.predicates import Predicate
-from missdp.knn.releases import Releaser
-from missdp.knn.rows import RowSum, counted
-from missdp.knn.where import parse_where
+from missdp.knn.predicates import Predicate, parse_where
+from missdp.mechanisms.asks import Ask, Noisy
+from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.schema import Numeric, Schema
 
-__all__ = ["QueryParts"]
+__all__ = ["Names", "Parts", "members", "members_of_both"]
+
+Names: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QueryParts:
-    """Public facts of a session (schema, imputation) and its one door to the data."""
+class Parts:
+    """Public facts of a session, and its one door to the rows.
 
-    schema: Schema
+    Parameters
+    ----------
+    door : RowDoor
+        To the imputed rows.
+    imputation : Imputation
+    confidence : float
+        Of error bars.
+    """
+
+    door: RowDoor
     imputation: Imputation
-    releaser: Releaser
+    confidence: float
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the rows."""
+        return self.door.schema
+
+    # Words
 
     def where(self, text: str | None) -> Predicate:
         """Parse a subpopulation."""
         chosen = parse_where(text, self.schema)
         self._check_values(chosen.names)
         return chosen
-
-    def _check_values(self, names: Iterable[str]) -> None:
-        """Refuse, before anything is charged, to compare values of a table that has bins only."""
-        for name in names:
-            if isinstance(self.schema[name], Numeric) and name not in self.releaser.valued:
-                raise DataError(f"attribute {name!r} has no numeric values in this table")
-
-    def depends(self, chosen: Predicate) -> bool:
-        """Whether membership reads imputed values that depend on other rows."""
-        return bool(chosen.names & self.imputation.shared())
 
     def numeric(self, name: str) -> Numeric:
         """Return a numeric attribute; refuse others."""
@@ -56,39 +69,113 @@ class QueryParts:
         self._check_values([name])
         return attribute
 
-    def selected(self, rows: FilledTable, name: str, chosen: Predicate) -> NDArray[np.bool_]:
-        """Members of the subpopulation in which the attribute is known."""
-        known = rows.codes(name) != self.schema[name].missing_code
-        return np.asarray(chosen.select(rows) & known)
+    def _check_values(self, names: Iterable[str]) -> None:
+        """Refuse, before anything is charged, to compare values of a table that has bins only."""
+        for name in names:
+            if isinstance(self.schema[name], Numeric) and name not in self.door.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
 
-    def count_ask(self, label: str, chosen: Predicate, cost: Cost) -> Ask:
-        """A count to release."""
-        return Ask(label=label, cost=cost, depends=self.depends(chosen), whole=1)
+    # How far a donor moves things
 
-    def counted(self, rows: FilledTable, chosen: Predicate) -> RowSum:
-        """The count itself."""
-        return counted(chosen.select(rows), depends=self.depends(chosen))
+    def depends(self, chosen: Predicate) -> bool:
+        """Whether membership reads imputed values that depend on other rows."""
+        return bool(chosen.names & self.imputation.shared())
 
-    def sum_ask(self, label: str, name: str, chosen: Predicate, cost: Cost) -> Ask:
-        """A sum to release, refused here if there is nothing to add up."""
-        self.numeric(name)
-        depends = self.depends(chosen) or name in self.imputation.shared()
-        return Ask(label=f"{label} of {name}", cost=cost, depends=depends, moves=2)
+    def moved(self, name: str) -> float:
+        """How far the value of one donee that exchanges a donor moves."""
+        attribute = self.numeric(name)
+        if name not in self.imputation.shared():
+            return 0.0
+        return (attribute.upper - attribute.lower) * self.imputation.step(name, self.schema)
 
     def change(self, name: str, chosen: Predicate, limit: float) -> float:
         """How far one donee that exchanges a donor moves a sum of values within ``limit``."""
-        attribute = self.numeric(name)
-        width = attribute.upper - attribute.lower
-        moved = 0.0
-        if name in self.imputation.shared():
-            moved = width * self.imputation.step(name, self.schema)
         # A donee that enters or leaves the subpopulation brings or takes its whole value.
-        return max(moved, limit) if self.depends(chosen) else moved
+        return max(self.moved(name), limit) if self.depends(chosen) else self.moved(name)
+
+    # Releases to come
+
+    def count_ask(self, label: str, cost: Cost, *chosen: Predicate, known: Names = ()) -> Ask:
+        """A count of a subpopulation, or of the rows in it in which attributes are known."""
+        reads = frozenset(self._holes(known)).union(*(part.names for part in chosen))
+        return Ask(label=label, cost=cost, reads=reads)
+
+    def sum_ask(
+        self, label: str, name: str, chosen: Predicate, cost: Cost, *, known: Names = ()
+    ) -> Ask:
+        """A sum, refused here if there is nothing to add up."""
+        self.numeric(name)
+        reads = chosen.names.union({name}, self._holes(known))
+        return Ask(label=f"{label} of {name}", cost=cost, reads=reads, own=QUANTA, moves=2)
+
+    def begin(self, *asks: Ask) -> tuple[Charged, ...]:
+        """Charge for all releases of an answer, before anything is read."""
+        warn_if_weak(self.door.guarantee(*asks).epsilon)
+        return self.door.begin(*asks)
+
+    # Answers
+
+    def one(self, charged: Charged, question: Question) -> Noisy:
+        """Return a released number."""
+        return self.door.answer(charged, question).each()[0]
+
+    def size(self, charged: Charged, chosen: Predicate, known: Names) -> Noisy:
+        """Return the released number of rows of a subpopulation in which attributes are known."""
+        given = (chosen, self._holes(known))
+        reads = chosen.names.union(given[1])
+        return self.one(charged, Counts(function=_known_members, reads=reads, given=given))
+
+    def total(
+        self,
+        charged: Charged,
+        name: str,
+        chosen: Predicate,
+        known: Names,
+        *,
+        centre: float,
+        limit: float,
+    ) -> Noisy:
+        """Return a released sum of values less a centre, each within the limit."""
+        question = Sums(
+            function=_centred,
+            reads=chosen.names.union({name}, self._holes(known)),
+            given=(chosen, self._holes(known), name, centre),
+            bound=limit,
+            change=self.change(name, chosen, limit),
+        )
+        return self.one(charged, question)
+
+    def products(
+        self,
+        charged: Charged,
+        names: tuple[str, str],
+        centres: tuple[float, float],
+        chosen: Predicate,
+        known: Names,
+        *,
+        limit: float,
+        change: float,
+    ) -> Noisy:
+        """Return a released sum of products of deviations, each within the limit."""
+        question = Sums(
+            function=_products,
+            reads=chosen.names.union(names, self._holes(known)),
+            given=(chosen, self._holes(known), names, centres),
+            bound=limit,
+            change=change,
+        )
+        return self.one(charged, question)
+
+    def level(self, pieces: int) -> float:
+        """Confidence of each of several released numbers so that all hold together."""
+        scale = self.door.scale
+        left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
+        return 1 - left / pieces
 
     def quotient(
         self,
         label: str,
-        noisy: list[Noisy],
+        noisy: tuple[Noisy, Noisy],
         asks: list[Ask],
         bounds: tuple[float, float],
         shift: Callable[[float], float],
@@ -99,7 +186,7 @@ class QueryParts:
         def ratio(top: float, bottom: float) -> float:
             return shift(top / max(bottom, 1.0))
 
-        level = self.releaser.level(2)
+        level = self.level(2)
         interval = corners(ratio, [part.within(level), whole.within(level)], bounds)
         return self.estimate(label, clip(ratio(part.value, whole.value), bounds), interval, asks)
 
@@ -108,6 +195,47 @@ class QueryParts:
     ) -> Estimate:
         """Put an answer and its guarantee together."""
         return Estimate(
-            name=name, value=value, interval=interval, confidence=self.releaser.confidence,
-            guarantee=self.releaser.guarantee(asks),
+            name=name, value=value, interval=interval, confidence=self.confidence,
+            guarantee=self.door.guarantee(*asks),
         )  # fmt: skip
+
+    def _holes(self, names: Names) -> Names:
+        """Return those attributes that may be missing after imputation."""
+        return tuple(name for name in names if name not in self.imputation.fills())
+
+
+# What the door runs
+
+
+def members(rows: Rows, chosen: Predicate) -> NDArray[np.bool_]:
+    """Return the rows of a subpopulation."""
+    return chosen.select(rows)
+
+
+def members_of_both(rows: Rows, first: Predicate, second: Predicate) -> NDArray[np.bool_]:
+    """Return the rows of two subpopulations at once."""
+    return np.asarray(first.select(rows) & second.select(rows))
+
+
+def _known_members(rows: Rows, chosen: Predicate, names: Names) -> NDArray[np.bool_]:
+    found = chosen.select(rows)
+    for name in names:
+        found = found & ~rows.mask(name)
+    return found
+
+
+def _centred(
+    rows: Rows, chosen: Predicate, known: Names, name: str, centre: float
+) -> NDArray[np.float64]:
+    return np.where(_known_members(rows, chosen, known), rows.values(name) - centre, 0.0)
+
+
+def _products(
+    rows: Rows,
+    chosen: Predicate,
+    known: Names,
+    names: tuple[str, str],
+    centres: tuple[float, float],
+) -> NDArray[np.float64]:
+    left, right = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(_known_members(rows, chosen, known), left * right, 0.0)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from missdp.accounting import Budget, PureEvent
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
-from missdp.knn.asks import Cost, check_real
+from missdp.knn.costs import cost_of, share
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputation import KNNImputation
-from missdp.knn.scale import ScaleRelease
+from missdp.knn.predicates import parse_where
 from missdp.knn.statistics import ImputedStatistics
 from missdp.knn.worst_case import Uncertainty
-from missdp.table import Table
+from missdp.mechanisms.asks import check_real
+from missdp.mechanisms.smooth_scale import ScaleRelease
+
+if TYPE_CHECKING:
+    from missdp.table import Table
 
 __all__ = ["QueryRequest", "Statistic", "run_query"]
 
@@ -80,7 +84,7 @@ class QueryRequest:
         for name in ("impute", "match", "of", "where", "group"):
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(f"{name} must be text")
-        Cost(epsilon=self.epsilon)
+        cost_of(self.epsilon, None)
         if self.statistic not in get_args(Statistic):
             raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
         if not 0 <= check_real("bar_share", self.bar_share, least=-1.0, most=1.0) < 1:
@@ -116,7 +120,7 @@ def run_query(
     Examples
     --------
     >>> import pandas as pd
-    >>> from missdp import Numeric, Ordinal, Schema
+    >>> from missdp import Numeric, Ordinal, Schema, Table
     >>> schema = Schema((
     ...     Ordinal(name="grade", levels=(1, 2, 3)),
     ...     Numeric(name="income", lower=0, upper=100, nullable=True),
@@ -141,13 +145,13 @@ def run_query(
             "the question does not fit into what is left of the budget; nothing was computed or "
             "charged"
         )
-    whole, share = Cost(epsilon=request.epsilon), request.bar_share if bars else 0.0
+    whole, bar = cost_of(request.epsilon, None), request.bar_share if bars else 0.0
     statistics = ImputedStatistics(
         table, imputation, budget=budget, undeclared=undeclared,
-        scale=ScaleRelease(epsilon=whole.share(share).as_epsilon) if bars else None,
+        scale=ScaleRelease(epsilon=share(whole, bar).amount) if bars else None,
     )  # fmt: skip
-    rest = whole.share(1 - share) if bars else whole
-    return _ask(statistics, replace(request, epsilon=rest.as_epsilon))
+    rest = share(whole, 1 - bar) if bars else whole
+    return _ask(statistics, replace(request, epsilon=rest.amount))
 
 
 def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:
@@ -163,8 +167,6 @@ def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | His
 
 
 def _reads(request: QueryRequest, table: Table) -> set[str]:
-    from missdp.knn.where import parse_where
-
     reads = set(parse_where(request.where, table.schema).names)
     if request.statistic == "proportion":
         return reads | parse_where(request.of, table.schema).names

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from missdp.accounting import Budget
-from missdp.knn.asks import Ask, Cost
-from missdp.knn.counts import count, proportion, total
+from missdp.accounting import Budget, Cost
+from missdp.errors import DataError, ParameterError
+from missdp.knn.costs import cost_of
+from missdp.knn.counts import count, histogram, proportion, total
 from missdp.knn.estimates import Estimate, Histogram
 from missdp.knn.imputers import Imputation
 from missdp.knn.moments import correlation, mean, variance
-from missdp.knn.parts import QueryParts
+from missdp.knn.parts import Parts
 from missdp.knn.predicates import Predicate
-from missdp.knn.releases import QueryNoise, Releaser
-from missdp.knn.rows import histogram_of
-from missdp.knn.scale import ScaleRelease
 from missdp.knn.worst_case import MissingCells, Uncertainty
-from missdp.mechanisms import NoiseSource, noise_source
-from missdp.schema import Level, Numeric
-from missdp.table import Table
+from missdp.mechanisms.asks import check_real
+from missdp.mechanisms.row_door import RandomState, RowDoor, SmoothKind
+from missdp.mechanisms.smooth_scale import ScaleRelease
+from missdp.schema import Numeric
+
+if TYPE_CHECKING:
+    from missdp.table import Table
 
 __all__ = ["ImputedStatistics"]
 
@@ -64,7 +63,7 @@ class ImputedStatistics:
     Counts, proportions, means and sums take ``uncertainty="worst-case"``: a tenth of their cost
     then pays for `Estimate.imputation_interval`, which holds whatever the missing cells are.
 
-    Source: spec privacy.md §5; Clifton et al. (2022).
+    Source: Clifton et al. (2022).
 
     Examples
     --------
@@ -93,25 +92,31 @@ class ImputedStatistics:
         *,
         budget: Budget,
         scale: ScaleRelease | None = None,
-        noise: QueryNoise = "lomax",
+        noise: SmoothKind = "lomax",
         confidence: float = 0.95,
         undeclared: str = "refuse",
-        random_state: int | np.random.Generator | NoiseSource | None = None,
+        random_state: RandomState = None,
     ) -> None:
-        releaser = Releaser(
-            table, imputation, budget=budget, scale=scale, noise=noise, confidence=confidence,
-            undeclared=undeclared, source=noise_source(random_state),
-        )  # fmt: skip
-        self._schema = table.schema
-        self._parts = QueryParts(table.schema, imputation, releaser)
+        if not hasattr(imputation, "preparation"):
+            raise ParameterError(
+                "imputation must be one of missdp.knn, for example a KNNImputation"
+            )
+        if not isinstance(scale, ScaleRelease | None):
+            raise ParameterError("scale must be a ScaleRelease or None")
+        if check_real("confidence", confidence, most=1.0) < 0.5 or confidence == 1:
+            raise ParameterError("confidence must be at least 0.5 and below 1")
+        door = RowDoor(
+            table, budget=budget, random_state=random_state, undeclared=undeclared, noise=noise
+        )
+        self._parts = Parts(_prepared(door, imputation, scale, confidence), imputation, confidence)
 
     def __repr__(self) -> str:
-        return f"ImputedStatistics({', '.join(self._schema.names)})"
+        return f"ImputedStatistics({', '.join(self._parts.schema.names)})"
 
     @property
     def budget(self) -> Budget:
         """The shared budget."""
-        return self._parts.releaser.budget
+        return self._parts.door.budget
 
     def count(
         self,
@@ -135,7 +140,7 @@ class ImputedStatistics:
             "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: where the
             answer could be, whatever the missing cells hold.
         """
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         return count(self._parts, where or "", self._missing(uncertainty, cost, chosen))
 
     def proportion(
@@ -148,7 +153,7 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         missing = self._missing(uncertainty, cost, chosen, self._parts.where(of))
         return proportion(self._parts, of, missing)
 
@@ -162,7 +167,7 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
         return mean(self._parts, name, missing)
 
@@ -176,7 +181,7 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
         return total(self._parts, name, missing)
 
@@ -188,7 +193,7 @@ class ImputedStatistics:
         of: Numeric | Predicate | None = None,
     ) -> MissingCells:
         return MissingCells(
-            schema=self._schema, uncertainty=uncertainty, cost=cost, where=where, of=of
+            schema=self._parts.schema, uncertainty=uncertainty, cost=cost, where=where, of=of
         )
 
     def variance(
@@ -200,7 +205,7 @@ class ImputedStatistics:
         rho: float | None = None,
     ) -> Estimate:
         """Sample variance of a numeric attribute, around a released mean."""
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         return variance(self._parts, name, chosen, cost, root=False)
 
     def standard_deviation(
@@ -212,7 +217,7 @@ class ImputedStatistics:
         rho: float | None = None,
     ) -> Estimate:
         """Square root of the released variance."""
-        chosen, cost = self._parts.where(where), Cost(epsilon=epsilon, rho=rho)
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         return variance(self._parts, name, chosen, cost, root=True)
 
     def correlation(
@@ -225,7 +230,7 @@ class ImputedStatistics:
         rho: float | None = None,
     ) -> Estimate:
         """Pearson correlation of two numeric attributes, from released means and moments."""
-        cost = Cost(epsilon=epsilon, rho=rho)
+        cost = cost_of(epsilon, rho)
         return correlation(self._parts, first, second, self._parts.where(where), cost)
 
     def histogram(
@@ -237,31 +242,27 @@ class ImputedStatistics:
         rho: float | None = None,
     ) -> Histogram:
         """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
-        chosen, attribute = self._parts.where(where), self._schema[name]
-        moves = name in self._parts.imputation.shared()
-        depends = moves or self._parts.depends(chosen)
-        ask = Ask(
-            label=f"histogram of {name}", cost=Cost(epsilon=epsilon, rho=rho), depends=depends,
-            whole=1, moves=2 if moves else 1, dimension=attribute.size,
-        )  # fmt: skip
-        rows = self._parts.releaser.begin([ask])
-        codes = rows.codes(name)[chosen.select(rows)]
-        answer = histogram_of(codes, attribute.size, moves=moves, depends=depends)
-        noisy = self._parts.releaser.release(ask, answer)
-        level = self._parts.releaser.level(attribute.size)
-        found = [n.within(level) for n in noisy]
-        intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
-        return Histogram(
-            name=f"histogram({name})", levels=_level_names(attribute),
-            values=tuple(max(n.value, 0.0) for n in noisy),
-            intervals=intervals if len(intervals) == attribute.size else None,
-            confidence=self._parts.releaser.confidence,
-            guarantee=self._parts.releaser.guarantee([ask]),
-        )  # fmt: skip
+        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
+        return histogram(self._parts, name, chosen, cost)
 
 
-def _level_names(attribute: Any) -> tuple[Level | str, ...]:
-    if not isinstance(attribute, Numeric):
-        return tuple(attribute.levels)
-    edges = attribute.bin_edges.tolist()
-    return tuple(f"[{low:g}, {high:g})" for low, high in pairwise(edges))
+def _prepared(
+    door: RowDoor, imputation: Imputation, scale: ScaleRelease | None, confidence: float
+) -> RowDoor:
+    """Return a door to imputed rows, with the released scale; all charged before it is read."""
+    schema = door.schema
+    imputation.check(schema)
+    for name in imputation.fills():
+        if isinstance(schema[name], Numeric) and name not in door.valued:
+            raise DataError(f"attribute {name!r} has no numeric values in this table")
+    releases = imputation.releases(schema)
+    charged = door.begin(*(ask for ask, _ in releases))
+    released = [
+        door.answer(token, question).values
+        for token, (_, question) in zip(charged, releases, strict=True)
+    ]
+    prepared = door.prepared(imputation.preparation(schema, released), using=charged)
+    # Where how many rows a row can move is public, error bars cost nothing.
+    if scale is None or not prepared.needs_scale:
+        return prepared
+    return prepared.scaled(scale, confidence=confidence)

@@ -5,6 +5,7 @@ Everything here charges its budget before it computes, and draws discrete noise 
 """
 
 from missdp.mechanisms.answers import Noise, Score, Total, Witness
+from missdp.mechanisms.asks import Ask
 from missdp.mechanisms.domain import Undeclared, domain_conditions
 from missdp.mechanisms.door import Door
 from missdp.mechanisms.noise import (
@@ -14,7 +15,9 @@ from missdp.mechanisms.noise import (
     SelectionNoise,
     noise_source,
 )
+from missdp.mechanisms.questions import Counts, Query, Sums
 from missdp.mechanisms.release import CountNoise, noisy_total, release_counts
+from missdp.mechanisms.row_door import Preparation, Prepared, RowDoor
 from missdp.mechanisms.selection import (
     SelectionMethod,
     exponential_mechanism,
@@ -23,15 +26,22 @@ from missdp.mechanisms.selection import (
 )
 
 __all__ = [
+    "Ask",
     "CountNoise",
+    "Counts",
     "Door",
     "Noise",
     "NoiseSource",
+    "Preparation",
+    "Prepared",
+    "Query",
+    "RowDoor",
     "Score",
     "SecureNoise",
     "SeededNoise",
     "SelectionMethod",
     "SelectionNoise",
+    "Sums",
     "Total",
     "Undeclared",
     "Witness",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
 from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from missdp.accounting import Cost, Event, scale_for
 from missdp.errors import ParameterError
@@ -179,14 +181,36 @@ def plain_function(function: Any, what: str) -> None:
 
 
 def read_only(value: Any) -> Any:
-    """Return an array as a view that cannot be written to, and a number or text as it is."""
+    """Return a public value in a form that whoever is given it cannot write to.
+
+    Numbers, text, arrays (as views), and tuples, sets and frozen objects made of those, in which
+    arrays must be read-only already.
+    """
     if isinstance(value, np.ndarray):
         view = value.view()
         view.flags.writeable = False
         return view
-    if value is None or isinstance(value, (bool, int, float, str, np.generic)):
-        return value
-    raise ParameterError("only arrays, numbers and text can be given")
+    if isinstance(value, tuple):
+        return tuple(map(read_only, value))
+    if not _is_frozen(value):
+        raise ParameterError("only arrays, numbers, text and frozen objects of those can be given")
+    return value
+
+
+def _is_frozen(value: Any) -> bool:
+    """Whether a value cannot be written to, nor anything that it holds."""
+    if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
+        return True
+    if isinstance(value, np.ndarray):
+        return not value.flags.writeable
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_frozen, value))
+    if isinstance(value, BaseModel):
+        return value.model_config.get("frozen", False) and all(_is_frozen(v) for _, v in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        return frozen and all(_is_frozen(getattr(value, f.name)) for f in fields(value))
+    return False
 
 
 class Witness(SeededNoise):

@@ -23,8 +23,8 @@ are near optimal. For a survey-like table its variance is 3 to 4 times below gen
 
 **Generalised Cauchy**: density proportional to ``1 / (1 + |x| ** gamma)``, one coordinate, with
 slide constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation constant
-``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon`` (spec
-privacy.md §5; paper C's Theorem 3.8 needs gamma >= 2, see there).
+``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon``. (The proof of
+Theorem 3.8 of Clifton et al. 2022 needs gamma >= 2.)
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 The smooth bound S is private, and so is the noise scale. But the logarithm of
 ``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
-``beta`` between neighbours, so it can be released with ordinary noise; adding a quantile of that
-noise gives an upper bound that fails with a chosen probability. ``own + donee * T`` bounds every
-query's S at this or a larger beta, so one release serves all queries.
+``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
+ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
+probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
+serves all queries.
 
 With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
 Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
@@ -23,16 +24,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm
 
-from missdp.accounting import ApproximateEvent, Event, GaussianEvent, LaplaceEvent
+from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.knn.asks import check_real, laplace_event
-from missdp.knn.bound import smooth_bound
-from missdp.knn.profile import Profile
-from missdp.mechanisms import NoiseSource
-from missdp.mechanisms.noise import check_scale
+from missdp.mechanisms.asks import Ask, check_real
 from missdp.mechanisms.smooth_plan import reference_bound
 
-__all__ = ["ReleasedScale", "ScaleRelease"]
+__all__ = ["ReleasedScale", "ScaleRelease", "log_moves", "log_steps"]
 
 _STEPS = 1 << 20
 _LABEL = "upper bound of the noise scale"
@@ -87,43 +84,41 @@ class ScaleRelease:
         """Smoothness of the released bound, by the public rule."""
         return _best_beta(self.epsilon, self.rho, self.failure(confidence))
 
-    def events(self, confidence: float) -> tuple[Event, ...]:
-        """What the release costs."""
-        noise = self._noise(confidence)
-        if self.delta is None:
-            return (noise,)
-        return (noise, ApproximateEvent(epsilon=0.0, delta=self.delta, label=f"{_LABEL} fails"))
-
-    def _noise(self, confidence: float) -> LaplaceEvent | GaussianEvent:
-        moves = _moves(self.beta(confidence))
+    def ask(self, confidence: float) -> Ask:
+        """Return what is asked: the rounded logarithm of the bound, in public steps."""
         if self.epsilon is not None:
-            return laplace_event(moves, self.epsilon, _LABEL)
-        assert self.rho is not None
-        sigma = check_scale("sigma", math.nextafter(moves / math.sqrt(2 * self.rho), math.inf))
-        return GaussianEvent(sensitivity=moves, sigma=sigma, label=_LABEL)
-
-    def release(self, profile: Profile, *, confidence: float, source: NoiseSource) -> ReleasedScale:
-        """Release the bound; the caller has charged `events`."""
-        beta = self.beta(confidence)
-        exact = smooth_bound(profile, own=0.0, donee=1.0, beta=beta)
-        steps = math.ceil(math.log(exact) * _STEPS)
-        event = self._noise(confidence)
-        if isinstance(event, LaplaceEvent):
-            noise = int(source.discrete_laplace(event.scale, 1)[0])
+            cost = Cost(currency="pure", amount=self.epsilon)
         else:
-            noise = int(source.discrete_gaussian(event.sigma, 1)[0])
-        margin = _margin(beta, self.epsilon, self.rho, self.failure(confidence))
-        level = math.exp(min((steps + noise) / _STEPS + margin + 2.0**-16, 700.0))
-        return ReleasedScale(max(level, _least(beta)), beta, self.gaussian)
+            cost = Cost(currency="zcdp", amount=self.rho or 0.0)
+        moves = log_moves(self.beta(confidence))
+        return Ask(label=_LABEL, cost=cost, own=moves, delta=self.delta or 0.0)
+
+    def released(self, steps: float, confidence: float) -> ReleasedScale:
+        """Return the upper bound that a noisy logarithm, in steps, stands for."""
+        beta, failure = self.beta(confidence), self.failure(confidence)
+        margin = _margin(beta, self.epsilon, self.rho, failure)
+        level = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
+        return ReleasedScale(max(level, _least(beta)), beta, self.gaussian, failure)
 
 
 @dataclass(frozen=True)
 class ReleasedScale:
-    """A released upper bound of T at ``beta``; public."""
+    """A released upper bound of T at ``beta``, too low with probability ``failure``; public."""
 
     donees: float
     beta: float
     gaussian: bool
+    failure: float
+
+
+def log_steps(bound: float) -> int:
+    """Return the logarithm of a bound, rounded up to whole steps; private."""
+    return math.ceil(math.log(bound) * _STEPS)
+
+
+def log_moves(beta: float) -> int:
+    """Return how far the rounded logarithm of a beta-smooth bound moves, in steps."""
+    return math.ceil((beta + 2.0**-36) * _STEPS) + 1
 
 
 def _least(beta: float) -> float:
@@ -131,17 +126,12 @@ def _least(beta: float) -> float:
     return max(j * math.exp(-beta * j) for j in (math.floor(1 / beta), math.ceil(1 / beta)))
 
 
-def _moves(beta: float) -> int:
-    """Sensitivity of the rounded logarithm, in steps."""
-    return math.ceil((beta + 2.0**-36) * _STEPS) + 1
-
-
 def _margin(beta: float, epsilon: float | None, rho: float | None, failure: float) -> float:
     if epsilon is not None:
-        return _moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
+        return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
     assert rho is not None
     quantile = float(norm.isf(failure * (1 - 2.0**-10)))
-    return _moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
+    return log_moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
 
 
 @lru_cache(maxsize=128)

@@ -1,0 +1,349 @@
+"""What can be asked of rows: public facts about a release, and a pure function of the rows.
+
+A question is a function that a door runs on a read-only view of the rows, with public facts that
+say how far one row can move its result. Where it can, the door makes those facts true by itself:
+
+* `Counts`: the function says in which cell a row is counted; the door counts.
+* `Sums`: the function gives each row a number, or a few; the door clips them to a public bound,
+  rounds them to public units and adds them up.
+* `Query`: the function returns whole numbers of a public shape; how far one row moves them is the
+  author's proof.
+
+For the first two the author promises one thing: what the function says of a row depends on that
+row alone. All results are whole numbers, so that no rounding of floating point can move them
+further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.answers import plain_function, read_only
+from missdp.schema import Schema
+
+__all__ = ["QUANTA", "Counts", "Query", "Question", "RowView", "Rows", "Sums"]
+
+QUANTA = 1 << 20
+"""Units in which a sum is rounded, per bound."""
+
+
+class RowView(Protocol):
+    """Rows, with their holes or filled, as a function of rows sees them. Private."""
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where missing."""
+
+
+class Rows:
+    """The view of private rows that a function gets: read-only, and of the attributes it named.
+
+    Parameters
+    ----------
+    cells : RowView
+        The rows.
+    reads : frozenset of str
+        What can be read of them.
+    """
+
+    def __init__(self, cells: RowView, reads: frozenset[str]) -> None:
+        self._cells, self._reads = cells, reads
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._cells.schema
+
+    def codes(self, name: str) -> NDArray[np.int64]:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+        codes = self._cells.codes(self._readable(name))
+        found: NDArray[np.int64] = read_only(codes.astype(np.int64, copy=False))
+        return found
+
+    def mask(self, name: str) -> NDArray[np.bool_]:
+        """Return True where the cell is missing."""
+        return np.asarray(self.codes(name) == self.schema[name].missing_code)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where missing."""
+        found: NDArray[np.float64] = read_only(self._cells.values(self._readable(name)))
+        return found
+
+    def _readable(self, name: str) -> str:
+        if name not in self._reads:
+            raise ParameterError("a function reads only the attributes that it named")
+        return name
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """A pure function of rows with whole-number results. Use `Counts`, `Sums` or `Query`.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, *given)``; a plain function without a closure or defaults, so that it
+        cannot carry rows away: it sees `Rows`, what is given, and nothing else.
+    reads : frozenset of str
+        Attributes that it reads; it is shown no others.
+    given : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of those.
+    """
+
+    function: Callable[..., Any]
+    reads: frozenset[str] = frozenset()
+    given: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a question")
+        object.__setattr__(self, "reads", frozenset(self.reads))
+        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+
+    # How far things move the result, in its units (`unit`): one row of its own (`own`), and another
+    # row whose filled cells it changes (`donee`; `donee_l2` in the L2 norm).
+    unit = Fraction(1)
+
+    @property
+    def own(self) -> float:
+        """How far one row that comes or goes moves the result; the same in L1 and L2."""
+        raise NotImplementedError
+
+    @property
+    def donee(self) -> float:
+        """How far a row whose filled cells change moves the result, in L1."""
+        raise NotImplementedError
+
+    @property
+    def donee_l2(self) -> float:
+        """How far a row whose filled cells change moves the result, in L2."""
+        return self.donee
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers the result has."""
+        raise NotImplementedError
+
+    def exact(self, cells: RowView) -> NDArray[np.int64]:
+        """Return the result, shape ``(dimension,)``; private.
+
+        Raises
+        ------
+        DataError
+            If the function fails in any way; it says nothing else.
+        """
+        failed = DataError("the function of a question failed")
+        # Neither an error nor a warning may quote rows.
+        with np.errstate(all="ignore"), replacing(Exception, by=failed):
+            found = np.asarray(self.function(Rows(cells, self.reads), *self.given))
+            return np.asarray(self._totals(found, len(cells)), dtype=np.int64)
+
+    def _totals(self, found: NDArray[Any], size: int) -> Any:
+        """Turn what the function returned into the result."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counts(Question):
+    """How many rows each cell has. The function returns the cell of each row, from it alone.
+
+    Parameters
+    ----------
+    function, reads, given
+        See `Question`. The function returns whole numbers, shape ``(n,)``; rows below 0 or from
+        ``cells`` on are not counted. With one cell it may say True or False instead.
+    cells : int, default 1
+        Public number of cells.
+    stays : bool, default False
+        The author's promise that filled cells decide only whether a row counts, not where.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> def grades(rows):
+    ...     return rows.codes("grade")
+    >>> table = yrbss().table()
+    >>> counts = Counts(function=grades, reads={"grade"}, cells=table.schema["grade"].size)
+    >>> counts.own, counts.donee
+    (1, 2)
+    """
+
+    cells: int = 1
+    stays: bool = False
+
+    @property
+    def own(self) -> float:
+        """A row is in one cell, or in none."""
+        return 1
+
+    @property
+    def donee(self) -> float:
+        """A row can come, go, or change its cell."""
+        return 1 if self.stays or self.cells == 1 else 2
+
+    @property
+    def donee_l2(self) -> float:
+        """A row can come, go, or change its cell."""
+        return math.sqrt(self.donee)
+
+    @property
+    def dimension(self) -> int:
+        """The number of cells."""
+        return self.cells
+
+    def _totals(self, found: NDArray[Any], size: int) -> Any:
+        kinds = "biu" if self.cells == 1 else "iu"
+        if found.shape != (size,) or found.dtype.kind not in kinds:
+            raise DataError("not a cell for each row")
+        if found.dtype.kind == "b":
+            return [np.count_nonzero(found)]
+        return np.bincount(found[(found >= 0) & (found < self.cells)], minlength=self.cells)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sums(Question):
+    """Sums over rows of one or a few bounded numbers each, in units of ``bound / QUANTA``.
+
+    What the function returns for a row comes from this row alone.
+
+    Parameters
+    ----------
+    function, reads, given
+        See `Question`. The function returns numbers, shape ``(n,)``, or ``(n, numbers)``.
+    bound : float
+        Public, above 0. Each row's number is clipped to it (the absolute values of several numbers
+        together: the last ones first).
+    numbers : int, default 1
+        Numbers per row.
+    change : float, optional
+        The author's promise how far a row's number moves when one of the rows it was filled from is
+        exchanged. By default anything within the bound, which needs no promise.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> def days(rows):
+    ...     return rows.values("strength_training_7d")
+    >>> Sums(function=days, reads={"strength_training_7d"}, bound=7.0).own == QUANTA
+    True
+    """
+
+    bound: float
+    numbers: int = 1
+    change: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.bound < math.inf:
+            raise ParameterError("the bound must be finite and above 0")
+        if self.change and self.numbers > 1:
+            raise ParameterError("a change is for one number per row")
+        object.__setattr__(self, "unit", Fraction(self.bound) / QUANTA)
+
+    @property
+    def own(self) -> float:
+        """The bound in units."""
+        return QUANTA
+
+    @property
+    def donee(self) -> float:
+        """The change in units; both its ends are rounded, which adds at most one unit."""
+        if self.change is None:
+            return 2 * QUANTA
+        if self.change <= 0:
+            return 0
+        return min(math.ceil(self.change / self.bound * QUANTA) + 1, 2 * QUANTA)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a row has."""
+        return self.numbers
+
+    def _totals(self, found: NDArray[Any], size: int) -> Any:
+        if found.shape != ((size,) if self.numbers == 1 else (size, self.numbers)):
+            raise DataError("not the right numbers for each row")
+        shares = np.nan_to_num(found.astype(np.float64, copy=False) / self.bound)
+        steps = np.rint(np.clip(shares, -1.0, 1.0) * QUANTA).astype(np.int64)
+        if self.numbers == 1:
+            return [steps.sum()]
+        within = np.minimum(np.cumsum(np.abs(steps), axis=1), QUANTA)
+        return (np.sign(steps) * np.diff(within, axis=1, prepend=0)).sum(axis=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Query(Question):
+    """Whole numbers of a public shape, of which the author proves how far one row moves them.
+
+    Parameters
+    ----------
+    function, reads, given
+        See `Question`. The function returns whole numbers of the shape.
+    sensitivity : float
+        How far one row that comes or goes moves the numbers together, at least 1: in L1 for Laplace
+        noise, in L2 for Gaussian noise. The author's proof, of add-remove neighbours.
+    shape : tuple of int, default ()
+        Public.
+    change : float, optional
+        How far a row whose filled cells change moves the numbers, if filled cells that depend on
+        other rows are read.
+
+    Examples
+    --------
+    >>> def distinct_ages(rows):
+    ...     return len(set(rows.codes("age").tolist()))
+    >>> Query(function=distinct_ages, reads={"age"}, sensitivity=1).dimension
+    1
+    """
+
+    sensitivity: float
+    shape: tuple[int, ...] = ()
+    change: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for number in (self.sensitivity, 1 if self.change is None else self.change):
+            if isinstance(number, bool) or not 1 <= number < math.inf:
+                raise ParameterError("how far a row moves a query is at least 1 and finite")
+
+    @property
+    def own(self) -> float:
+        """The declared sensitivity."""
+        return self.sensitivity
+
+    @property
+    def donee(self) -> float:
+        """What was declared; infinite if nothing was."""
+        return math.inf if self.change is None else self.change
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers the shape holds."""
+        return math.prod(self.shape)
+
+    def _totals(self, found: NDArray[Any], size: int) -> Any:
+        del size
+        if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":
+            raise DataError("not whole numbers of the stated shape")
+        return found.ravel()

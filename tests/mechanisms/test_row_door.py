@@ -1,0 +1,446 @@
+"""The door to rows: charged first, answered once, clipped inside, and only plain functions run."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.accounting import (
+    ApproximateEvent,
+    Assumption,
+    Budget,
+    Cost,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+)
+from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
+from missdp.mechanisms import (
+    Ask,
+    Counts,
+    Noise,
+    Preparation,
+    Prepared,
+    Query,
+    RowDoor,
+    SecureNoise,
+    SeededNoise,
+    Sums,
+    Witness,
+)
+from missdp.mechanisms.answers import read_only
+from missdp.mechanisms.private_rows import PrivateRows
+from missdp.mechanisms.questions import QUANTA, Rows
+from missdp.mechanisms.row_door import Charged
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
+from missdp.mechanisms.smooth_plan import plan_smooth
+from missdp.mechanisms.smooth_scale import ScaleRelease
+
+SCHEMA = Schema((
+    Ordinal(name="age", levels=tuple(range(5)), nullable=True),
+    Categorical(name="sex", levels=("f", "m")),
+    Numeric(name="income", lower=-5, upper=10, nullable=True),
+))  # fmt: skip
+PURE = Cost(currency="pure", amount=1.0)
+QUIET = Noise("laplace", 1e-6)
+
+
+def table(size=40, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = {"age": rng.integers(0, 6, size), "sex": rng.integers(0, 2, size),
+             "income": rng.integers(0, SCHEMA["income"].size + 1, size)}  # fmt: skip
+    return Table.from_codes(SCHEMA, codes).with_values(rng)
+
+
+def door(rows=None, **more):
+    more = {"budget": Budget(1e12), "random_state": 0, **more}
+    return RowDoor(table() if rows is None else rows, **more)
+
+
+def ages(rows):
+    return rows.codes("age")
+
+
+def incomes(rows, factor):
+    return rows.values("income") * factor
+
+
+def size(rows):
+    return len(rows)
+
+
+def shares(rows, weights):
+    return np.outer(rows.values("income"), weights)
+
+
+COUNT = Counts(function=ages, reads={"age"}, cells=5)
+SIZE = Query(function=size, sensitivity=1)
+
+
+def test_cells_are_counted_and_missing_ones_are_not():
+    rows = table()
+    found = door(rows).ask(COUNT, QUIET, label="ages").values
+    assert found.tolist() == np.bincount(rows.codes("age"), minlength=6)[:5].tolist()
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=8), st.data())
+@settings(deadline=None)
+def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data):
+    bound = data.draw(st.floats(1e-3, 1e6))
+    question = Sums(
+        function=shares if len(weights) > 1 else incomes, reads={"income"}, bound=bound,
+        given=(np.array(weights),) if len(weights) > 1 else (weights[0],), numbers=len(weights),
+    )  # fmt: skip
+    rows = table(6, data.draw(st.integers(0, 99)))
+    all_but_one = rows.take(np.arange(6) != data.draw(st.integers(0, 5)))
+    change = np.abs(question.exact(rows) - question.exact(all_but_one)).sum()
+    assert change <= question.own == QUANTA
+
+
+def test_sums_are_in_units_of_the_bound():
+    rows = table()
+    question = Sums(function=incomes, reads={"income"}, given=(1.0,), bound=10.0)
+    found = door(rows).ask(question, Noise("laplace", 1.0), label="sum").values[0]
+    expected = np.clip(rows.values("income"), -10, 10).sum()
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_query_is_charged_with_what_was_declared():
+    asked = door(budget=Budget(1e12, 0.01))
+    answer = asked.ask(SIZE, Noise("gaussian", 0.05), label="rows")
+    assert answer.values.tolist() == [40]
+    assert asked.budget.events[-1] == GaussianEvent(sensitivity=1, sigma=0.05, label="rows")
+    asked.ask(Query(function=size, sensitivity=3), QUIET, label="rows")
+    assert asked.budget.events[-1] == LaplaceEvent(sensitivity=3, scale=1e-6, label="rows")
+
+
+def test_a_gate_hides_rows_and_is_stated():
+    rows, asked = table(), door()
+    answer = asked.ask(SIZE, QUIET, label="rows", gate=frozenset({"age", "income"}))
+    assert answer.values[0] == (~(rows.mask("age") | rows.mask("income"))).sum()
+    assert asked.budget.events[0].gate == {"age", "income"}
+
+
+def test_all_is_charged_before_anything_is_read(monkeypatch):
+    def refuse(self):
+        raise AssertionError("read")
+
+    monkeypatch.setattr(PrivateRows, "cells", property(refuse))
+    asks = [Ask(label=label, cost=PURE, reads={"age"}, dimension=5) for label in "ab"]
+    asked = door(budget=Budget(1.9))
+    with pytest.raises(BudgetExceededError):
+        asked.begin(*asks)
+    assert asked.budget.events == ()
+    asked = door(budget=Budget(2.0))
+    charged = asked.begin(*asks)
+    assert [event.label for event in asked.budget.events] == ["a", "b"]
+    with pytest.raises(AssertionError, match="read"):
+        asked.answer(charged[0], COUNT)
+
+
+def test_a_charge_is_answered_once_and_by_its_own_door():
+    ask = Ask(label="ages", cost=PURE, reads={"age"}, dimension=5)
+    asked = door()
+    (charged,) = asked.begin(ask)
+    asked.answer(charged, COUNT)
+    (again,) = asked.begin(ask)
+    forged = Charged(ask, again.events)
+    other = asked.prepared(Preparation(function=unchanged))
+    for bad_door, bad in ((asked, charged), (asked, forged), (door(), again), (other, again)):
+        with pytest.raises(ParameterError, match="answered once"):
+            bad_door.answer(bad, COUNT)
+    asked.answer(again, COUNT)
+
+
+def test_what_was_not_charged_for_is_not_answered():
+    asked = door()
+    (charged,) = asked.begin(Ask(label="x", cost=PURE, reads={"age"}, dimension=5))
+    for bad in (SIZE, Counts(function=ages, reads={"age", "sex"}, cells=5)):
+        with pytest.raises(ParameterError, match="not the one"):
+            asked.answer(charged, bad)
+    (charged,) = asked.begin(Ask(label="x", cost=PURE))
+    with pytest.raises(UnprovenError, match="more sensitive"):
+        asked.answer(charged, Query(function=size, sensitivity=2))
+
+
+def one_code(rows):
+    return rows.codes("sex")
+
+
+def short(rows):
+    return rows.codes("age")[1:]
+
+
+def half(rows):
+    return len(rows) / 2
+
+
+def looking(rows):
+    raise ValueError(f"{len(rows)} rows")
+
+
+def writing(rows):
+    rows.codes("age")[0] = 0
+    return rows.codes("age")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Counts(function=one_code, reads={"age"}, cells=5),
+        Counts(function=short, reads={"age"}, cells=5),
+        Counts(function=writing, reads={"age"}, cells=5),
+        Sums(function=short, reads={"age"}, bound=1.0, numbers=5),
+        Query(function=half, reads={"age"}, sensitivity=1, shape=(5,)),
+        Query(function=looking, reads={"age"}, sensitivity=1, shape=(5,)),
+    ],
+)
+def test_a_function_that_fails_says_nothing_and_stays_charged(bad):
+    asked = door()
+    with pytest.raises(DataError) as caught:
+        asked.ask(bad, PURE, label="x")
+    assert str(caught.value) == "the function of a question failed"
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert len(asked.budget.events) == 1
+
+
+def test_closures_methods_and_mutable_things_are_refused():
+    kept = []
+
+    class Method:
+        def run(self, rows):
+            kept.append(rows)
+
+    for bad in (lambda rows: kept.append(rows), Method().run, len, with_default):
+        for make in (Counts, Preparation):
+            with pytest.raises(ParameterError, match="plain function"):
+                make(function=bad)
+    frozen, writable = np.arange(3), np.arange(3)
+    frozen.flags.writeable = False
+    good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(frozen))
+    assert len(Counts(function=ages, given=good).given) == len(good)
+    for bad in ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1)):
+        with pytest.raises(ParameterError, match="can be given"):
+            Counts(function=ages, given=(bad,))
+    with pytest.raises(ValueError, match="read-only"):
+        read_only((writable,))[0][0] = 1
+
+
+def with_default(rows, kept=[]):  # noqa: B006
+    return kept
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    value: object
+
+
+@dataclasses.dataclass
+class Loose:
+    value: object
+
+
+# Rows that depend on other rows
+
+
+class Known:
+    """One row moves at most three others."""
+
+    def smooth_bound(self, *, own, donee, beta):
+        return own + donee * 3
+
+    def most(self):
+        return 3
+
+
+def unchanged(rows, draws):
+    return Prepared()
+
+
+def shared_ages(rows, draws):
+    return Prepared({"age": (np.full(len(rows), 2), None)}, profile=Known())
+
+
+def without_profile(rows, draws):
+    return Prepared({"age": (np.full(len(rows), 2), None)})
+
+
+def wrong_length(rows, draws):
+    return Prepared({"age": (np.zeros(3), None)}, profile=Known())
+
+
+def loud(rows, draws):
+    raise ValueError(f"{len(rows)} rows")
+
+
+def shared(function=shared_ages, **more):
+    return Preparation(function=function, shared=frozenset({"age"}), **more)
+
+
+class Kept(Witness):
+    def __init__(self):
+        super().__init__(0)
+        self.kept = []
+
+    def answer(self, event, law, exact):
+        self.kept.append((event, law, exact()))
+        return super().answer(event, law, exact)
+
+
+def test_shared_cells_get_noise_by_the_private_bound_and_others_plain_noise():
+    witness = Kept()
+    asked = door(random_state=witness).prepared(shared())
+    asked.ask(COUNT, PURE, label="ages")
+    asked.ask(Counts(function=one_code, reads={"sex"}, cells=2), PURE, label="sexes")
+    (first, law, exact), (second, noise, _) = witness.kept
+    assert first == PureEvent(epsilon=1.0, label="ages")
+    assert (law.own, law.donee, law.noise.dimension) == (1, 2, 5)
+    assert exact == Bounded((0, 0, 40, 0, 0), 7)
+    assert second == LaplaceEvent(sensitivity=1, scale=1.0, label="sexes")
+    assert noise == Noise("laplace", 1.0)
+
+
+def test_a_query_of_shared_cells_needs_its_change():
+    asked = door().prepared(shared())
+    with pytest.raises(UnprovenError, match="nobody said"):
+        asked.ask(Query(function=oldest, reads={"age"}, sensitivity=5), PURE, label="x")
+    declared = Query(function=oldest, reads={"age"}, sensitivity=5, change=5)
+    assert np.isfinite(asked.ask(declared, PURE, label="x").values[0])
+    with pytest.raises(UnprovenError, match="private bound"):
+        asked.ask(declared, QUIET, label="x")
+
+
+def oldest(rows):
+    return int(rows.codes("age").max(initial=0))
+
+
+def test_a_declared_cap_is_a_condition_and_a_sensitivity():
+    asked = door().prepared(shared(without_profile, cap=4))
+    asked.ask(COUNT, PURE, label="ages")
+    assert asked.budget.events[0].sensitivity == 1 + 2 * 4
+    assert any(isinstance(c, Assumption) and "4" in str(c) for c in asked.budget.spent.conditions)
+
+
+@pytest.mark.parametrize("bad", [without_profile, wrong_length, loud])
+def test_a_preparation_that_fails_says_nothing(bad):
+    asked = door().prepared(shared(bad))
+    with pytest.raises(DataError) as caught:
+        asked.ask(COUNT, PURE, label="ages")
+    assert str(caught.value) == "the preparation of the rows failed"
+    assert caught.value.__context__ is None
+
+
+def test_a_function_reads_what_it_named():
+    rows = Rows(table(), frozenset({"age"}))
+    assert len(rows.codes("age")) == 40
+    for read in (rows.codes, rows.values, rows.mask):
+        with pytest.raises(ParameterError, match="named"):
+            read("income")
+    assert repr(rows) == "Rows(private)"
+
+
+def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
+    paid = ScaleRelease(rho=0.5, delta=1e-6)
+    budget = Budget(100.0, 1e-3)
+    asked = door(budget=budget).prepared(shared())
+    scaled = asked.scaled(paid, confidence=0.95)
+    kinds = [type(event) for event in budget.events]
+    assert kinds == [GaussianEvent, ApproximateEvent]
+    assert scaled.scale.donees >= 3
+    assert asked.scale is None
+    ask = Ask(label="x", cost=Cost(currency="zcdp", amount=0.1), reads={"age"}, dimension=5)
+    (charged,) = asked.begin(ask)
+    with pytest.raises(ParameterError, match="answered once"):
+        scaled.answer(charged, COUNT)
+    assert len(scaled.guarantee().events) == 2
+    with pytest.raises(ParameterError, match="public"):
+        door().scaled(paid, confidence=0.95)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: door("x"),
+        lambda: door(budget=None),
+        lambda: door(noise="gauss"),
+        lambda: door(undeclared="perhaps"),
+        lambda: Sums(function=ages, bound=0.0),
+        lambda: Sums(function=ages, bound=1.0, numbers=2, change=1.0),
+        lambda: Query(function=ages, sensitivity=0.5),
+        lambda: Query(function=ages, sensitivity=float("nan")),
+        lambda: Ask(label="x", cost=Cost(currency="renyi", amount=1.0, order=2.0)),
+        lambda: Ask(label="x", cost=PURE, gate={"age"}),
+    ],
+)
+def test_bad_parameters_are_refused(bad):
+    with pytest.raises((ParameterError, DataError)):
+        bad()
+
+
+def test_a_door_cannot_be_copied():
+    with pytest.raises(ParameterError, match="private rows"):
+        copy.deepcopy(door())
+    assert repr(door()) == "RowDoor(age, sex, income)"
+
+
+# Laws
+
+
+@given(
+    st.floats(0.1, 4.0), st.sampled_from(["lomax", "cauchy"]), st.floats(-1, 1), st.floats(-1, 1),
+    st.floats(-1e4, 1e4), st.floats(0.1, 1e3),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, kind, move, dilate, answer, bound):
+    law = SmoothLaw(noise=plan_smooth(epsilon, law=kind), own=1, donee=1)
+    other = bound * np.exp(dilate * law.noise.beta)
+    moved = int(move * min(bound, other))
+    ratio = law.log_ratio((Fraction(answer),), Bounded((0,), bound), Bounded((moved,), other))
+    assert abs(ratio) <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("law", "exact", "other"),
+    [
+        (SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1), Bounded((3,), 4.0), Bounded((7,), 4.4)),
+        (
+            SmoothLaw(noise=plan_smooth(1.0, dimension=2), own=1, donee=1),
+            Bounded((3, 9), 4.0),
+            Bounded((5, 8), 4.2),
+        ),
+        (
+            SmoothLaw(noise=plan_smooth(1.0, law="cauchy"), own=1, donee=1),
+            Bounded((3,), 4.0),
+            Bounded((7,), 4.2),
+        ),
+        (PaperLaw(epsilon=4.0, own=1, donee=1), Bounded((3,), 4), Bounded((7,), 5)),
+        (
+            ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0),
+            np.array([3, 8]),
+            np.array([6, 4]),
+        ),
+    ],
+)
+def test_log_ratios_are_those_of_the_law(law, exact, other):
+    source = SeededNoise(5)
+    # A likelihood ratio has mean 1 under the law in its denominator, and so has its inverse.
+    for one, two in ((exact, other), (other, exact)):
+        draws = (law.draw(two, source) for _ in range(700))
+        ratios = np.exp([law.log_ratio(draw, one, two) for draw in draws])
+        assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
+        assert ratios.std() > 0.02
+
+
+def test_paper_noise_is_what_was_published():
+    law = PaperLaw(epsilon=6 * np.log(2), own=1, donee=1)
+    draws = [float(law.draw(Bounded((0,), 4), SecureNoise())[0]) for _ in range(2000)]
+    # gamma = 4: the noise has variance 1, times the square of (1 + 4) / ln 2.
+    assert np.median(np.abs(draws)) == pytest.approx(0.54 * 5 / np.log(2), rel=0.15)
