@@ -187,7 +187,7 @@ class Budget:
         UnprovenError
             If the total cannot be bounded. Nothing is recorded.
         """
-        self._check_process()
+        self.check_process()
         self._record(flatten(events), events, conditions)
 
     def reserve(
@@ -221,7 +221,7 @@ class Budget:
         >>> round(total.spent.epsilon, 2)
         0.62
         """
-        self._check_process()
+        self.check_process()
         if part is self or part.cost is None or part._reserved or part._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
         part._label = label
@@ -254,7 +254,7 @@ class Budget:
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
-        self._check_process()
+        self.check_process()
         parts = self._converted(flatten(events))
         with self._lock:
             return self._fits(parts, self._totals.plus(parts))
@@ -401,7 +401,8 @@ class Budget:
                 )
         return parts
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Refuse to go on in a fork of the process that made this budget."""
         if self._process != _PROCESS.identity:
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "

@@ -359,9 +359,12 @@ class RDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGaussianEvent(Event):
-    """Steps of the Poisson-sampled (continuous) Gaussian mechanism, as in DP-SGD.
+    """Steps of the Poisson-sampled Gaussian mechanism, as in DP-SGD.
 
-    Each step reads each row independently with probability ``rate``. Add-remove only.
+    Each step reads each row independently with probability ``rate``. Add-remove only. With
+    ``discrete=True`` query and noise are integers: the Rényi bounds at whole orders hold for it as
+    well (see `rdp_curve`), the continuous privacy loss distribution does not, so the PLD accountant
+    refuses it.
 
     Parameters
     ----------
@@ -371,6 +374,8 @@ class SampledGaussianEvent(Event):
         Noise standard deviation divided by the clip norm, above 0.
     steps : int
         Number of steps, at least 1.
+    discrete : bool, default False
+        Integer-valued query and noise.
     label, gate, adjacency
         See `Event`.
 
@@ -383,6 +388,7 @@ class SampledGaussianEvent(Event):
     rate: float
     noise_multiplier: float
     steps: int
+    discrete: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,18 +21,21 @@ from missdp.mechanisms.selection import (
     generalised_exponential_mechanism,
     normalised_scores,
 )
+from missdp.mechanisms.training import PrivateTraining, Training
 
 __all__ = [
     "CountNoise",
     "Door",
     "Noise",
     "NoiseSource",
+    "PrivateTraining",
     "Score",
     "SecureNoise",
     "SeededNoise",
     "SelectionMethod",
     "SelectionNoise",
     "Total",
+    "Training",
     "Undeclared",
     "Witness",
     "domain_conditions",
