@@ -281,7 +281,6 @@ class Door(Handle):
             )
         held = tuple(map(fixed_copy, state))
         function = RowFunction(gradient, self._codes_of_rows(), held, rows_at_once)
-        function.check(held, plan.clip)
         training = PrivateTraining(
             plan,
             function,
@@ -289,6 +288,7 @@ class Door(Handle):
             check=self._budget.check_process,
             codes=cache(self._counts.codes),
         )
+        function.check(held, plan.clip)
         gate = self._strategy.gate((), self._schema)
         self._charge(plan.event(gate=gate or None, label=label))
         return training

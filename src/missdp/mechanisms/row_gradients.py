@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ _LARGEST_DIMENSION = 2**22
 _MOST_ROWS_AT_ONCE = 2**10  # whose sum is exact in floating point, at up to 2^42 cells each
 # What rounding may make of the rows beside a row, in clip norms; the slack of the noise covers it.
 _TOLERANCE = 2.0**-30
+_PAIRS = ((0, 0), (1, 1), (0, 1), (1, 0), (2, 2), (2, 0), (3, 3), (4, 5))
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class RowFunction:
             {name: rng.integers(0, size, self._at_once) for name, size in sizes.items()}
             for _ in range(3)
         )
+        for name, size in sizes.items():  # rows at both ends: nothing missing, everything missing
+            self._made_up[name][:2] = np.array([0, size - 1])[: self._at_once]
         self.shapes, self.several = self._look(state)
         self.dimension = sum(math.prod(shape) for shape in self.shapes)
 
@@ -183,9 +187,12 @@ class RowFunction:
             for keep in (rng.random(self._at_once) < 0.5, rng.permutation(self._at_once) == 0):
                 mixed = {name: np.where(keep, rows[name], others[name]) for name in rows}
                 same.append(np.where(keep[:, None], self(mixed, state), alone))
-        # One row among others that are all alike.
-        ends = np.where(np.arange(self._at_once) == 0, 0, self._at_once - 1)
-        same.append(np.vstack([self(_taken(rows, ends), state)[:1], alone[1:]]))
+        for one, other in _PAIRS:  # one row among others that are all alike
+            one, other = min(one, self._at_once - 1), min(other, self._at_once - 1)
+            pair = np.full(self._at_once, other)
+            pair[one] = one
+            keep = np.arange(self._at_once)[:, None] == one
+            same.append(np.where(keep, self(_taken(rows, pair), state), alone))
         length = np.linalg.norm(alone, axis=1)
         known = np.isfinite(length)
         most = np.maximum(length, min(clip, length[known].max(initial=0.0)))
@@ -255,6 +262,18 @@ class RowGradients:
     def __len__(self) -> int:
         return len(next(iter(self._codes.values())))
 
+    @cached_property
+    def total(self) -> NDArray[np.int64]:
+        """The sum over all rows, in cells."""
+        return self.sum(np.arange(len(self)))
+
+    @cached_property
+    def active(self) -> NDArray[np.int64]:
+        """The gradients that are not 0, one by one, in cells."""
+        parts = [np.zeros((0, self._grid.dimension)), *self._blocks(np.arange(len(self)))]
+        found = np.concatenate(parts).astype(np.int64)
+        return found[found.any(axis=1)]
+
     def sum(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum over these rows, in cells."""
         total = np.zeros(self._grid.dimension, dtype=np.int64)
@@ -262,11 +281,6 @@ class RowGradients:
             # Clipped, so that no sum can wrap around; this moves no two sums further apart.
             total = np.clip(total + part.sum(axis=0).astype(np.int64), -_LARGEST, _LARGEST)
         return total
-
-    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the gradients of these rows one by one, in cells."""
-        parts = [np.zeros((0, self._grid.dimension)), *self._blocks(rows)]
-        return np.concatenate(parts).astype(np.int64)
 
     def _blocks(self, rows: NDArray[np.int64]) -> Any:
         step = self._function.rows_at_once
