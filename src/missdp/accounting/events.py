@@ -38,6 +38,7 @@ __all__ = [
     "ZCDPEvent",
     "check_adjacency",
     "flatten",
+    "replace_one_refusal",
 ]
 
 Adjacency = Literal["add-remove", "replace-one"]
@@ -474,3 +475,21 @@ def _check_sensitivity(event: LaplaceEvent | GaussianEvent, value: float) -> Non
             f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
         )
     object.__setattr__(event, "sensitivity", sensitivity)
+
+
+def replace_one_refusal(event: Event) -> UnprovenError:
+    """Return the refusal of a replace-one fact where rows are added or removed.
+
+    Examples
+    --------
+    >>> fact = PureEvent(epsilon=1, label="PrivateMean", adjacency="replace-one")
+    >>> str(replace_one_refusal(fact)).startswith("PrivateMean (a PureEvent)")
+    True
+    """
+    kind = type(event).__name__
+    what = f"{event.label} (a {kind})" if event.label else f"a {kind}"
+    return UnprovenError(
+        f"{what} hides which value a row has (replace-one), with a public number of rows; from "
+        "that nothing follows for adding or removing a row. Use a budget with "
+        "adjacency='replace-one': it takes add-remove releases as well, and converts them"
+    )

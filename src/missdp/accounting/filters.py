@@ -34,6 +34,7 @@ from missdp.accounting.events import (
     RDPEvent,
     ZCDPEvent,
     flatten,
+    replace_one_refusal,
 )
 from missdp.errors import ParameterError, UnprovenError
 
@@ -217,8 +218,9 @@ class FilterEvent(Event):
         parts = flatten(self.log)
         if self.adjacency == "replace-one":
             return tuple(part.to_replace_one() for part in parts)
-        if any(part.adjacency != "add-remove" for part in parts):
-            raise UnprovenError("an add-remove filter cannot hold replace-one events")
+        for part in parts:
+            if part.adjacency != "add-remove":
+                raise replace_one_refusal(part)
         return parts
 
     @property

@@ -124,13 +124,13 @@ class Door(Handle):
         Parameters
         ----------
         cost : Cost
-            The part: pure epsilon.
+            The part, in any currency that has a bound in that of ``left``. What the new door
+            answers is charged to it in its own currency, and costs nothing more here.
         label : str
             Public name of the part, for reports.
         """
-        if cost.currency != "pure":
-            raise ParameterError("only a part in pure epsilon can be set aside")
-        part = Budget(cost.amount, schedule="adaptive")
+        delta = 0.0 if cost.currency == "pure" else self._budget.delta
+        part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
         return self._with(_budget=self._budget.reserve(part, label=label))
 
     # Answers
