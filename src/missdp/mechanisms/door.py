@@ -232,9 +232,10 @@ class Door(Handle):
             ``gradient(codes, *state)`` returns the gradient of every row: an array whose first axis
             are the rows, or a tuple of such arrays, of shapes that do not change. ``codes`` has an
             array for each attribute; the code after the last level means "missing". A plain
-            function without a closure or defaults, which treats every row by itself. It is tried
-            out on made-up rows, before anything is charged. A row for which it fails, or whose
-            gradient is not finite, counts as 0.
+            function without a closure or defaults, which treats every row by itself, and computes
+            in double precision, so that rounding does not make rows depend on each other. It is
+            tried out on made-up rows, before anything is charged. A row for which it fails, or
+            whose gradient is not finite, counts as 0.
         state : tuple
             Released values (arrays, numbers, text) as the first step will be given them.
         rows_at_once : int, default 128

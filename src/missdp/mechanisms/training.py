@@ -235,7 +235,8 @@ class SampledSum:
 class PrivateTraining:
     """A training that was charged for: answers one noisy sum of gradients for each step.
 
-    A door makes it: see `missdp.mechanisms.Door.train`.
+    A door makes it: see `missdp.mechanisms.Door.train`. How long a step takes is not hidden; it
+    grows with the number of rows and with the sample.
 
     Parameters
     ----------
