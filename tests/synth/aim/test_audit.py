@@ -21,6 +21,9 @@ from missdp.synth import AIM
 from missdp.synth.graphical import estimate
 from synth.answers import record
 
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
 SCHEMA = Schema(
     (
         Categorical(name="x", levels=("common", "rare"), nullable=True),
