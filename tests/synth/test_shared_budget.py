@@ -30,7 +30,7 @@ def ones(codes):
 def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons(table):
     budget = Budget(3.0, 1e-5)
     for _ in range(8):
-        MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(table)
+        MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)
     rho = Cost.worth("zcdp", 1.0, 1e-6).amount
     assert [event.cost.amount for event in budget.events] == [rho] * 8
     oracle = RdpAccountant(np.linspace(5, 20, 300).tolist())
@@ -38,7 +38,7 @@ def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons(table):
     assert budget.spent.epsilon == pytest.approx(oracle.get_epsilon(1e-5), abs=1e-3)
     assert 2.75 < budget.spent.epsilon < 2.85
     before = budget.events
-    MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(table)  # 2.998
+    MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)  # 2.998
     with pytest.raises(BudgetExceededError):
         AIM(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(table)
     assert budget.events[:8] == before
@@ -49,8 +49,8 @@ def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons(table):
 def test_families_marginals_and_training_share_one_budget(table, schedule):
     budget = Budget(4.0, 1e-5, schedule=schedule)
     fits = [
-        AIM(epsilon=0.5, delta=1e-6, budget=budget, random_state=0).fit(table),
-        MST(epsilon=0.5, delta=1e-6, budget=budget, random_state=0).fit(table),
+        AIM(epsilon=0.5, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table),
+        MST(epsilon=0.5, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table),
         PrivBayes(epsilon=0.3, budget=budget, random_state=0).fit(table),
     ]
     budget.charge(GaussianEvent(sensitivity=1, sigma=20.0))
