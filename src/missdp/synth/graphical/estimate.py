@@ -219,9 +219,9 @@ class Estimate:
         shape = tuple(self.sizes[v] for v in clique)
         counts, seen = self._drawn(clique, holes)
         rows = counts + _PRIOR_ROWS
-        prior = np.ones(1)
-        for v in clique:
-            rate = self._rates[v] if v in holes else np.ones(self.sizes[v])
+        first, *others = (self._rates.get(v, np.ones(self.sizes[v])) for v in clique)
+        prior = first
+        for rate in others:
             prior = np.multiply.outer(prior, rate).ravel()
         total = seen + _PRIOR_ROWS * prior
         chance = np.minimum(np.maximum(total / rows, _LEAST_OBSERVED), 1.0)
