@@ -239,7 +239,8 @@ class Door(Handle):
         state : tuple
             Released values (arrays, numbers, text) as the first step will be given them.
         rows_at_once : int, default 128
-            Size of the blocks of rows that the function is given, whatever the number of rows.
+            Size of the blocks of rows that the function is given, whatever the number of rows. With
+            1, rows are never beside each other.
         label : str
             Public name, for reports.
 

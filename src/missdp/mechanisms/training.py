@@ -26,7 +26,9 @@ __all__ = ["PrivateTraining", "SampledSum", "Training"]
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 # The noise is so much larger than claimed: room for what rounding does to the gradients of the
-# other rows when one is added beside them, up to 2^-30 of the clip norm in each of 2^20 of them.
+# other rows of a sample when one is added beside them. Each moves by at most 2^-30 of the clip norm
+# (more is refused where it is seen) and then by a cell in each coordinate, sqrt(d) m / 2^38 of the
+# clip norm at d parameters and noise multiplier m: covered for 2^20 / (1 + m sqrt(d) / 2^8) rows.
 _SLACK = 2.0**-10
 _LEAST, _MOST = 2.0**-4, 2.0**16
 _MOST_TRIED = 12
