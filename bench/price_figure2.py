@@ -15,9 +15,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from missdp.accounting import RDPEvent, epsilon_of
+from missdp.mechanisms.rdp_bounds import ORDERS
 from missdp.mechanisms.rdp_maps import GaussianMap, Sensitivity, theorem_two
 from missdp.pipelines import bounds
-from missdp.pipelines.bounds import ORDERS
 from missdp.transforms import (
     NEIGHBOURS,
     MeanImputer,

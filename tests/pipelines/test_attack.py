@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from missdp.mechanisms.noise import SeededNoise
+from missdp.mechanisms.replace_one import PrivateRows, ReplaceOneDoor
 from missdp.pipelines import PricedPipeline, PrivateMean, price
 from missdp.transforms import Deduplicator, MeanImputer, Quantizer
 
@@ -25,15 +26,11 @@ def shown_epsilon(pipeline, x, y):
     half bounds both error rates (Clopper-Pearson, 1 - 1e-4 each).
     """
     assert (np.nan_to_num(x) != np.nan_to_num(y)).any(axis=1).sum() <= 1
-    domain = pipeline.stages()[-1].domain_after
-    noise, outputs = SeededNoise(3), []
+    facts, noise, outputs = pipeline.facts(), SeededNoise(3), []
+    question = pipeline.estimator.question(facts.domain)
     for table in (x, y):
-        *_, final = pipeline.preprocessed(table)
-        release = [
-            pipeline.estimator.release(domain.enforce(final), None, domain, noise).mean_[0]
-            for _ in range(RUNS)
-        ]
-        outputs.append(np.array(release))
+        with ReplaceOneDoor(table, facts, budget=None, noise=noise) as door:
+            outputs.append(np.array([door.ask(question)[0] for _ in range(RUNS)]))
     if outputs[0].mean() > outputs[1].mean():
         outputs = [-o for o in outputs]
     half = RUNS // 2
@@ -91,7 +88,7 @@ def test_the_imputation_price_is_almost_reached():
         steps, PrivateMean(noise_multiplier=2.0), rows=200, columns=1, complete=complete,
         delta=DELTA,
     )  # fmt: skip
-    finals = [list(pipeline.preprocessed(t))[-1].mean() for t in (x, y)]
+    finals = [PrivateRows(t, None, pipeline.facts()).final().mean() for t in (x, y)]
     sigma = 2.0 * 2 / 200
     assert abs(finals[0] - finals[1]) / sigma == pytest.approx(
         math.sqrt(2 * pipeline.bounds()[0].event.rho), rel=1e-4

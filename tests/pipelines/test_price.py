@@ -97,7 +97,7 @@ def test_which_bound_wins_depends_on_the_mechanism():
 
 
 def test_laplace_price_is_the_table_entry_and_pure():
-    """Epsilon (1 + L tau) with both in units of the sensitivity: paper B, Table 2, Laplace row."""
+    """Epsilon (1 + L tau) with both in units of the sensitivity: Hu et al., Table 2."""
     pipeline = PricedPipeline(
         [("impute", MeanImputer(max_incomplete=10, cells_per_row=1))],
         PrivateMean(noise_multiplier=2.0, mechanism="laplace"),

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from missdp.accounting import Budget, epsilon_under
+from missdp.accounting import Budget, PureEvent, epsilon_under
 from missdp.errors import DataError, MissDPError, NotFittedError, ParameterError
 from missdp.mechanisms.noise import SeededNoise
+from missdp.mechanisms.replace_one import ReplaceOneDoor
 from missdp.pipelines import (
     PricedPipeline,
     PrivateCovariance,
@@ -32,6 +33,7 @@ from missdp.transforms import (
     Quantizer,
     RegressionImputer,
     RowClipper,
+    RowDomain,
     StandardScaler,
 )
 from transforms.stability_cases import extreme_pair
@@ -51,7 +53,8 @@ def test_one_odd_label_changes_no_other_row(odd, frame):
         PrivateLinearRegression(noise_multiplier=9.0),
     ):
         model.check_target(strange, 5)
-        first, second = model._target(plain), model._target(strange)
+        reader = model.question(RowDomain(rows=5, columns=1)).target
+        first, second = reader.read(plain), reader.read(strange)
         np.testing.assert_array_equal(first[:4], second[:4])
         assert np.isfinite(second).all()
 
@@ -104,10 +107,13 @@ def test_no_table_of_the_declared_shape_is_refused(name):
             steps, estimator, rows=6, columns=3, complete=False, random_state=0, delta=0.01
         )
         assert whole.guarantee().epsilon > 0
+        facts = whole.facts()
+        question = estimator.question(facts.domain)
         for table in tables:  # What `fit` does after the charge.
             y = rng.choice(np.array([0, 1, None, "odd"], dtype=object), 6)
-            *_, final = whole.preprocessed(table)
-            fitted = whole.released(final, y, SeededNoise(0))
+            fitted = clone(estimator)
+            with ReplaceOneDoor(table, facts, target=y, budget=None, noise=SeededNoise(0)) as door:
+                fitted.keep(question, door._pose(question, PureEvent(epsilon=1.0)))
             for fact in ("mean_", "covariance_", "counts_", "coef_"):
                 assert np.isfinite(getattr(fitted, fact, 0.0)).all()
 
@@ -165,7 +171,7 @@ def test_what_a_fit_would_set_is_missing_in_one_way(name):
 
 def test_a_broken_fit_leaves_no_earlier_guarantee(monkeypatch):
     estimator = PrivateMean(noise_multiplier=4.0, random_state=0).fit(np.zeros((6, 3)))
-    monkeypatch.setattr("missdp.pipelines.estimators.noisy_gaussian", None)
+    monkeypatch.setattr(PrivateMean, "keep", None)
     with pytest.raises(TypeError):
         estimator.fit(np.zeros((6, 3)))
     assert not hasattr(estimator, "guarantee_")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from missdp.mechanisms.row_domain import clip_rows
 from missdp.transforms import (
     Deduplicator,
     MeanImputer,
@@ -22,7 +23,6 @@ from missdp.transforms import (
     TableDistance,
     TrimmedMeanImputer,
 )
-from missdp.transforms.domain import clip_rows
 
 Pair = tuple[np.ndarray, np.ndarray]
 Case = tuple[StableTransformer, RowDomain]

@@ -21,6 +21,14 @@ class Loss(Protocol):
     """A convex loss of a linear model on bounded rows and bounded coefficients."""
 
     @property
+    def radius(self) -> float:
+        """Largest norm of a row that the constants hold for."""
+
+    @property
+    def coefficient_norm(self) -> float:
+        """Largest norm of the coefficients that the constants hold for."""
+
+    @property
     def lipschitz(self) -> float:
         """Largest norm of one row's gradient."""
 

@@ -13,7 +13,8 @@ from scipy.stats import hypergeom
 
 from missdp.errors import ParameterError
 from missdp.mechanisms.gradient_losses import Loss
-from missdp.mechanisms.rdp_maps import GaussianMap, Movement, PrivacyMap, Sensitivity
+from missdp.mechanisms.rdp_maps import GaussianMap, PrivacyMap, Sensitivity
+from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = ["IterationMap", "SubsampledMap", "gradient_descent_map", "subsampled_gaussian_curve"]
 
@@ -42,9 +43,9 @@ def gradient_descent_map(
     Returns
     -------
     GaussianMap
-        A replaced row moves the mean gradient by at most 2 L / n (paper B's proof of Theorem 13
-        writes L / n), rows that move by mu tau / n, at every coefficient vector; the iterates are
-        post-processing, and the T steps compose adaptively.
+        A replaced row moves the mean gradient by at most 2 L / n (Hu, Sanyal & Schölkopf 2024
+        write L / n in their proof of Theorem 13), rows that move by mu tau / n, at every
+        coefficient vector; the iterates are post-processing, and the T steps compose adaptively.
 
     Examples
     --------
@@ -86,12 +87,12 @@ class SubsampledMap(PrivacyMap):
     jointly convex, so exp((alpha - 1) D) of the mixtures is at most the mean over J of
     exp((alpha - 1) D_J), and D_J = alpha s_J^2 / (2 sigma^2) with s_J = mu Delta H_J / b, where
     H_J, the number of moved rows in the sample, is hypergeometric. The same coupling with a
-    replaced row in the sample is the direct bound. Nothing depends on paper B's inverse
-    point-wise divergence, and no order is excluded.
+    replaced row in the sample is the direct bound. Nothing depends on the inverse
+    point-wise divergence of Hu, Sanyal & Schölkopf (2024), and no order is excluded.
 
     Examples
     --------
-    >>> from missdp.transforms import NEIGHBOURS
+    >>> from missdp.mechanisms.table_distance import NEIGHBOURS
     >>> sgd = SubsampledMap(
     ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
     ... )
@@ -111,7 +112,7 @@ class SubsampledMap(PrivacyMap):
         if not (1 <= self.batch <= self.rows and self.sigma > 0 and self.steps >= 1):
             raise ParameterError("batch must be between 1 and rows, sigma above 0, steps >= 1")
 
-    def curve(self, alpha: float, distance: Movement) -> float:
+    def curve(self, alpha: float, distance: TableDistance) -> float:
         """Return the better of amplification (nothing moved) and coupling."""
         found = self.steps * self._coupled(alpha, distance)
         if distance.moved_rows == 0 and distance.replaced == 1:
@@ -120,7 +121,14 @@ class SubsampledMap(PrivacyMap):
             found = min(found, self.steps * amplified)
         return found
 
-    def _coupled(self, alpha: float, distance: Movement) -> float:
+    def largest_shift(self, distance: TableDistance) -> float:
+        """Return how far the mean gradient of one and the same sample can move."""
+        replaced = 2 * self.lipschitz * min(distance.replaced, self.batch)
+        moved = min(distance.moved_max * min(distance.moved_rows, self.batch), distance.moved_l12)
+        coarse = 2 * self.lipschitz * min(distance.forget_movement().replaced, self.batch)
+        return min(replaced + self.smoothness * moved, coarse) / self.batch
+
+    def _coupled(self, alpha: float, distance: TableDistance) -> float:
         replaced, moved = min(distance.replaced, self.rows), distance.moved_rows
         moved = min(moved, self.rows - replaced)
         a, h, log_weight = _sample_counts(self.rows, replaced, moved, self.batch)
@@ -218,12 +226,12 @@ class IterationMap(PrivacyMap):
     a_i = mu d_i; a replaced row at step t is spread evenly over the T - t + 1 steps left. By
     Minkowski's inequality D_alpha <= alpha (mu phi + 2 L / sqrt(T - t + 1))^2 / (2 sigma^2), phi
     the Frobenius movement. Averaging exp((alpha - 1) D) over T is sound by joint convexity, and
-    t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed (paper B,
-    Theorem 15, assumes that moved rows are consecutive and move equally).
+    t = 1 is the worst position. No order of the rows, nor a limit on alpha, is assumed (Hu,
+    Sanyal & Schölkopf 2024, Theorem 15, assume that moved rows are consecutive and move equally).
 
     Examples
     --------
-    >>> from missdp.transforms import NEIGHBOURS
+    >>> from missdp.mechanisms.table_distance import NEIGHBOURS
     >>> sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
     >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12
     True
@@ -241,7 +249,7 @@ class IterationMap(PrivacyMap):
             raise ParameterError("rows must be at least 1 and sigma above 0")
         object.__setattr__(self, "_spread", 1 / np.sqrt(np.arange(1.0, self.rows + 1)))
 
-    def curve(self, alpha: float, distance: Movement) -> float:
+    def curve(self, alpha: float, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
         drift = self.smoothness * distance.moved_frobenius
         if distance.replaced > 1:

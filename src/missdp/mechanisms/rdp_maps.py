@@ -5,20 +5,19 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
+from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = [
     "Curve",
     "ExponentialMap",
     "GaussianMap",
     "LaplaceMap",
-    "Movement",
     "PrivacyMap",
     "Sensitivity",
     "tabulated",
@@ -31,30 +30,6 @@ Curve = Callable[[float], float]
 _GRID: list[float] = sorted(
     {*(1 + np.geomspace(1e-3, 8e3, 600)).tolist(), *(float(a) for a in range(2, 65))}
 )
-
-
-class Movement(Protocol):
-    """What a privacy map needs to know about two tables; `TableDistance` provides it."""
-
-    @property
-    def replaced(self) -> int:
-        """Rows replaced outright."""
-
-    @property
-    def moved_rows(self) -> int:
-        """Other rows that moved."""
-
-    @property
-    def moved_max(self) -> float:
-        """Largest Euclidean movement of a row."""
-
-    @property
-    def moved_l12(self) -> float:
-        """Summed Euclidean movement."""
-
-    @property
-    def moved_frobenius(self) -> float:
-        """Root of the summed squares of the movement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +47,7 @@ class Sensitivity:
 
     Examples
     --------
-    >>> from missdp.transforms import TableDistance
+    >>> from missdp.mechanisms.table_distance import TableDistance
     >>> moved = TableDistance(replaced=1, moved_rows=100, moved_max=0.01)
     >>> Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0).shift(moved)
     1.1
@@ -86,15 +61,19 @@ class Sensitivity:
         if not (self.replaced > 0 and self.l12 >= 0 and self.frobenius >= 0):
             raise ParameterError("sensitivities must be above 0, Lipschitz constants at least 0")
 
-    def moved(self, distance: Movement) -> float:
+    def moved(self, distance: TableDistance) -> float:
         """Return the bound for the rows that moved alone."""
         if distance.moved_rows == 0:
             return 0.0
         return min(self.l12 * distance.moved_l12, self.frobenius * distance.moved_frobenius)
 
-    def shift(self, distance: Movement) -> float:
+    def shift(self, distance: TableDistance) -> float:
         """Return the bound for replaced and moved rows together."""
         return self.replaced * distance.replaced + self.moved(distance)
+
+    def largest_shift(self, distance: TableDistance) -> float:
+        """Return the smaller of `shift` and the bound that counts moved rows as replaced."""
+        return min(self.shift(distance), self.shift(distance.forget_movement()))
 
 
 class PrivacyMap:
@@ -107,49 +86,31 @@ class PrivacyMap:
 
     Notes
     -----
-    Source: paper B, Definition 3 and Table 1; spec privacy.md §4.
+    After Hu, Sanyal & Schölkopf 2024, Definition 3 and Table 1.
     """
 
-    def rho(self, distance: Movement) -> float:
+    def rho(self, distance: TableDistance) -> float:
         """Return the zCDP parameter, or infinity."""
         del distance
         return math.inf
 
-    def pure(self, distance: Movement) -> float:
+    def pure(self, distance: TableDistance) -> float:
         """Return the pure-DP parameter, or infinity."""
         del distance
         return math.inf
 
-    def curve(self, alpha: float, distance: Movement) -> float:
+    def curve(self, alpha: float, distance: TableDistance) -> float:
         """Return a direct bound on the Rényi divergence of order ``alpha`` > 1."""
         rho, pure = self.rho(distance), self.pure(distance)
         return min(alpha * rho, _pure_curve(alpha, pure))
 
     def replaced_curve(self, alpha: float, replaced: int) -> float:
         """Return the RDP of order ``alpha`` when ``replaced`` rows are replaced, none moved."""
-        return self.curve(alpha, _Parts(replaced=replaced))
+        return self.curve(alpha, TableDistance(replaced=replaced))
 
-    def moved_curve(self, alpha: float, distance: Movement) -> float:
+    def moved_curve(self, alpha: float, distance: TableDistance) -> float:
         """Return the smooth RDP of order ``alpha``: rows only move."""
-        return self.curve(alpha, _moved_only(distance))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    replaced: int = 0
-    moved_rows: int = 0
-    moved_max: float = 0.0
-    moved_l12: float = 0.0
-    moved_frobenius: float = 0.0
-
-
-def _moved_only(distance: Movement) -> Movement:
-    return _Parts(
-        moved_rows=distance.moved_rows,
-        moved_max=distance.moved_max,
-        moved_l12=distance.moved_l12,
-        moved_frobenius=distance.moved_frobenius,
-    )
+        return self.curve(alpha, replace(distance, replaced=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +131,13 @@ class GaussianMap(PrivacyMap):
     Notes
     -----
     Two Gaussians of equal variance have D_alpha = alpha shift^2 / (2 sigma^2), and the shift is
-    at most h Delta + min(L12 tau, LF phi): direct, tighter than the triangle inequality of
-    paper B's Theorem 2. The discrete Gaussian obeys the same bound (Canonne et al. 2020).
+    at most h Delta + min(L12 tau, LF phi): direct, tighter than the triangle inequality (Theorem 2
+    of Hu, Sanyal & Schölkopf 2024). The discrete Gaussian obeys the same bound (Canonne et al.
+    2020).
 
     Examples
     --------
-    >>> from missdp.transforms import NEIGHBOURS
+    >>> from missdp.mechanisms.table_distance import NEIGHBOURS
     >>> GaussianMap(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
     0.125
     """
@@ -189,12 +151,16 @@ class GaussianMap(PrivacyMap):
         if not (self.sigma > 0 and self.steps >= 1 and self.slack >= 0):
             raise ParameterError("sigma must be above 0 and steps at least 1")
 
-    def rho(self, distance: Movement) -> float:
+    def rho(self, distance: TableDistance) -> float:
         """Return steps (shift / sigma)^2 / 2."""
         shift = self.sensitivity.shift(distance)
         if shift == 0:
             return 0.0
         return self.steps * (shift / self.sigma + self.slack) ** 2 / 2
+
+    def largest_shift(self, distance: TableDistance) -> float:
+        """Return how far one query can move."""
+        return self.sensitivity.largest_shift(distance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +183,7 @@ class LaplaceMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.transforms import NEIGHBOURS
+    >>> from missdp.mechanisms.table_distance import NEIGHBOURS
     >>> LaplaceMap(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
     0.5
     """
@@ -230,7 +196,7 @@ class LaplaceMap(PrivacyMap):
         if not (self.scale > 0 and self.slack >= 0):
             raise ParameterError("scale must be above 0")
 
-    def pure(self, distance: Movement) -> float:
+    def pure(self, distance: TableDistance) -> float:
         """Return shift / scale."""
         shift = self.sensitivity.shift(distance)
         return shift / self.scale + self.slack if shift > 0 else 0.0
@@ -255,7 +221,7 @@ class ExponentialMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.transforms import NEIGHBOURS
+    >>> from missdp.mechanisms.table_distance import NEIGHBOURS
     >>> mechanism = ExponentialMap(sensitivity=Sensitivity(replaced=1.0), epsilon=1.0)
     >>> mechanism.pure(NEIGHBOURS), mechanism.rho(NEIGHBOURS)
     (1.0, 0.125)
@@ -268,11 +234,11 @@ class ExponentialMap(PrivacyMap):
         if not self.epsilon > 0:
             raise ParameterError("epsilon must be above 0")
 
-    def pure(self, distance: Movement) -> float:
+    def pure(self, distance: TableDistance) -> float:
         """Return epsilon times the shift in units of Delta."""
         return self.epsilon * self.sensitivity.shift(distance) / self.sensitivity.replaced
 
-    def rho(self, distance: Movement) -> float:
+    def rho(self, distance: TableDistance) -> float:
         """Return an eighth of the squared range."""
         return self.pure(distance) ** 2 / 8
 
@@ -323,7 +289,7 @@ def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None 
     replaced, moved : callable
         Bounds on the divergence at any order above 1, when rows are only replaced or only move.
     c : float or None, default None
-        A fixed split (paper B uses 2); None: optimised.
+        A fixed split (Hu, Sanyal & Schölkopf 2024 use 2); None: optimised.
 
     Returns
     -------
@@ -335,8 +301,8 @@ def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None 
     D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
     + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
     in between may have the replaced rows of one side and the moved rows of the other, or the
-    other way about, in *either* direction: the better of the two counts. Paper B, Theorem 2,
-    takes the worse one.
+    other way about, in *either* direction: the better of the two counts. Hu, Sanyal &
+    Schölkopf (2024), Theorem 2, take the worse one.
 
     Examples
     --------

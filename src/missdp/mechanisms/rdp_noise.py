@@ -1,22 +1,105 @@
-"""Real-valued queries with discrete noise on a public grid."""
+"""Vector-valued answers with discrete noise: real ones on a public grid, and counts."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import ParameterError
 from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.release import add_noise
 
-__all__ = ["gaussian_slack", "laplace_slack", "noisy_gaussian", "noisy_laplace"]
+__all__ = [
+    "NoiseKind",
+    "VectorNoise",
+    "check_kind",
+    "gaussian_slack",
+    "laplace_slack",
+    "noisy_gaussian",
+    "noisy_laplace",
+]
 
 FloatArray = NDArray[np.float64]
+NoiseKind = Literal["gaussian", "laplace"]
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
 # rest is room for the floating-point error of the query itself.
 _CELLS = 1 + 2**-10
 _LARGEST = 2.0**61
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """The law of a noisy vector, with how far one replaced row can move what is exact.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    scale : float
+        Standard deviation, or Laplace scale, of the noise on each coordinate; above 0.
+    sensitivity : float
+        Bound on the distance of the exact vectors of two neighbouring tables, whatever happens to
+        rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    whole : bool, default False
+        Whether the vector holds whole numbers. They get whole noise, other numbers are rounded to
+        a grid first (see `noisy_gaussian`).
+
+    Examples
+    --------
+    >>> from missdp.mechanisms import SecureNoise
+    >>> law = VectorNoise("laplace", 4.0, sensitivity=2.0, whole=True)
+    >>> law.draw(np.array([5, 7]), SecureNoise()).shape
+    (2,)
+    """
+
+    kind: NoiseKind
+    scale: float
+    sensitivity: float
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if not (0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf):
+            raise ParameterError("scale and sensitivity must be finite, scale above 0")
+
+    def slack(self, dimension: int) -> float:
+        """Return what rounding adds to sensitivity / scale."""
+        if self.whole:
+            return 0.0
+        return gaussian_slack(dimension) if self.kind == "gaussian" else laplace_slack(dimension)
+
+    def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
+        """Return the vector plus noise."""
+        if self.whole:
+            return add_noise(exact, self.kind, self.scale, source)
+        add = noisy_gaussian if self.kind == "gaussian" else noisy_laplace
+        return add(exact, self.scale, source)
+
+    def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
+        """Return the log of the probability of an answer given one vector over that given another.
+
+        Examples
+        --------
+        >>> law = VectorNoise("gaussian", 2.0, sensitivity=1.0)
+        >>> law.log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]))
+        0.125
+        """
+        cell = 1.0 if self.whole else self.scale / _FINENESS
+        k, a, b = (_cells(v, cell).astype(np.float64) for v in (answer, exact, other))
+        scale = self.scale / cell
+        if self.kind == "laplace":
+            return float((np.abs(k - b) - np.abs(k - a)).sum() / scale)
+        return float(((a - b) * (2 * k - a - b)).sum() / (2 * scale**2))
+
+
+def check_kind(kind: Any) -> None:
+    """Refuse noise that is neither Gaussian nor Laplace."""
+    if kind not in get_args(NoiseKind):
+        raise ParameterError("mechanism must be 'gaussian' or 'laplace'")
 
 
 def gaussian_slack(dimension: int) -> float:

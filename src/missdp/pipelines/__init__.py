@@ -4,16 +4,15 @@ All guarantees here are under *replace-one* adjacency with a public number of ro
 in which the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.pipelines.bounds import Bound, bounds, overall_curve
+from missdp.mechanisms.rdp_bounds import Bound, bounds, overall_curve
 from missdp.pipelines.describe import load_pipeline
 from missdp.pipelines.estimators import (
     PrivateCovariance,
-    PrivateEstimator,
     PrivateHistogram,
     PrivateMean,
 )
 from missdp.pipelines.linear import PrivateLinearRegression, PrivateLogisticRegression
-from missdp.pipelines.pipeline import PricedPipeline, calibrated
+from missdp.pipelines.pipeline import PricedPipeline, PrivateEstimator, calibrated
 from missdp.pipelines.plot import plot_price
 from missdp.pipelines.price import Price, PriceStep, price
 from missdp.pipelines.ptr import (

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from missdp.accounting import Assumption, Budget, Condition
+from missdp.accounting import Budget
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.gradient_losses import LogisticLoss, Loss, SquaredLoss
-from missdp.mechanisms.gradient_maps import IterationMap, SubsampledMap, gradient_descent_map
-from missdp.mechanisms.noise import NoiseSource, SeededNoise
-from missdp.mechanisms.rdp_maps import PrivacyMap
-from missdp.mechanisms.rdp_noise import gaussian_slack, noisy_gaussian
-from missdp.pipelines.estimators import PrivateEstimator
-from missdp.transforms import RowDomain
-from missdp.transforms.domain import as_number, as_rows, clip_rows
-from missdp.transforms.parameters import number, whole
+from missdp.mechanisms.gradient_steps import Asked, GradientSteps, SecretStop
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import (
+    BoundedNumbers,
+    Labels,
+    RowDomain,
+    Target,
+    as_rows,
+    clip_rows,
+)
+from missdp.pipelines.pipeline import PrivateEstimator, RandomState
 
 __all__ = ["Method", "PrivateLinearRegression", "PrivateLogisticRegression"]
 
@@ -41,7 +43,7 @@ class _LinearModel(PrivateEstimator):
         """Return the loss with its constants on rows of this norm; public."""
         raise NotImplementedError
 
-    def _target(self, y: Any) -> FloatArray:
+    def _target(self) -> Target:
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
@@ -53,68 +55,33 @@ class _LinearModel(PrivateEstimator):
         if tuple(shape) != (rows,):
             raise DataError("y must have one entry for every row")
 
-    def privacy_map(self, domain: RowDomain) -> PrivacyMap:
-        """Return the map of the gradient method on rows of ``domain``."""
-        loss = self.loss(domain.radius)
-        sigma = self._sigma(domain)
-        slack = gaussian_slack(domain.columns)
-        if self.method == "gd":
-            return gradient_descent_map(
-                loss, rows=domain.rows, sigma=sigma, steps=self._steps(), slack=slack
-            )
-        if self.method == "sgd":
-            return SubsampledMap(
-                lipschitz=loss.lipschitz,
-                smoothness=loss.smoothness,
-                rows=domain.rows,
-                batch=self._batch(domain),
-                sigma=sigma,
-                steps=self._steps(),
-                slack=slack,
-            )
-        if self._rate() * loss.curvature > 2:
-            raise ParameterError(
-                "amplification by iteration needs learning_rate <= 2 / curvature of the loss "
-                f"({2 / loss.curvature:.6g} here)"
-            )
-        return IterationMap(
-            lipschitz=loss.lipschitz,
-            smoothness=loss.smoothness,
-            rows=domain.rows,
-            sigma=sigma,
-            slack=slack,
-        )
+    def question(self, domain: RowDomain) -> GradientSteps | SecretStop:
+        """Return what is asked: noisy gradients, or the last iterate of a hidden run."""
+        asked: dict[str, Any] = {
+            "domain": domain,
+            "loss": self.loss(domain.radius),
+            "target": self._target(),
+            "multiplier": self.noise_multiplier,
+        }
+        rate, steps = self._rate(), whole("n_iter", self.n_iter)
+        batch = min(whole("batch_size", self.batch_size), domain.rows)
+        if self.method == "iteration":
+            return SecretStop(**asked, rate=rate)
+        if self.method not in ("gd", "sgd"):
+            raise ParameterError("method must be 'gd', 'sgd' or 'iteration'")
+        return GradientSteps(**asked, steps=steps, batch=batch if self.method == "sgd" else None)
 
-    def model_conditions(self) -> tuple[Condition, ...]:
-        """Return the idealisation that amplification by iteration rests on."""
-        if self.method != "iteration":
-            return ()
-        return (
-            Assumption(
-                "Noise on a fine grid is treated as continuous, which amplification by iteration "
-                "is proven for."
-            ),
-        )
-
-    def release(
-        self, values: FloatArray, y: ArrayLike | None, domain: RowDomain, noise: NoiseSource
-    ) -> Self:
-        """Run the noisy gradient method and keep its coefficients."""
-        target = self._target(y)
-        loss, sigma = self.loss(domain.radius), self._sigma(domain)
-        theta = np.zeros(domain.columns)
-        total, count = np.zeros(domain.columns), 0
-        for rows in _schedule(self.method, domain.rows, self._steps(), self._batch(domain), noise):
-            X, y_rows = (values, target) if rows is None else (values[rows], target[rows])
-            gradient = X.T @ loss.gradients(theta, X, y_rows) / X.shape[0]
-            step = noisy_gaussian(gradient, sigma, noise)
-            theta = clip_rows((theta - self._rate() * step)[None, :], float(self.coefficient_norm))[
-                0
-            ]
-            total, count = total + theta, count + 1
-        # Averages of the iterates are post-processing, except where only the last one is released.
-        self.coef_ = theta if self.method == "iteration" else total / max(1, count)
-        return self
+    def keep(self, question: Asked, answer: Any) -> None:
+        """Follow the noisy gradients and keep the mean iterate, or the last one of a hidden run."""
+        if not isinstance(question, GradientSteps):
+            self.coef_ = answer
+            return
+        point = np.zeros(question.domain.columns)
+        total, norm = np.zeros_like(point), _norm(self.coefficient_norm)
+        for _ in range(question.steps):
+            point = clip_rows((point - self._rate() * answer.at(point))[None, :], norm)[0]
+            total = total + point
+        self.coef_ = total / question.steps  # post-processing, like each iterate
 
     def _predictor(self, X: ArrayLike) -> FloatArray:
         coefficients = self.coef_
@@ -122,21 +89,6 @@ class _LinearModel(PrivateEstimator):
         if rows.shape[1] != len(coefficients):
             raise DataError(f"expected {len(coefficients)} columns")
         return np.asarray(rows @ coefficients)
-
-    def _sigma(self, domain: RowDomain) -> float:
-        """Standard deviation of the noise on the mean gradient of the rows a step reads."""
-        reads = {"gd": domain.rows, "sgd": self._batch(domain), "iteration": 1}
-        if self.method not in reads:
-            raise ParameterError("method must be 'gd', 'sgd' or 'iteration'")
-        self._rate()
-        sensitivity = 2 * self.loss(domain.radius).lipschitz / reads[self.method]
-        return self._multiplier() * sensitivity
-
-    def _batch(self, domain: RowDomain) -> int:
-        return min(whole("batch_size", self.batch_size), domain.rows)
-
-    def _steps(self) -> int:
-        return whole("n_iter", self.n_iter)
 
     def _rate(self) -> float:
         return number("learning_rate", self.learning_rate, least=1e-30, most=1e30)
@@ -191,7 +143,7 @@ class PrivateLogisticRegression(_LinearModel):
         radius: float = 1.0,
         delta: float = 1e-6,
         budget: Budget | None = None,
-        random_state: int | np.random.Generator | NoiseSource | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.noise_multiplier = noise_multiplier
         self.coefficient_norm = coefficient_norm
@@ -223,11 +175,6 @@ class PrivateLogisticRegression(_LinearModel):
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
 
-    def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Refuse a target that is not there or of the wrong length, or other than two classes."""
-        super().check_target(y, rows)
-        self._pair()
-
     def _pair(self) -> tuple[object, object]:
         with replacing(TypeError, ValueError, by=ParameterError("classes must be two labels")):
             first, second = self.classes
@@ -235,9 +182,8 @@ class PrivateLogisticRegression(_LinearModel):
             raise ParameterError("classes must be two different labels")
         return first, second
 
-    def _target(self, y: Any) -> FloatArray:
-        second = self._pair()[1]
-        return _each(lambda label: 1.0 if _same(label, second) else -1.0, y)
+    def _target(self) -> Labels:
+        return Labels(self._pair()[1])
 
 
 class PrivateLinearRegression(_LinearModel):
@@ -279,7 +225,7 @@ class PrivateLinearRegression(_LinearModel):
         radius: float = 1.0,
         delta: float = 1e-6,
         budget: Budget | None = None,
-        random_state: int | np.random.Generator | NoiseSource | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.noise_multiplier = noise_multiplier
         self.target_bound = target_bound
@@ -305,42 +251,12 @@ class PrivateLinearRegression(_LinearModel):
         """Return the predicted targets."""
         return self._predictor(X)
 
-    def _target(self, y: Any) -> FloatArray:
-        values, bound = _each(as_number, y), self._bound()
-        return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -bound, bound))
+    def _target(self) -> BoundedNumbers:
+        return BoundedNumbers(self._bound())
 
     def _bound(self) -> float:
         return number("target_bound", self.target_bound, least=1e-100)
 
 
-def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
-    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
-    return np.fromiter(map(read, y), np.float64, len(y))
-
-
-def _same(label: Any, wanted: object) -> bool:
-    try:
-        return bool(label == wanted)
-    except (TypeError, ValueError):  # pandas' NA, or an array
-        return False
-
-
 def _norm(value: Any) -> float:
     return number("coefficient_norm", value, least=1e-100)
-
-
-def _schedule(
-    method: Method, rows: int, steps: int, batch: int, noise: NoiseSource
-) -> Sequence[NDArray[np.int64] | None]:
-    """Which rows each step reads; samples and the stopping time come from a secure source."""
-    if method == "gd":
-        return [None] * steps
-    if isinstance(noise, SeededNoise):
-        seeded = noise.generator()
-        if method == "iteration":
-            return [np.array([i]) for i in range(int(seeded.integers(1, rows + 1)))]
-        return [seeded.choice(rows, size=batch, replace=False) for _ in range(steps)]
-    secure = random.SystemRandom()
-    if method == "iteration":
-        return [np.array([i]) for i in range(secure.randint(1, rows))]
-    return [np.array(secure.sample(range(rows), batch)) for _ in range(steps)]

@@ -1,27 +1,143 @@
-"""Pipelines with a price: preprocessing that was not noised, then a private estimator."""
+"""Private estimators, which ask one priced question about rows, and pipelines that end in one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, Guarantee, PublicDomain
+from missdp.accounting import Budget, Condition, Guarantee
 from missdp.accounting.weakness import warn_if_weak
-from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.errors import DataError, NotFittedError, UnprovenError
+from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.pipelines.bounds import Bound, bounds
-from missdp.pipelines.estimators import PrivateEstimator, TellsUnfitted
-from missdp.transforms import NEIGHBOURS, RowDomain, StableTransformer, Stage, TableDistance, trace
-from missdp.transforms.parameters import number
+from missdp.mechanisms.parameters import number
+from missdp.mechanisms.rdp_bounds import Bound, PreparedRows
+from missdp.mechanisms.rdp_maps import PrivacyMap
+from missdp.mechanisms.replace_one import ReplaceOneDoor, refuse_add_remove
+from missdp.mechanisms.row_domain import RowDomain, as_rows
+from missdp.transforms import NotFittedOnThisTable, StableTransformer, Stage, trace
 
-__all__ = ["PricedPipeline", "calibrated"]
+__all__ = ["PricedPipeline", "PrivateEstimator", "RandomState", "calibrated"]
 
-FloatArray = NDArray[np.float64]
+
+RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
+
+
+class TellsUnfitted:
+    """Mixin: attributes that `fit` sets raise `NotFittedError` before it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.startswith("_"):
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
+    """Base class of mechanisms that end a pipeline.
+
+    Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows, noise
+    or a budget to charge: a subclass states one `question` about rows, from public facts, and
+    what it makes of the answer (`keep`). The door charges for it, reads, and adds the noise;
+    ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row, so the
+    guarantee for raw rows depends on it alone.
+
+    Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
+    (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        After `fit`: what the released attributes promise.
+    """
+
+    noise_multiplier: float
+    radius: float
+    delta: float
+    budget: Budget | None
+    random_state: RandomState
+
+    def question(self, domain: RowDomain) -> Asked:
+        """Return what is asked about rows of ``domain``; public facts only.
+
+        Parameters
+        ----------
+        domain : RowDomain
+
+        Returns
+        -------
+        Query, GradientSteps or SecretStop
+        """
+        raise NotImplementedError
+
+    def keep(self, question: Asked, answer: Any) -> None:
+        """Set the released attributes; may raise for no answer, which was charged for.
+
+        Parameters
+        ----------
+        question : Query, GradientSteps or SecretStop
+            What `question` returned.
+        answer : ndarray or NoisyGradients
+            What the door answered.
+        """
+        raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        del y, rows
+
+    def privacy_map(self, domain: RowDomain) -> PrivacyMap:
+        """Return the privacy map on rows of ``domain``; public facts only."""
+        return self.question(domain).privacy_map
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Charge the budget, then release.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows are scaled down to norm ``radius``; a missing cell counts as 0.
+        y : array_like of shape (n,), optional
+            Target, for estimators that need one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford it; nothing was computed.
+        UnprovenError
+            If the budget is under add-remove adjacency; nothing was read.
+        """
+        label = type(self).__name__
+        refuse_add_remove(self.budget, label)
+        table = as_rows(X)
+        domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
+        self.check_target(y, domain.rows)
+        noise, question = noise_source(self.random_state), self.question(domain)
+        facts = PreparedRows(
+            raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
+        )
+        with ReplaceOneDoor(table, facts, target=y, budget=self.budget, noise=noise) as door:
+            guarantee = door.guarantee(question)
+            warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
+            answer = door.ask(question)
+            # A fit that is broken off leaves no guarantee of an earlier one behind.
+            self.__dict__.pop("guarantee_", None)
+            self.release(question, answer, guarantee)
+        return self
+
+    def release(self, question: Asked, answer: Any, guarantee: Guarantee) -> None:
+        """Keep an answer and the guarantee that it was released under."""
+        self.n_features_in_ = question.domain.columns
+        self.keep(question, answer)
+        self.guarantee_ = guarantee
 
 
 class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
@@ -57,8 +173,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     -----
     The fitted steps are thrown away: what they learned is private. After the charge nothing raises,
     whatever a table of the declared shape holds: cells that are not finite numbers are missing, and
-    rows outside the radius are scaled down. Source: paper B, Theorem 2;
-    spec privacy.md §4.
+    rows outside the radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
 
     Examples
     --------
@@ -82,7 +197,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         complete: bool = True,
         delta: float = 1e-6,
         budget: Budget | None = None,
-        random_state: int | np.random.Generator | NoiseSource | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.steps = steps
         self.estimator = estimator
@@ -105,21 +220,34 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         """Return the trace of one replaced row through the steps; public."""
         return trace(self.steps, self.domain)
 
+    def facts(self) -> PreparedRows:
+        """Return what is public about the rows on their way to the estimator."""
+        if not isinstance(self.estimator, PrivateEstimator):
+            raise UnprovenError(
+                f"{type(self.estimator).__name__} is not a private estimator of this library"
+            )
+        return PreparedRows(
+            raw=self.domain,
+            label=type(self.estimator).__name__,
+            delta=self.delta,
+            steps=self.stages(),
+        )
+
     def bounds(self) -> tuple[Bound, ...]:
         """Return every bound on the whole pipeline at ``delta``, the best first; public."""
-        domain, distance = self._end()
-        label = type(self.estimator).__name__
-        return bounds(self.estimator.privacy_map(domain), distance, self.delta, label=label)
+        facts = self.facts()
+        return facts.bounds(self.estimator.question(facts.domain))
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything the guarantee rests on, noise source aside; public."""
-        found = [condition for stage in self.stages() for condition in stage.conditions]
-        fixed = (DeclaredRowCount(self.rows), PublicDomain(), *self.estimator.model_conditions())
-        return (*fixed, *dict.fromkeys(found))
+        facts = self.facts()
+        return facts.conditions(self.estimator.question(facts.domain))
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee a `fit` with secure noise will have; reads no data."""
-        return self._guarantee(self.bounds()[0], ())
+        facts = self.facts()
+        question = self.estimator.question(facts.domain)
+        return facts.guarantee(question, facts.bounds(question)[0])
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Charge the budget, preprocess, release.
@@ -144,18 +272,19 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         UnprovenError
             If no bound is known for this chain.
         """
-        noise = noise_source(self.random_state)
-        best = self.bounds()[0]
-        guarantee = self._guarantee(best, noise.conditions)
-        warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
-        self.check_shapes(X, y)
-        if self.budget is not None:
-            self.budget.charge(best.event, conditions=guarantee.conditions)
-        *_, table = self.preprocessed(X)
-        released = self.released(table, y, noise)
-        released.guarantee_ = guarantee
-        self.estimator_, self.guarantee_ = released, guarantee
+        with self.door(X, y, noise_source(self.random_state)) as door:
+            question = self.estimator.question(door.domain)
+            guarantee = door.guarantee(question)
+            warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
+            self.check_shapes(X, y)
+            estimator: PrivateEstimator = clone(self.estimator)
+            estimator.release(question, door.ask(question), guarantee)
+        self.estimator_, self.guarantee_ = estimator, guarantee
         return self
+
+    def door(self, X: ArrayLike, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
+        """Return the door behind which the steps are fitted; reads nothing."""
+        return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
 
     def check_shapes(self, X: ArrayLike, y: ArrayLike | None) -> None:
         """Refuse other shapes than the declared ones (public), before anything is charged."""
@@ -166,44 +295,6 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         if shape != declared:
             raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
         self.estimator.check_target(y, self.rows)
-
-    def preprocessed(self, X: ArrayLike) -> Iterator[FloatArray]:
-        """Yield the table before the first step, and after each step. All of it is private."""
-        table = self.domain.enforce(X)
-        yield table
-        for _, step in self.steps:
-            table = clone(step).fit_transform(table)
-            yield table
-
-    def released(
-        self, table: FloatArray, y: ArrayLike | None, noise: NoiseSource
-    ) -> PrivateEstimator:
-        """Release from a preprocessed table; only `fit` and propose-test-release account."""
-        domain, _ = self._end()
-        estimator: PrivateEstimator = clone(self.estimator)
-        estimator.n_features_in_ = domain.columns
-        # The bound on row norms is proven; projecting again guards against rounding only.
-        return estimator.release(domain.enforce(table), y, domain, noise)
-
-    def _end(self) -> tuple[RowDomain, TableDistance]:
-        """Domain and distance where the estimator reads."""
-        stages = self.stages()
-        domain = stages[-1].domain_after if stages else self.domain
-        if not domain.complete:
-            raise ParameterError("the estimator takes complete rows; put an imputation before it")
-        if not isinstance(self.estimator, PrivateEstimator):
-            raise UnprovenError(
-                f"{type(self.estimator).__name__} is not a private estimator of this library"
-            )
-        return domain, stages[-1].distance_after if stages else NEIGHBOURS
-
-    def _guarantee(self, best: Bound, more: tuple[Condition, ...]) -> Guarantee:
-        return Guarantee.from_events(
-            [best.event],
-            delta=self.delta,
-            adjacency="replace-one",
-            conditions=(*self.conditions(), *more),
-        )
 
 
 def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:

@@ -22,7 +22,7 @@ def plot_price(
     *,
     multipliers: Sequence[float] | None = None,
 ) -> tuple[Price, ...]:
-    """Write a picture of epsilon against the noise, like paper B's Figure 2.
+    """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
 
     Parameters
     ----------

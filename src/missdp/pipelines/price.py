@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
 from missdp.errors import ParameterError
-from missdp.pipelines.bounds import Bound, bounds
+from missdp.mechanisms.rdp_bounds import Bound, bounds
 from missdp.pipelines.pipeline import PricedPipeline
 from missdp.transforms import NEIGHBOURS, RowDomain, Stage
 

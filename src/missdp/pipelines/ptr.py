@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from missdp.accounting import ApproximateEvent, Event, Guarantee, PureEvent, epsilon_under
 from missdp.accounting.weakness import warn_if_weak
 from missdp.errors import ParameterError
+from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.noise import noise_source
-from missdp.mechanisms.rdp_noise import laplace_slack, noisy_laplace
-from missdp.pipelines.estimators import PrivateEstimator
-from missdp.pipelines.pipeline import PricedPipeline
-from missdp.transforms.parameters import number
+from missdp.mechanisms.parameters import number
+from missdp.mechanisms.rdp_bounds import Bound, PreparedRows
+from missdp.mechanisms.replace_one import NoisyTest
+from missdp.pipelines.pipeline import PricedPipeline, PrivateEstimator
 
 __all__ = ["Refused", "Released", "TestPlan", "plan_test", "propose_test_release"]
-
-# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
-_TAIL_ROOM = 2.0**-18
 
 
 @dataclass(frozen=True)
@@ -124,26 +122,35 @@ def plan_test(
     *Neighbours one of which fails*: J <= 1 on both, so either passes with probability at most d,
     and the test is e-DP: (e, d)-DP. *Both in the collection*: the e-DP test composed with the
     pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
-    of both at the same delta, not their sum. Paper B's Algorithm 1 uses the threshold
+    of both at the same delta, not their sum. Algorithm 1 of Hu et al. uses the threshold
     log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
     (Theorem 8); here the composition is computed, and never exceeds that sum.
     """
-    test_epsilon = number("test_epsilon", test_epsilon, least=1e-9, most=1e6)
-    delta = pipeline.delta
+    facts = pipeline.facts()
+    question = pipeline.estimator.question(facts.domain)
+    return _plan(facts, question, facts.bounds(question)[0], test_epsilon, failure_delta)
+
+
+def _plan(
+    facts: PreparedRows,
+    question: Asked,
+    best: Bound,
+    test_epsilon: float,
+    failure_delta: float | None,
+) -> TestPlan:
+    test_epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
-    for stage in pipeline.stages():
+    for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
-        dummy = np.zeros((2, stage.domain.columns))
-        stage.step.failure_margin(dummy, stage.distance, stage.domain)
-    best = pipeline.bounds()[0]
-    spent = test_epsilon + laplace_slack(1)
-    test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
-    together = min(spent + best.epsilon, epsilon_under([test, best.event], delta, "replace-one"))
-    tested = {c for stage in pipeline.stages() for c in stage.conditions}
+        step.margin(np.zeros((2, step.domain.columns)))
+    noisy = NoisyTest(test_epsilon, failure)
+    test = PureEvent(epsilon=noisy.spent, label="test", adjacency="replace-one")
+    composed = epsilon_under([test, best.event], delta, "replace-one")
+    together = min(noisy.spent + best.epsilon, composed)
     whole = ApproximateEvent(
-        epsilon=max(spent, together),
+        epsilon=max(noisy.spent, together),
         delta=delta,
         label="propose-test-release",
         adjacency="replace-one",
@@ -152,14 +159,10 @@ def plan_test(
         [whole],
         delta=delta,
         adjacency="replace-one",
-        conditions=(c for c in pipeline.conditions() if c not in tested),
+        conditions=facts.conditions(question, tested=True),
     )
-    charges: tuple[Event, ...] = (
-        ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one"),
-        best.event,
-    )
-    threshold = 1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / test_epsilon
-    return TestPlan(test_epsilon, threshold, failure, guarantee, charges)
+    charges = (noisy.event, best.event)
+    return TestPlan(test_epsilon, noisy.threshold, failure, guarantee, charges)
 
 
 def propose_test_release(
@@ -210,25 +213,15 @@ def propose_test_release(
     'Refused'
     """
     noise = noise_source(pipeline.random_state)
-    plan = plan_test(pipeline, test_epsilon=test_epsilon, failure_delta=failure_delta)
-    guarantee = plan.guarantee.with_conditions(*noise.conditions)
-    warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
-    pipeline.check_shapes(X, y)
-    if pipeline.budget is not None:
-        pipeline.budget.charge(*plan.charges, conditions=guarantee.conditions)
-    margin, table = _margin(pipeline, X)
-    noisy = noisy_laplace(np.array([margin]), 1 / plan.test_epsilon, noise)[0]
-    if not noisy > plan.threshold:
-        return Refused(guarantee)
-    estimator = pipeline.released(table, y, noise)
-    estimator.guarantee_ = guarantee
+    with pipeline.door(X, y, noise) as door:
+        question = pipeline.estimator.question(door.domain)
+        plan = _plan(pipeline.facts(), question, door.price(question), test_epsilon, failure_delta)
+        guarantee = plan.guarantee.with_conditions(*noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
+        pipeline.check_shapes(X, y)
+        answer = door.ask_if(question, NoisyTest(plan.test_epsilon, plan.failure_delta))
+        if answer is None:
+            return Refused(guarantee)
+        estimator: PrivateEstimator = clone(pipeline.estimator)
+        estimator.release(question, answer, guarantee)
     return Released(estimator, guarantee)
-
-
-def _margin(pipeline: PricedPipeline, X: ArrayLike) -> tuple[float, np.ndarray]:
-    """Smallest distance to failure along the chain (at most n), and the preprocessed table."""
-    margin = float(pipeline.rows)
-    tables = list(pipeline.preprocessed(X))
-    for stage, table in zip(pipeline.stages(), tables[:-1], strict=True):
-        margin = min(margin, stage.step.failure_margin(table, stage.distance, stage.domain))
-    return margin, tables[-1]

@@ -4,6 +4,8 @@ Each transformation is a scikit-learn transformer with a stability map: how far 
 two tables that were one row apart. Nothing here adds noise, so nothing here may be released.
 """
 
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import NEIGHBOURS, TableDistance
 from missdp.transforms.base import StableTransformer
 from missdp.transforms.chain import Stage, trace
 from missdp.transforms.clip import RowClipper
@@ -22,8 +24,6 @@ from missdp.transforms.conditions import (
     NotFittedOnThisTable,
     TrimmedRange,
 )
-from missdp.transforms.distance import NEIGHBOURS, TableDistance
-from missdp.transforms.domain import RowDomain
 from missdp.transforms.impute import ColumnImputer, ConstantImputer, MeanImputer
 from missdp.transforms.impute_neighbours import NeighbourImputer
 from missdp.transforms.impute_order import MedianImputer, TrimmedMeanImputer

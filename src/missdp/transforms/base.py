@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain, as_rows
+from missdp.mechanisms.row_domain import RowDomain, as_rows
+from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = ["PrivateState", "StableTransformer", "require"]
 
@@ -59,7 +59,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Source: spec privacy.md §4; paper B (Hu, Sanyal & Schölkopf 2024), §4.1.
+    After Hu, Sanyal & Schölkopf 2024, §4.1.
     """
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
 from missdp.accounting import Condition
 from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import NEIGHBOURS, TableDistance
 from missdp.transforms.base import StableTransformer
-from missdp.transforms.distance import NEIGHBOURS, TableDistance
-from missdp.transforms.domain import RowDomain
 
 __all__ = ["Stage", "trace"]
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,15 @@ class Stage:
     distance_after: TableDistance
     alone: TableDistance
     conditions: tuple[Condition, ...]
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
+    def margin(self, table: FloatArray) -> float:
+        """Return the step's distance to failure of its conditions; private."""
+        return self.step.failure_margin(table, self.distance, self.domain)
 
 
 def trace(

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition
+from missdp.mechanisms.parameters import number
+from missdp.mechanisms.row_domain import RowDomain, clip_rows
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain, clip_rows
-from missdp.transforms.parameters import number
 
 __all__ = ["RowClipper"]
 

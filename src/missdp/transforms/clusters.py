@@ -11,11 +11,11 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import StableTransformer
 from missdp.transforms.conditions import LargestCluster
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["Deduplicator", "Quantizer", "packing_number"]
 
@@ -64,7 +64,7 @@ class _ClusterStep(StableTransformer):
     at most K clusters, or be the centre of one cluster of its own, whose centres are then all
     within eta. So a common row is treated differently in the two tables only if its cluster (of
     at most b rows, in one of the tables) is among the K around one of the 2 h replaced points: at
-    most 2 h K b rows. Paper B, Proposition 3, counts 2 b: it overlooks that one row can spoil
+    most 2 h K b rows. Hu et al., Proposition 3, count 2 b: it overlooks that one row can spoil
     several clusters none of whose members it is close to (on a line, clusters at -2.5 eta and
     2.5 eta, and the row 0).
 
@@ -208,7 +208,7 @@ class Quantizer(_ClusterStep):
     Notes
     -----
     Stability: at most 2 h K b rows move, by at most 2 eta: in either table a row is its own image
-    or is mapped within eta. Paper B says eta, but if the replaced row is the cluster's centre in
+    or is mapped within eta. Hu et al. say eta, but if the replaced row is the cluster's centre in
     both tables, the two centres can be almost 2 eta apart.
 
     Examples

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import IncompleteRows
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["ColumnImputer", "ConstantImputer", "MeanImputer"]
 
@@ -190,8 +190,8 @@ class MeanImputer(ColumnImputer):
     One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
     mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
     <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
-    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Paper B,
-    Corollary 4, states 2 R / m for every case; that fails for rows with two or more missing cells
+    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Hu et al.,
+    Corollary 4, state 2 R / m for every case; that fails for rows with two or more missing cells
     if the replaced row's own cells are missing differently (two columns: (1, ?) becomes (?, 1),
     other rows (-0.7, -0.7), an empty row moves by 2.4 / m).
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import BoundedDonations, IncompleteRows
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import whole
 
 __all__ = ["NeighbourImputer"]
 

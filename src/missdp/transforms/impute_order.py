@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.conditions import CentralGaps, TrimmedRange
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
 from missdp.transforms.impute import ColumnImputer
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["MedianImputer", "TrimmedMeanImputer"]
 
@@ -48,7 +48,7 @@ class MedianImputer(ColumnImputer):
     again s gaps. If there is none, the gaps of each table say nothing of the other, however small
     they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
     move any order statistic by at most Delta. A row's imputed cells move by at most
-    sqrt(q) (h g + Delta), q the missing cells of a row. Paper B, Table 3, in the same spirit.
+    sqrt(q) (h g + Delta), q the missing cells of a row. Hu et al., Table 3, in the same spirit.
 
     Examples
     --------

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import IncompleteRows, LeastEigenvalue
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["RegressionImputer"]
 
@@ -50,7 +50,7 @@ class RegressionImputer(StableTransformer):
     a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
     first table's w enter, so no table in between matters.
 
-    Paper B, Table 3, perturbs one table by an added row only, and with the absolute spectrum.
+    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
 
     Examples
     --------

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import CovarianceGap, FrameOverlap
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["PCADimensionReducer", "PCARankReducer"]
 
@@ -58,7 +58,7 @@ class PCARankReducer(StableTransformer):
     |A' - A - c I| / beta, with constant 1 and no side condition; the best c, midway between the
     extreme eigenvalues of A' - A, leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2 h +
     2 R tau) / (n beta) for the covariance, (R^2 h + R tau) / (n beta) for the second moment, which
-    adversarial tables attain. A row moves by R |P - P'|. Paper B has 12.2 in place of 2.6: it
+    adversarial tables attain. A row moves by R |P - P'|. Hu et al. have 12.2 in place of 2.6: it
     bounds the covariance by 6.1 / n in norm, and pays 2 for needing only one of the gaps.
 
     Examples
@@ -122,7 +122,7 @@ class PCARankReducer(StableTransformer):
 
         By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
         `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance and 2 R^2 / n for the second moment
-        (paper B: 12.2 R^2 / n).
+        (Hu et al.: 12.2 R^2 / n).
         """
         gap = _top(values, self._k(), self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
@@ -151,8 +151,8 @@ class PCADimensionReducer(PCARankReducer):
     """Project every row on the top k principal components, in k coordinates.
 
     Eigenvectors are defined up to signs, and up to rotations where eigenvalues meet, so their own
-    coordinates can jump when one row changes, however wide the k-th gap. (Paper B, Proposition 5,
-    equates the trace of A'B with the sum of its singular values at that point, which needs
+    coordinates can jump when one row changes, however wide the k-th gap. (Hu et al., Proposition 5,
+    equate the trace of A'B with the sum of its singular values at that point, which needs
     aligned bases.) Here coordinates come from a public frame G of k orthonormal directions: with
     P the projection, rows are mapped by the polar factor U = P G (G'P G)^(-1/2).
 

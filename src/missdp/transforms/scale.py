@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError
+from missdp.mechanisms.parameters import number, whole
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import TableDistance
 from missdp.transforms.base import PrivateState, StableTransformer, require
 from missdp.transforms.conditions import ExtremeGaps, LeastRange, LeastStandardDeviation
-from missdp.transforms.distance import TableDistance
-from missdp.transforms.domain import RowDomain
-from missdp.transforms.parameters import number, whole
 
 __all__ = ["MinMaxScaler", "StandardScaler"]
 
@@ -48,7 +48,7 @@ class StandardScaler(StableTransformer):
 
     ``"assume"``: sigma^2 <= (R - mu)(R + mu) (Bhatia & Davis 2000) gives w = R + sqrt(R^2 - s^2),
     and |mu|^2 <= R^2 - d s^2 gives |x - mu| <= R + sqrt(R^2 - d s^2). ``"floor"``: raising the
-    variance to s^2 is a contraction, and w = |x - mu| = 2 R. Paper B, Proposition 6, uses 2 / n
+    variance to s^2 is a contraction, and w = |x - mu| = 2 R. Hu et al., Proposition 6, use 2 / n
     for the change of a variance on the unit ball; it can be 4 / n, so its constant 2 / s^3 is too
     small (a column of mostly -1 with one -1 replaced by 1 exceeds it); ours tends to 4 / s^3.
 

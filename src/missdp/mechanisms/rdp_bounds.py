@@ -1,19 +1,35 @@
-"""The overall guarantee: the best of every bound that applies, and which one it was."""
+"""What a question about prepared rows costs: the best of every bound that applies, and which."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from missdp.accounting import Event, PureEvent, RDPEvent, ZCDPEvent, epsilon_under
-from missdp.errors import UnprovenError
+from missdp.accounting import (
+    Condition,
+    DeclaredRowCount,
+    Event,
+    Guarantee,
+    PublicDomain,
+    PureEvent,
+    RDPEvent,
+    ZCDPEvent,
+    epsilon_under,
+)
+from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.rdp_maps import Curve, PrivacyMap, tabulated, theorem_two
-from missdp.transforms import TableDistance
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.row_questions import Question
+from missdp.mechanisms.table_distance import NEIGHBOURS, TableDistance
 
-__all__ = ["ORDERS", "Bound", "bounds", "overall_curve"]
+__all__ = ["ORDERS", "Bound", "PreparedRows", "Step", "bounds", "overall_curve"]
+
+FloatArray = NDArray[np.float64]
 
 ORDERS: tuple[float, ...] = tuple(
     float(a)
@@ -162,3 +178,100 @@ def _best(name: str, events: list[Event], delta: float) -> Bound | None:
     candidates = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in events]
     finite = [bound for bound in candidates if math.isfinite(bound.epsilon)]
     return min(finite, key=lambda bound: bound.epsilon, default=None)
+
+
+class Step(Protocol):
+    """A preprocessing step at its place in a chain: public facts, and what it does to rows."""
+
+    @property
+    def name(self) -> str:
+        """Public name."""
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like before it."""
+
+    @property
+    def domain_after(self) -> RowDomain:
+        """What rows are like after it."""
+
+    @property
+    def distance_after(self) -> TableDistance:
+        """How far two tables are apart after it, that were one replaced row apart at the start."""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What that rests on."""
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on the table, apply it, and forget what was learned; private."""
+
+    def margin(self, table: FloatArray) -> float:
+        """Return a lower bound on the replacements before the conditions fail; private."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRows:
+    """Public facts about rows on their way to a question, and what follows for its price.
+
+    Parameters
+    ----------
+    raw : RowDomain
+        What rows are brought into first.
+    label : str
+        Who asks: public name for events and refusals.
+    delta : float
+        At which guarantees are stated and the best bound is chosen.
+    steps : tuple of Step, default ()
+        Preprocessing, in order.
+    assumed : tuple of Condition, default ()
+        What every answer rests on besides.
+
+    Examples
+    --------
+    >>> from missdp.mechanisms.row_questions import Query
+    >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
+    >>> query = Query.mean(facts.domain, multiplier=5.0)
+    >>> facts.bounds(query)[0].name
+    'direct'
+    """
+
+    raw: RowDomain
+    label: str
+    delta: float
+    steps: tuple[Step, ...] = ()
+    assumed: tuple[Condition, ...] = ()
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like where a question reads them."""
+        domain = self.steps[-1].domain_after if self.steps else self.raw
+        if not domain.complete:
+            raise ParameterError("the estimator takes complete rows; put an imputation before it")
+        return domain
+
+    @property
+    def distance(self) -> TableDistance:
+        """How far neighbours are apart there."""
+        return self.steps[-1].distance_after if self.steps else NEIGHBOURS
+
+    def bounds(self, question: Question) -> tuple[Bound, ...]:
+        """Return every bound on what the answer reveals, the best first."""
+        if question.domain != self.domain:
+            raise ParameterError("the question is about rows of another domain than these")
+        return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
+
+    def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
+        """Return what an answer rests on; without the steps' conditions if these are tested."""
+        steps = () if tested else dict.fromkeys(c for step in self.steps for c in step.conditions)
+        shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
+        return (*shape, *self.assumed, *question.conditions, *steps)
+
+    def guarantee(self, question: Question, bound: Bound) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this bound's event."""
+        return Guarantee.from_events(
+            [bound.event],
+            delta=self.delta,
+            adjacency="replace-one",
+            conditions=self.conditions(question),
+        )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.transforms.parameters import number, whole
+from missdp.mechanisms.parameters import number, whole
 
-__all__ = ["RowDomain", "as_number", "as_rows", "clip_rows"]
+__all__ = [
+    "BoundedNumbers",
+    "Labels",
+    "RowDomain",
+    "Target",
+    "as_number",
+    "as_rows",
+    "clip_rows",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -155,3 +164,67 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     inside = norms <= radius
     scaled = (filled / largest) * (radius / np.maximum(norms / largest, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
+
+
+class Target(Protocol):
+    """How the entries of a target are read as numbers, each by itself; public."""
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number for each entry. An odd one is not refused."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One label counts as 1, any other as -1.
+
+    Parameters
+    ----------
+    positive : object
+        The label that counts as 1.
+
+    Examples
+    --------
+    >>> Labels("yes").read(["yes", "no", None])
+    array([ 1., -1., -1.])
+    """
+
+    positive: object
+
+    def read(self, y: Any) -> FloatArray:
+        """Return 1 or -1 for each entry."""
+        return _each(lambda label: 1.0 if _same(label, self.positive) else -1.0, y)
+
+
+@dataclass(frozen=True)
+class BoundedNumbers:
+    """Numbers clipped to an interval around 0; whatever is not a number counts as 0.
+
+    Parameters
+    ----------
+    bound : float
+        Largest absolute value.
+
+    Examples
+    --------
+    >>> BoundedNumbers(1.0).read([0.5, "-7", "many"])
+    array([ 0.5, -1. ,  0. ])
+    """
+
+    bound: float
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number within the bound for each entry."""
+        values = _each(as_number, y)
+        return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -self.bound, self.bound))
+
+
+def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
+    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    return np.fromiter(map(read, y), np.float64, len(y))
+
+
+def _same(label: Any, wanted: object) -> bool:
+    try:
+        return bool(label == wanted)
+    except (TypeError, ValueError):  # pandas' NA, or an array
+        return False

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stability_cases import complete_pair, holey_pair
 
 from missdp.errors import DataError, ParameterError
+from missdp.mechanisms.row_domain import clip_rows
+from missdp.mechanisms.table_distance import row_movements
 from missdp.transforms import NEIGHBOURS, RowDomain, TableDistance
-from missdp.transforms.distance import row_movements
-from missdp.transforms.domain import clip_rows
+from transforms.stability_cases import complete_pair, holey_pair
 
 SEEDS = st.integers(0, 2**32 - 1)
 

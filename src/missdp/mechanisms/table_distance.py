@@ -46,7 +46,7 @@ class TableDistance:
     -----
     Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
     choice of the rows that moved most minimises every norm at once, so the distance of two given
-    tables is computable exactly (`between`). Source: spec privacy.md §4.
+    tables is computable exactly (`between`).
 
     Examples
     --------
