@@ -20,6 +20,7 @@ from missdp.accounting import (
     LaplaceEvent,
     PublicDomain,
     PureEvent,
+    RDPEvent,
     SampledGaussianEvent,
     SelectionEvent,
     ZCDPEvent,
@@ -177,6 +178,8 @@ def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
     with pytest.raises(UnprovenError, match="schedule='fixed'"):
         budget.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
     with pytest.raises(UnprovenError, match="currency"):
+        budget.charge(RDPEvent(orders=[8], epsilons=[1e-9]))
+    with pytest.raises(BudgetExceededError):  # zCDP gains nothing from sampling
         budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
 
 

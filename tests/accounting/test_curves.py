@@ -20,8 +20,10 @@ from missdp.accounting import (
     SampledGaussianEvent,
     SelectionEvent,
     ZCDPEvent,
+    epsilon_of,
+    to_dp_event,
 )
-from missdp.accounting.accountants import RDP_ORDERS, RDPAccountant
+from missdp.accounting.accountants import RDP_ORDERS, PLDAccountant, RDPAccountant
 from missdp.accounting.curves import pure_epsilon, rdp_curve, zcdp_rho_of
 from missdp.errors import UnprovenError
 
@@ -121,9 +123,51 @@ def test_sampled_gaussian_matches_the_binomial_formula(rate, sigma):
         assert bound == pytest.approx(total, rel=1e-9)
 
 
-def test_sampled_gaussian_is_unbounded_at_orders_it_is_not_computed_for():
-    event = SampledGaussianEvent(rate=0.1, noise_multiplier=1, steps=1)
-    assert rdp_curve(event, np.array([1e5]))[0] == math.inf
+@pytest.mark.parametrize("rate", [1e-6, 0.003, 0.4, 1.0])
+@pytest.mark.parametrize("sigma", [0.3, 1.1, 40.0])
+def test_sampled_gaussian_is_that_of_dp_accounting(rate, sigma):
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    orders = np.array([2.0, 3.0, 17.0, 64.0, 512.0])
+    oracle = RdpAccountant(orders.tolist())
+    oracle.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)))
+    event = SampledGaussianEvent(rate=rate, noise_multiplier=sigma, steps=1)
+    curve = rdp_curve(event, orders)
+    assert curve == pytest.approx(oracle.rdp, rel=1e-9, abs=1e-14)
+    assert (curve >= np.array(oracle.rdp) - 4e-15).all()
+
+
+def test_sampled_gaussian_gains_nothing_at_orders_it_is_not_computed_for():
+    event = SampledGaussianEvent(rate=0.1, noise_multiplier=1, steps=3)
+    assert rdp_curve(event, np.array([1e5]))[0] == 3e5 / 2
+    assert zcdp_rho_of(event) == 1.5
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.3])
+@pytest.mark.parametrize("rate", [0.03, 0.5, 1.0])
+@pytest.mark.parametrize("shift", [1, 2])
+def test_sampled_discrete_noise_is_within_the_curve_of_the_continuous_one(sigma, rate, shift):
+    """Summed over the integers, both directions, whole orders and those between."""
+    x = np.arange(-80, 81)
+    absent = np.exp(-(x**2) / (2 * sigma**2))
+    present = np.exp(-((x - shift) ** 2) / (2 * sigma**2))
+    absent, present = absent / absent.sum(), present / present.sum()
+    mixed = (1 - rate) * absent + rate * present
+    orders = np.array([1.5, 2.0, 2.5, 3.0, 5.0, 7.7])
+    event = SampledGaussianEvent(rate=rate, noise_multiplier=sigma / shift, steps=1, discrete=True)
+    curve = rdp_curve(event, orders)
+    keep = (absent > 1e-280) & (mixed > 1e-280)
+    for order, bound in zip(orders, curve, strict=True):
+        for p, q in ((mixed, absent), (absent, mixed)):
+            assert renyi(p[keep], q[keep], order) <= bound * (1 + 1e-9) + 1e-12
+
+
+def test_sampled_discrete_noise_is_not_read_as_a_continuous_loss():
+    event = SampledGaussianEvent(rate=0.1, noise_multiplier=1.0, steps=9, discrete=True)
+    assert not PLDAccountant().supports(event)
+    assert type(to_dp_event(event)).__name__ == "ZCDpEvent"
+    assert epsilon_of(event, 1e-5) == RDPAccountant().epsilon([event], 1e-5)
 
 
 def test_table_is_interpolated_from_above():

@@ -19,7 +19,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.filters import filter_cost
-from missdp.errors import BudgetExceededError, DataError, ParameterError
+from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Score, SeededNoise
 from missdp.mechanisms.rows import ExactCounts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
@@ -274,8 +274,45 @@ def test_a_part_is_set_aside_and_answers_from_the_same_rows():
     assert len(releases(event)) == 1
     with pytest.raises(BudgetExceededError):
         part.marginal(("a",), Noise("laplace", 1.0))
-    with pytest.raises(ParameterError, match="pure"):
-        door_to(table(), delta=1e-6)[0].reserve(Cost(currency="zcdp", amount=0.1), label="x")
+
+
+IN_CURRENCY = {
+    "pure": Cost(currency="pure", amount=0.1),
+    "zcdp": Cost(currency="zcdp", amount=0.05),
+    "renyi": Cost(currency="renyi", amount=0.1, order=9.0),
+}
+
+
+@pytest.mark.parametrize("currency", list(IN_CURRENCY))
+@pytest.mark.parametrize("whole", list(IN_CURRENCY))
+def test_a_part_in_any_currency_costs_what_it_is_capped_by(whole, currency):
+    budget = Budget(2.0, 1e-6, schedule="adaptive", currency=whole)
+    door = Door(MemorySource(table()), strategy_named("joint"), budget=budget, noise=SeededNoise(0))
+    before, cost = door.left, IN_CURRENCY[currency]
+    unknown = {("pure", "zcdp"), ("pure", "renyi"), ("zcdp", "renyi"), ("renyi", "renyi")}
+    if (whole, currency) in unknown:  # at order 9 it says nothing about the higher order of ours
+        with pytest.raises(UnprovenError):
+            door.reserve(cost, label="part")
+        assert (door.left, budget.events) == (before, ())
+        return
+    part = door.reserve(cost, label="part")
+    assert part.left == cost
+    event = budget.events[0].capacity
+    price = float(filter_cost(event, before))
+    assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)
+    part.marginal(("a",), Noise.worth(part.left))
+    assert door.left.amount == pytest.approx(before.amount - price, rel=1e-12)
+    assert part.left.amount < 1e-9 * cost.amount
+    with pytest.raises(BudgetExceededError):
+        part.marginal(("a",), Noise.worth(cost))
+
+
+def test_all_that_is_left_can_be_set_aside():
+    door, _ = door_to(table(), delta=1e-6)
+    door.marginal(("a",), Noise("gaussian", 7.3))
+    left = door.left
+    assert door.reserve(left, label="rest").left == left
+    assert door.left.amount < 1e-15 * left.amount
 
 
 laws = st.lists(st.floats(0.1, 1.0), min_size=9, max_size=9)

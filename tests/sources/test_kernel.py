@@ -55,6 +55,46 @@ def test_groups_cover_every_clique_once_within_the_limit() -> None:
     assert len(groups) <= 30  # 19 is the least possible with four attributes a group
 
 
+@pytest.mark.parametrize("order", [2, 3])
+def test_many_cliques_are_planned_in_blocks_and_counted_alike(
+    order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = schema_of([2, 3] * 6)
+    table = random_table(schema, 200)
+    cliques = [(), *itertools.permutations(schema.names, order)]
+    whole = MemorySource(table).counts(cliques, rows="extended")
+    monkeypatch.setattr(kernel, "_PLANNED_AT_ONCE", 20)
+    monkeypatch.setattr(kernel, "_BLOCK", 4)
+    groups = kernel.plan_groups(schema, cliques, group_cells=5_000)
+    assert sorted(c for g in groups for c in g.cliques) == sorted(cliques)
+    assert all(set(c) <= set(g.names) for g in groups for c in g.cliques)
+    blocks = MemorySource(table).counts(cliques, rows="extended")
+    assert list(blocks) == list(whole)
+    for clique in cliques:
+        np.testing.assert_array_equal(blocks[clique], whole[clique])
+
+
+def test_planning_grows_with_the_number_of_cliques_not_with_its_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work: list[int] = []
+    grow = kernel._grow
+
+    def counted(start, member, sizes, group_cells):  # type: ignore[no-untyped-def]
+        work.append(member.size)
+        return grow(start, member, sizes, group_cells)
+
+    monkeypatch.setattr(kernel, "_grow", counted)
+    per_clique = []
+    for attributes in (70, 140):
+        work.clear()
+        schema = schema_of([4] * attributes)
+        pairs = list(itertools.combinations(schema.names, 2))
+        kernel.plan_groups(schema, pairs, group_cells=kernel.GROUP_CELLS)
+        per_clique.append(sum(work) / len(pairs))
+    assert per_clique[1] < 1.5 * per_clique[0]
+
+
 def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of([3, 4])
     table = random_table(schema, 1001)

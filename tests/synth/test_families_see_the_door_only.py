@@ -43,7 +43,11 @@ def offences(source):
                 found += [a.name for a in node.names if a.name != "is_declared"]
         elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
             whose = ast.unparse(node.value)
-            if "door" in whose or whose in ("self._tables", "self._merged", "tables"):
+            if (
+                "door" in whose
+                or "training" in whose
+                or whose in ("self._tables", "self._merged", "tables")
+            ):
                 found.append(ast.unparse(node))
     return found
 
@@ -66,6 +70,7 @@ def test_a_family_sees_the_door_only(name):
         "from missdp.synth.inputs import open_data",
         "door._source.counts([()])",
         "self._door._counts",
+        "training._codes()",
     ],
 )
 def test_reaching_past_the_door_is_seen(line):

@@ -17,11 +17,17 @@ from missdp.accounting._record import check_delta, check_positive
 from missdp.accounting._totals import Totals
 from missdp.accounting.accountants import RDP_ORDERS
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
+from missdp.accounting.events import (
+    Adjacency,
+    Event,
+    check_adjacency,
+    flatten,
+    replace_one_refusal,
+)
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.neighbours import epsilon_under
-from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.errors import BudgetExceededError, ParameterError
 
 __all__ = ["Budget", "Schedule"]
 
@@ -124,6 +130,45 @@ class Budget:
         self._lock = threading.RLock()
         self._process = _PROCESS.identity
 
+    @classmethod
+    def from_cost(
+        cls, cost: Cost, *, delta: float = 0.0, adjacency: Adjacency = "add-remove"
+    ) -> Self:
+        """Return an adaptive budget that is capped by exactly this cost, in its currency.
+
+        Parameters
+        ----------
+        cost : Cost
+            Above 0.
+        delta : float, default 0.0
+            The delta at which the budget states its epsilon; above 0 unless the cost is pure.
+            Nothing else depends on it.
+        adjacency : {"add-remove", "replace-one"}
+            See `Budget`.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Budget, Cost
+        >>> budget = Budget.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6)
+        >>> budget.left.amount, round(budget.epsilon, 2)
+        (0.02, 0.9)
+        """
+        if not isinstance(cost, Cost) or cost.amount == 0:
+            raise ParameterError("cost must be a Cost above 0")
+        delta = check_delta("delta", delta)
+        if cost.currency != "pure" and delta == 0:
+            raise ParameterError(f"the currency {cost.currency!r} is worth nothing at delta 0")
+        epsilon = cost.epsilon(delta)
+        made = cls(
+            epsilon or cost.amount,
+            delta,
+            adjacency=adjacency,
+            schedule="adaptive",
+            currency=cost.currency,
+        )
+        made._cost = cost
+        return made
+
     def _capacity(self, currency: Currency | None) -> Cost | None:
         if self._schedule == "fixed":
             if currency is not None:
@@ -187,7 +232,7 @@ class Budget:
         UnprovenError
             If the total cannot be bounded. Nothing is recorded.
         """
-        self._check_process()
+        self.check_process()
         self._record(flatten(events), events, conditions)
 
     def reserve(
@@ -221,7 +266,7 @@ class Budget:
         >>> round(total.spent.epsilon, 2)
         0.62
         """
-        self._check_process()
+        self.check_process()
         if part is self or part.cost is None or part._reserved or part._entries:
             raise ParameterError("only a fresh budget with schedule='adaptive' can be reserved")
         part._label = label
@@ -254,7 +299,7 @@ class Budget:
 
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
-        self._check_process()
+        self.check_process()
         parts = self._converted(flatten(events))
         with self._lock:
             return self._fits(parts, self._totals.plus(parts))
@@ -395,13 +440,11 @@ class Budget:
             return tuple(event.to_replace_one() for event in parts)
         for event in parts:
             if event.adjacency != "add-remove":
-                raise UnprovenError(
-                    f"{type(event).__name__} states a fact under replace-one, from which nothing "
-                    "follows for adding or removing a row; use a replace-one budget"
-                )
+                raise replace_one_refusal(event)
         return parts
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Refuse to go on in a fork of the process that made this budget."""
         if self._process != _PROCESS.identity:
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "

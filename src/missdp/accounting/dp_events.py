@@ -31,7 +31,7 @@ def to_dp_event(event: Event) -> Any:
     event : Event
         Continuous noise maps to the continuous events; discrete Laplace noise and pure DP to
         ``DiscreteLaplaceDpEvent`` (randomised response is its case of sensitivity 1); the
-        discrete Gaussian and selections to ``ZCDpEvent``.
+        discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``.
 
     Returns
     -------
@@ -86,8 +86,15 @@ def _(event: GaussianEvent) -> Any:
 
 @to_dp_event.register
 def _(event: SampledGaussianEvent) -> Any:
-    from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+    from dp_accounting.dp_event import (
+        GaussianDpEvent,
+        PoissonSampledDpEvent,
+        SelfComposedDpEvent,
+        ZCDpEvent,
+    )
 
+    if event.discrete:
+        return ZCDpEvent(zcdp_rho_of(event))
     step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(event.noise_multiplier))
     return SelfComposedDpEvent(step, event.steps)
 

@@ -38,6 +38,7 @@ __all__ = [
     "ZCDPEvent",
     "check_adjacency",
     "flatten",
+    "replace_one_refusal",
 ]
 
 Adjacency = Literal["add-remove", "replace-one"]
@@ -359,9 +360,12 @@ class RDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGaussianEvent(Event):
-    """Steps of the Poisson-sampled (continuous) Gaussian mechanism, as in DP-SGD.
+    """Steps of the Poisson-sampled Gaussian mechanism, as in DP-SGD.
 
-    Each step reads each row independently with probability ``rate``. Add-remove only.
+    Each step reads each row independently with probability ``rate``. Add-remove only. With
+    ``discrete=True`` query and noise are integers: the Rényi bounds at whole orders hold for it as
+    well (see `rdp_curve`), the continuous privacy loss distribution does not, so the PLD accountant
+    refuses it.
 
     Parameters
     ----------
@@ -371,6 +375,8 @@ class SampledGaussianEvent(Event):
         Noise standard deviation divided by the clip norm, above 0.
     steps : int
         Number of steps, at least 1.
+    discrete : bool, default False
+        Integer-valued query and noise.
     label, gate, adjacency
         See `Event`.
 
@@ -383,6 +389,7 @@ class SampledGaussianEvent(Event):
     rate: float
     noise_multiplier: float
     steps: int
+    discrete: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -468,3 +475,21 @@ def _check_sensitivity(event: LaplaceEvent | GaussianEvent, value: float) -> Non
             f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
         )
     object.__setattr__(event, "sensitivity", sensitivity)
+
+
+def replace_one_refusal(event: Event) -> UnprovenError:
+    """Return the refusal of a replace-one fact where rows are added or removed.
+
+    Examples
+    --------
+    >>> fact = PureEvent(epsilon=1, label="PrivateMean", adjacency="replace-one")
+    >>> str(replace_one_refusal(fact)).startswith("PrivateMean (a PureEvent)")
+    True
+    """
+    kind = type(event).__name__
+    what = f"{event.label} (a {kind})" if event.label else f"a {kind}"
+    return UnprovenError(
+        f"{what} hides which value a row has (replace-one), with a public number of rows; from "
+        "that nothing follows for adding or removing a row. Use a budget with "
+        "adjacency='replace-one': it takes add-remove releases as well, and converts them"
+    )

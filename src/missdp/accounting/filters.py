@@ -34,6 +34,7 @@ from missdp.accounting.events import (
     RDPEvent,
     ZCDPEvent,
     flatten,
+    replace_one_refusal,
 )
 from missdp.errors import ParameterError, UnprovenError
 
@@ -95,12 +96,31 @@ class Cost:
         if delta <= 0:
             raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
         order = best_order(epsilon, delta)
-        amount = max(0.0, epsilon - float(overhead(order, delta)))
+        found = cls.at_order(order, epsilon, delta)
         if currency == "zcdp":
-            found = cls(currency=currency, amount=amount / order)
-        else:
-            found = cls(currency=currency, amount=amount, order=order)
-        while found.epsilon(delta) > epsilon:  # the two conversions round differently
+            found = cls(currency=currency, amount=found.amount / order)._within(epsilon, delta)
+        return found
+
+    @classmethod
+    def at_order(cls, order: float, epsilon: float, delta: float) -> Cost:
+        """Return the largest divergence at a Rényi order that is worth at most (epsilon, delta).
+
+        0 if that order proves nothing so small.
+
+        Examples
+        --------
+        >>> cost = Cost.at_order(8.0, 3.0, 1e-6)
+        >>> round(cost.amount, 2), cost.epsilon(1e-6)
+        (1.46, 3.0)
+        """
+        if not 0 < delta < 1:
+            raise ParameterError("a Rényi divergence is worth nothing at delta 0")
+        amount = max(0.0, epsilon - float(overhead(order, delta)))
+        return cls(currency="renyi", amount=amount, order=order)._within(epsilon, delta)
+
+    def _within(self, epsilon: float, delta: float) -> Cost:
+        found = self
+        while found.epsilon(delta) > epsilon:  # conversion and its inverse round differently
             found = replace(found, amount=found.amount * (1 - 2.0**-50))
         return found
 
@@ -198,8 +218,9 @@ class FilterEvent(Event):
         parts = flatten(self.log)
         if self.adjacency == "replace-one":
             return tuple(part.to_replace_one() for part in parts)
-        if any(part.adjacency != "add-remove" for part in parts):
-            raise UnprovenError("an add-remove filter cannot hold replace-one events")
+        for part in parts:
+            if part.adjacency != "add-remove":
+                raise replace_one_refusal(part)
         return parts
 
     @property

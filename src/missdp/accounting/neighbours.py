@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from missdp.accounting._convert import add_remove_share
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, Accountant, epsilon_of
-from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten
+from missdp.accounting.events import (
+    Adjacency,
+    Event,
+    check_adjacency,
+    flatten,
+    replace_one_refusal,
+)
 from missdp.errors import UnprovenError
 
 __all__ = ["epsilon_under", "proves"]
@@ -55,10 +61,7 @@ def epsilon_under(
     native = [event for event in parts if event.adjacency == "replace-one"]
     if check_adjacency(adjacency) == "add-remove":
         if native:
-            raise UnprovenError(
-                f"{type(native[0]).__name__} states a fact under replace-one, from which nothing "
-                "follows for adding or removing a row; use a replace-one budget or guarantee"
-            )
+            raise replace_one_refusal(native[0])
         return epsilon_of(parts, delta, accountants=accountants)
     try:
         converted = [event.to_replace_one() for event in parts]

@@ -50,6 +50,8 @@ def _reason(event: Event) -> str | None:
     if isinstance(event, PureEvent | ApproximateEvent):
         return None if event.epsilon <= _MAX_LOSS else "its epsilon is too large to tabulate"
     if type(event) is SampledGaussianEvent:
+        if event.discrete:
+            return "discrete noise on a sample has no known dominating pair"
         return None if event.noise_multiplier >= 0.2 else "its noise is too small to tabulate"
     return f"no dominating pair is known for {type(event).__name__}"
 

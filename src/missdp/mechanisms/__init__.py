@@ -24,6 +24,7 @@ from missdp.mechanisms.selection import (
     generalised_exponential_mechanism,
     normalised_scores,
 )
+from missdp.mechanisms.training import PrivateTraining, Training
 
 __all__ = [
     "Ask",
@@ -34,6 +35,7 @@ __all__ = [
     "NoiseSource",
     "Preparation",
     "Prepared",
+    "PrivateTraining",
     "Query",
     "RowDoor",
     "Score",
@@ -43,6 +45,7 @@ __all__ = [
     "SelectionNoise",
     "Sums",
     "Total",
+    "Training",
     "Undeclared",
     "Witness",
     "domain_conditions",

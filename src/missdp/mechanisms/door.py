@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from missdp.mechanisms.answers import Best, Noise, Score, Total
 from missdp.mechanisms.handle import Handle
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.release import count_event
+from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.rows import (
     ExactCounts,
     MergedCounts,
@@ -23,10 +25,11 @@ from missdp.mechanisms.rows import (
     filled_rows,
 )
 from missdp.mechanisms.selection import selection_scale
+from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import Schema
-from missdp.sources import Clique, MarginalSource, Strategy
+from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 
-__all__ = ["Clique", "Door", "Noise", "Score", "Total"]
+__all__ = ["Clique", "Door", "Noise", "PrivateTraining", "Score", "Total", "Training"]
 
 
 class Door(Handle):
@@ -121,13 +124,13 @@ class Door(Handle):
         Parameters
         ----------
         cost : Cost
-            The part: pure epsilon.
+            The part, in any currency that has a bound in that of ``left``. What the new door
+            answers is charged to it in its own currency, and costs nothing more here.
         label : str
             Public name of the part, for reports.
         """
-        if cost.currency != "pure":
-            raise ParameterError("only a part in pure epsilon can be set aside")
-        part = Budget(cost.amount, schedule="adaptive")
+        delta = 0.0 if cost.currency == "pure" else self._budget.delta
+        part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
         return self._with(_budget=self._budget.reserve(part, label=label))
 
     # Answers
@@ -207,6 +210,91 @@ class Door(Handle):
             self._release(event, Best(scale), lambda: self._score_all(cliques, score, given))
         )
 
+    def train(
+        self,
+        plan: Training,
+        gradient: Callable[..., Any],
+        state: tuple[Any, ...],
+        *,
+        rows_at_once: int = 128,
+        label: str = "training",
+    ) -> PrivateTraining:
+        """Charge for a whole training, and return what answers its steps (DP-SGD).
+
+        Each step samples rows, every row by itself with probability ``plan.rate``, clips the
+        gradient of each to ``plan.clip``, all parameters jointly, adds them up, and adds noise.
+
+        Parameters
+        ----------
+        plan : Training
+            Rate, number of steps, clip norm and noise, all fixed now.
+        gradient : callable
+            ``gradient(codes, *state)`` returns the gradient of every row: an array whose first axis
+            are the rows, or a tuple of such arrays, of shapes that do not change. ``codes`` has an
+            array for each attribute; the code after the last level means "missing". A plain
+            function without a closure or defaults, which treats every row by itself, and computes
+            in double precision, so that rounding does not make rows depend on each other. It is
+            tried out on made-up rows, before anything is charged. A row for which it fails, or
+            whose gradient is not finite, counts as 0.
+        state : tuple
+            Released values (arrays, numbers, text) as the first step will be given them.
+        rows_at_once : int, default 128
+            Size of the blocks of rows that the function is given, whatever the number of rows. With
+            1, rows are never beside each other.
+        label : str
+            Public name, for reports.
+
+        Returns
+        -------
+        PrivateTraining
+            Its ``step(*state)`` returns the noisy sum.
+
+        Raises
+        ------
+        ParameterError
+            If the rows are streamed, or the function fails on made-up rows or lets rows look at
+            each other. Nothing is charged.
+
+        Examples
+        --------
+        >>> from missdp.accounting import Budget
+        >>> from missdp.datasets import yrbss
+        >>> from missdp.mechanisms import Door, SecureNoise, Training
+        >>> from missdp.sources import MemorySource, strategy_named
+        >>> def gradient(codes, theta):  # of half the squared distance to one hot
+        ...     observed = codes["gender"] < 2
+        ...     return (theta - np.eye(3)[codes["gender"]][:, :2]) * observed[:, None]
+        >>> door = Door(
+        ...     MemorySource(yrbss().table()), strategy_named("joint"), noise=SecureNoise(),
+        ...     budget=Budget(1.0, 1e-6, schedule="adaptive", currency="renyi"),
+        ... )
+        >>> plan = Training.worth(door.left, rate=0.05, steps=30, clip=1.0)
+        >>> theta = np.zeros(2)
+        >>> training = door.train(plan, gradient, (theta,))
+        >>> for _ in range(30):
+        ...     theta = theta - training.step(theta) / (0.05 * 13_000)
+        >>> bool((np.abs(theta - 0.5) < 0.1).all()), training.steps_left
+        (True, 0)
+        """
+        if not isinstance(self._source, MemorySource):
+            raise ParameterError(
+                "training needs the rows in memory, and these are streamed; read them with "
+                "Table.read"
+            )
+        held = tuple(map(fixed_copy, state))
+        function = RowFunction(gradient, self._codes_of_rows(), held, rows_at_once)
+        training = PrivateTraining(
+            plan,
+            function,
+            answer=self._answer,
+            check=self._budget.check_process,
+            codes=cache(self._counts.codes),
+        )
+        function.check(held, plan.clip)
+        gate = self._strategy.gate((), self._schema)
+        self._charge(plan.event(gate=gate or None, label=label))
+        return training
+
     # The same rows, changed row by row
 
     def filled(self, laws: Mapping[str, ArrayLike]) -> Door:
@@ -248,6 +336,16 @@ class Door(Handle):
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         merged = MergedCounts(self._counts, dict(groups))
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
+
+    def _codes_of_rows(self) -> dict[str, int]:
+        """Number of codes that each attribute of the rows may have."""
+        found = {}
+        for attribute, size in zip(self._schema, self._sizes, strict=True):
+            levels = size - (self._strategy.models_holes and attribute.nullable)
+            found[attribute.name] = levels + (
+                attribute.nullable and not self._strategy.complete_only
+            )
+        return found
 
     def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
         law = np.asarray(laws[name], dtype=np.float64)

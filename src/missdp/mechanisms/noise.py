@@ -6,6 +6,7 @@ where the bits come from.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -64,6 +65,9 @@ class NoiseSource(Protocol):
         self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
     ) -> int:
         """Return the index of the largest score after adding independent noise to each."""
+
+    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+        """Flip independent coins that fall on True with probability ``rate``, never more."""
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """Draw from [0, 1), for post-processing only: these draws protect nothing."""
@@ -133,6 +137,26 @@ class _ExactNoise:
         values, scale = _check_scores(scores), check_scale("scale", scale)
         choose = exponential_choice if _check_noise(noise) == "gumbel" else permute_and_flip
         return choose(values, scale, self._words)
+
+    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+        """Flip independent coins that fall on True with probability ``rate``.
+
+        Parameters
+        ----------
+        rate : float
+            In [0, 1]; rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
+        count : int
+            Number of coins.
+
+        Returns
+        -------
+        ndarray of bool
+        """
+        if not 0 <= rate <= 1:
+            raise ParameterError(f"rate must be in [0, 1], got {rate}")
+        if rate == 1:
+            return np.ones(count, dtype=np.bool_)
+        return self._words.words(count) < np.uint64(int(Fraction(rate) * 2**64))
 
 
 class SecureNoise(_ExactNoise):

@@ -6,7 +6,7 @@ import math
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ class PrivateCounts(Protocol):
 
     def take(self, clique: Clique) -> Counts:
         """Return the counts of a clique that is not asked for again."""
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows that are counted; they must be in memory."""
 
 
 class ExactCounts:
@@ -84,6 +87,12 @@ class ExactCounts:
         found = _turned(self._counted([ordered])[ordered], ordered, clique)
         self._kept.pop(ordered, None)
         return found
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows that are counted; see `PrivateCounts`."""
+        source = self._source
+        assert isinstance(source, MemorySource)  # checked before anything was charged
+        return {name: source.table.codes(name) for name in self._schema.names}
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
         wanted = tuple(cliques)
@@ -152,6 +161,14 @@ class MergedCounts:
         """Return counts that are not asked for again; see `PrivateCounts`."""
         found = next(iter(self.each([clique])))[1]
         del self._kept[clique]
+        return found
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows, merged; see `PrivateCounts`."""
+        found = {}
+        for name, codes in self._exact.codes().items():
+            group = self._groups[name]
+            found[name] = np.append(group, group.max() + 1)[codes]
         return found
 
 

@@ -27,6 +27,8 @@ CHUNK_ROWS = 65_536
 GROUP_CELLS = 16_384  # counts of one group stay in the second-level cache
 MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
 _MAX_TOTAL_CELLS = 4 * MAX_CELLS
+_PLANNED_AT_ONCE = 2000  # cliques
+_BLOCK = 32  # attributes
 
 
 @dataclass(frozen=True)
@@ -144,11 +146,33 @@ def plan_groups(
     """Cover the cliques by few groups of attributes (greedily; public facts only).
 
     A group starts as the largest uncovered clique. It grows by the attribute that completes most
-    uncovered cliques, as long as its joint domain has at most ``group_cells`` cells.
+    uncovered cliques, as long as its joint domain has at most ``group_cells`` cells. That takes
+    time that grows with the square of the number of cliques, so many cliques are planned in
+    batches of those that lie in the same blocks of neighbouring attributes.
     """
-    sizes = np.array([a.extended_size for a in schema], dtype=np.float64)
+    if len(cliques) <= _PLANNED_AT_ONCE:
+        return _planned(schema, cliques, group_cells)
     column = {name: i for i, name in enumerate(schema.names)}
-    member = np.zeros((len(cliques), len(schema)), dtype=bool)
+    batches: dict[tuple[int, ...], list[Clique]] = {}
+    for clique in cliques:
+        blocks = tuple(sorted({column[name] // _BLOCK for name in clique}))
+        batches.setdefault(blocks, []).append(clique)
+    groups: list[_Group] = []
+    for batch in batches.values():
+        for start in range(0, len(batch), _PLANNED_AT_ONCE):
+            part = batch[start : start + _PLANNED_AT_ONCE]
+            groups += _planned(schema, part, group_cells)
+    return tuple(groups)
+
+
+def _planned(schema: Schema, cliques: Sequence[Clique], group_cells: int) -> tuple[_Group, ...]:
+    """Cover a few cliques by groups; see `plan_groups`."""
+    used = {name for clique in cliques for name in clique}
+    attributes = [a for a in schema if a.name in used]
+    all_names = tuple(a.name for a in attributes)
+    sizes = np.array([a.extended_size for a in attributes], dtype=np.float64)
+    column = {name: i for i, name in enumerate(all_names)}
+    member = np.zeros((len(cliques), len(attributes)), dtype=bool)
     for row, clique in enumerate(cliques):
         member[row, [column[name] for name in clique]] = True
     waiting = np.arange(len(cliques))[np.argsort(-member.sum(axis=1), kind="stable")]
@@ -157,7 +181,7 @@ def plan_groups(
     while len(waiting):
         chosen = _grow(member[0], member, sizes, group_cells)
         covered = ~np.any(member[:, ~chosen], axis=1)
-        names = tuple(name for name, taken in zip(schema.names, chosen, strict=True) if taken)
+        names = tuple(name for name, taken in zip(all_names, chosen, strict=True) if taken)
         members = tuple(cliques[row] for row in waiting[covered])
         groups.append(_Group(names, schema.extended_shape(names), members))
         waiting, member = waiting[~covered], np.asfortranarray(member[~covered])

@@ -113,6 +113,23 @@ def test_a_slope_is_dropped_once_its_evidence_is_gone():
     assert not model.slopes[1, 0].any()
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_chances_to_be_missing_are_those_of_the_formula(seed):
+    """Some attributes have no holes, some depend on none, some on several: all to the last bit."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 3, (50, 5))
+    model = MaskModel(np.where(rng.random(5) < 0.3, 0.0, rng.random(5)))
+    for a, b in rng.permuted([(a, b) for a in range(5) for b in range(5) if a != b])[:9]:
+        model.slopes[int(a), int(b)] = rng.normal(size=3) * rng.integers(0, 2)
+    expected = np.zeros((50, 5))
+    for a in np.flatnonzero(model.present):
+        logits = np.full(50, model.intercepts[a])
+        for (of, b), slope in model.slopes.items():
+            logits = logits + (slope[rows[:, b]] if of == a else 0.0)
+        expected[:, a] = expit(logits)
+    np.testing.assert_array_equal(model.missing(rows), expected)
+
+
 def test_drawn_masks_follow_the_model():
     rows, _ = selective()
     model = MaskModel(np.array([0.3, 0.0]))

@@ -219,13 +219,12 @@ class Estimate:
         shape = tuple(self.sizes[v] for v in clique)
         counts, seen = self._drawn(clique, holes)
         rows = counts + _PRIOR_ROWS
-        prior = np.ones(shape)
-        for axis, v in enumerate(clique):
-            if v in holes:
-                along = [-1 if i == axis else 1 for i in range(len(clique))]
-                prior = prior * self._rates[v].reshape(along)
-        total = seen + _PRIOR_ROWS * prior.ravel()
-        chance = np.clip(total / rows, _LEAST_OBSERVED, 1.0)
+        first, *others = (self._rates.get(v, np.ones(self.sizes[v])) for v in clique)
+        prior = first
+        for rate in others:
+            prior = np.multiply.outer(prior, rate).ravel()
+        total = seen + _PRIOR_ROWS * prior
+        chance = np.minimum(np.maximum(total / rows, _LEAST_OBSERVED), 1.0)
         error = (1 - chance) / (chance * rows)
         return chance.reshape(shape), error.reshape(shape)
 

@@ -113,11 +113,18 @@ class MaskModel:
 
     def missing(self, rows: Codes) -> Floats:
         """Probability that each cell of complete rows is missing, shape ``(n, d)``."""
-        logits = np.empty(rows.shape, order="F")
-        logits[:] = self.intercepts
+        out = np.empty(rows.shape, order="F")
+        out[:] = np.where(self.present, expit(self.intercepts), 0.0)
+        steep: dict[int, list[tuple[int, Floats]]] = {}  # most attributes depend on none
         for (a, b), slope in self.slopes.items():
-            logits[:, a] += slope[rows[:, b]]
-        out: Floats = np.where(self.present, expit(logits), 0.0)
+            if slope.any():
+                steep.setdefault(a, []).append((b, slope))
+        for a, slopes in steep.items():
+            if self.present[a]:
+                logits = np.full(len(rows), self.intercepts[a])
+                for b, slope in slopes:
+                    logits += slope[rows[:, b]]
+                out[:, a] = expit(logits)
         return out
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -161,8 +168,7 @@ class MaskModel:
             missing = self.missing(rows)
             self._match_rates(missing)
             for a, own in by_attribute.items():
-                seen = {b: (1 - missing[:, b]) * per_row for b in own}
-                self._learn_one(a, own, rows, seen, ridge)
+                self._learn_one(a, own, rows, missing, per_row, ridge)
 
     def _match_rates(self, missing: Floats) -> None:
         gap = self.rates - missing.mean(axis=0)
@@ -176,18 +182,27 @@ class MaskModel:
         a: int,
         strips: Mapping[int, Strip],
         rows: Codes,
-        seen: Mapping[int, Floats],
+        missing: Floats,
+        per_row: float,
         ridge: float,
     ) -> None:
         """Update the slopes of one attribute, one predictor after the other."""
-        logits = np.full(len(rows), self.intercepts[a])
-        for b in strips:
-            slope = self.slopes.setdefault((a, b), np.zeros(len(strips[b].missing)))
-            logits += slope[rows[:, b]]
         for b, strip in strips.items():
-            chance = expit(logits)
-            step = _step(chance, rows[:, b], seen[b], strip, ridge, self.slopes[a, b])
-            self.slopes[a, b] = self.slopes[a, b] + step
+            self.slopes.setdefault((a, b), np.zeros(len(strip.missing)))
+        moving = [b for b in strips if strips[b].selective or self.slopes[a, b].any()]
+        if not moving:
+            return
+        logits = np.full(len(rows), self.intercepts[a])
+        for b in moving:
+            logits += self.slopes[a, b][rows[:, b]]
+        for b in moving:
+            strip, slope = strips[b], self.slopes[a, b]
+            if strip.selective:
+                seen = (1 - missing[:, b]) * per_row
+                step = _step(expit(logits), rows[:, b], seen, strip, ridge, slope)
+            else:
+                step = -slope
+            self.slopes[a, b] = slope + step
             logits += step[rows[:, b]]
 
     def to_json(self) -> dict[str, Any]:
@@ -218,8 +233,6 @@ def _step(
     predictor's own margin do not pass for selective missingness; and only their shape, because
     their level also carries how often holes coincide.
     """
-    if not strip.selective:
-        return -slope
     levels = len(slope)
     expected = np.bincount(codes, weights=seen * chance, minlength=levels)
     curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)

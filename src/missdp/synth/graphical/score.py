@@ -19,7 +19,7 @@ SCORE_SENSITIVITY = 1.0 + 2.0**-20
 
 def on_grid(values: Floats) -> Floats:
     """Round released values to multiples of 1/1024 of a row, within 2³¹ rows."""
-    return np.asarray(np.clip(np.rint(values / _GRID) * _GRID, -_LARGEST, _LARGEST))
+    return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_LARGEST), _LARGEST)
 
 
 def marginal_score(
@@ -56,5 +56,5 @@ def marginal_score(
     """
     predicted = on_grid(expected / max(1.0, float(expected.sum()) / _MOST_ROWS))
     gap = float(np.abs(exact - predicted).sum())
-    above = gap - float(on_grid(np.asarray(bias)))
+    above = gap - round(min(max(bias, -_LARGEST), _LARGEST) / _GRID) * _GRID
     return weight * min(max(above, -_LARGEST), _LARGEST)

@@ -1,0 +1,84 @@
+"""Fits of every family, other releases and adaptive schedules spend from one budget."""
+
+import numpy as np
+import pytest
+from dp_accounting import ZCDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from missdp import AIM, MST, Budget, Categorical, PrivBayes, Schema, Table
+from missdp.accounting import Cost, FilterEvent, GaussianEvent
+from missdp.errors import BudgetExceededError, UnprovenError
+from missdp.mechanisms import Door, Noise, SecureNoise, Training
+from missdp.sources import MemorySource, strategy_named
+
+SCHEMA = Schema(
+    tuple(Categorical(name=name, levels=(0, 1, 2), nullable=name == "a") for name in "abc")
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    codes = {a.name: rng.integers(0, a.size + a.nullable, 300) for a in SCHEMA}
+    return Table.from_codes(SCHEMA, codes)
+
+
+def ones(codes):
+    return np.ones((len(codes["a"]), 1))
+
+
+def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons(table):
+    budget = Budget(3.0, 1e-5)
+    for _ in range(8):
+        MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)
+    rho = Cost.worth("zcdp", 1.0, 1e-6).amount
+    assert [event.cost.amount for event in budget.events] == [rho] * 8
+    oracle = RdpAccountant(np.linspace(5, 20, 300).tolist())
+    oracle.compose(ZCDpEvent(8 * rho))
+    assert budget.spent.epsilon == pytest.approx(oracle.get_epsilon(1e-5), abs=1e-3)
+    assert 2.75 < budget.spent.epsilon < 2.85
+    before = budget.events
+    MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)  # 2.998
+    with pytest.raises(BudgetExceededError):
+        AIM(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(table)
+    assert budget.events[:8] == before
+    assert len(budget.events) == 9
+
+
+@pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
+def test_families_marginals_and_training_share_one_budget(table, schedule):
+    budget = Budget(4.0, 1e-5, schedule=schedule)
+    fits = [
+        AIM(epsilon=0.5, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table),
+        MST(epsilon=0.5, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table),
+        PrivBayes(epsilon=0.3, budget=budget, random_state=0).fit(table),
+    ]
+    budget.charge(GaussianEvent(sensitivity=1, sigma=20.0))
+    mine = budget.reserve(Budget.from_cost(Cost(currency="zcdp", amount=0.02), delta=1e-6))
+    door = Door(MemorySource(table), strategy_named("joint"), budget=mine, noise=SecureNoise())
+    door.marginal(("a",), Noise.worth(door.share(0.5)))
+    plan = Training.worth(door.left, rate=0.5, steps=3, clip=1.0)
+    door.train(plan, ones, ()).step()
+    rhos = [Cost.worth("zcdp", 0.5, 1e-6).amount] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
+    oracle = RdpAccountant(np.linspace(3, 90, 2000).tolist())
+    oracle.compose(ZCDpEvent(sum(rhos)))
+    assert door.left.amount < 1e-6
+    if schedule == "adaptive":
+        assert budget.cost.amount - budget.left.amount == pytest.approx(sum(rhos), rel=1e-9)
+    else:
+        assert budget.spent.epsilon <= oracle.get_epsilon(1e-5) + 1e-9
+        assert budget.spent.epsilon >= 0.75 * oracle.get_epsilon(1e-5)
+    for fit, event in zip(fits, budget.events, strict=False):
+        assert isinstance(event, FilterEvent)
+        assert event.capacity == fit.guarantee_.events[0].capacity
+
+
+def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_reverse(table):
+    budget = Budget(2.0, adjacency="replace-one")
+    PrivBayes(epsilon=0.4, budget=budget, random_state=0).fit(table)
+    assert budget.spent.epsilon == 0.8
+    fact = GaussianEvent(sensitivity=2, sigma=9, adjacency="replace-one", label="PrivateRidge")
+    shared = Budget(2.0, 1e-5, schedule="adaptive")
+    with pytest.raises(UnprovenError, match="PrivateRidge"):
+        shared.charge(fact)
+    assert not shared.events
