@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import beta
 
 from missdp.accounting import Event, Guarantee, ZCDPEvent, epsilon_of, releases
@@ -192,7 +192,10 @@ class _Attacker:
         again = Repeater(kept)
         try:
             self._stopped(again, self.tables[1 - side])
-        except Differs:  # the other table asks something else: it cannot have been that one
+            gives_away = len(again.kept) != len(kept.kept)
+        except Differs:
+            gives_away = True
+        if gives_away:  # the other table asks something else: it cannot have been that one
             return sign * math.inf
         total = 0.0
         for here, there in zip(kept.kept, again.kept, strict=True):
@@ -234,7 +237,7 @@ def judge(
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
     rest = [np.asarray(v[quarter:]) >= threshold for v in (present, absent)]
     (hits, most), (alarms, runs) = ((int(r.sum()), len(r)) for r in rest)
-    low, high = _bounds(hits, most, alarms, runs, confidence)
+    low, high = (float(bound) for bound in _bounds(hits, most, alarms, runs, confidence))
     shares = [(count + 0.5) / (size + 1) for count, size in ((hits, most), (alarms, runs))]
     return Audit(
         subject=subject,
@@ -252,28 +255,35 @@ def judge(
 def _best_threshold(
     present: NDArray[np.float64], absent: NDArray[np.float64], trials: int, confidence: float
 ) -> float:
-    """The threshold with the largest lower bound, were the shares those of more runs."""
-    best, chosen = -math.inf, 0.0
-    values = np.unique(np.concatenate([present, absent]))
-    if len(values) > 64:
-        values = np.unique(np.quantile(values[np.isfinite(values)], np.linspace(0, 1, 64)))
-    for value in values:
-        counts = [
-            round(trials * float((part >= value).sum() + 0.5) / (len(part) + 1))
-            for part in (present, absent)
-        ]
-        low, high = _bounds(counts[0], trials, counts[1], trials, confidence)
-        bound = float(ndtri(low) - ndtri(high)) if low > 0 and high < 1 else -math.inf
-        if bound > best:
-            best, chosen = bound, float(value)
-    return chosen
+    """The threshold with the largest lower bound, were the shares those of more runs.
+
+    The shares are smoothed by those of a normal law: few runs say little of rare values.
+    """
+    both = np.concatenate([present, absent])
+    finite = np.abs(both[np.isfinite(both)])
+    far = 2 * float(finite.max(initial=0.0)) + 1
+    parts = [np.clip(part, -far, far) for part in (present, absent)]
+    values = np.unique(np.quantile(np.concatenate(parts), np.linspace(0, 1, 64)))
+    counts = [
+        trials * (np.mean(part[:, None] >= values, axis=0) + _normal_share(part, values)) / 2
+        for part in parts
+    ]
+    low, high = _bounds(counts[0], trials, counts[1], trials, confidence)
+    with np.errstate(invalid="ignore"):
+        bound = np.nan_to_num(ndtri(low) - ndtri(high), nan=-math.inf, posinf=0.0)
+    return float(values[int(np.argmax(bound))])
 
 
-def _bounds(hits: int, most: int, alarms: int, runs: int, confidence: float) -> tuple[float, float]:
+def _normal_share(part: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(ndtr((part.mean() - values) / max(float(part.std()), 1e-9)))
+
+
+def _bounds(hits: Any, most: int, alarms: Any, runs: int, confidence: float) -> tuple[Any, Any]:
     """Clopper-Pearson: hits are at least, and alarms at most, so likely."""
     part = (1 - confidence) / 2
-    low = float(beta.ppf(part, hits, most - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - part, alarms + 1, runs - alarms)) if alarms < runs else 1.0
+    with np.errstate(invalid="ignore"):
+        low = np.where(np.equal(hits, 0), 0.0, beta.ppf(part, hits, most - hits + 1))
+        high = np.where(np.equal(alarms, runs), 1.0, beta.ppf(1 - part, alarms + 1, runs - alarms))
     return low, high
 
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from missdp.accounting import (
-    DEFAULT_ACCOUNTANTS,
+    FAST_ACCOUNTANTS,
     Event,
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
+    PLDAccountant,
     PureAccountant,
     PureEvent,
     SelectionEvent,
@@ -29,7 +30,7 @@ from missdp.errors import UnprovenError
 
 __all__ = ["Claim", "mu_of"]
 
-_POINTS = 60  # epsilons at which a claim is read
+_POINTS = 50  # epsilons at which a claim is read
 _MOST_EPSILON = 50.0
 _SIGMAS = 9.0  # thresholds further out happen less than once in 10^18 trials
 
@@ -100,9 +101,11 @@ def gaussian_of(events: Iterable[Event]) -> float:
 
 def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
     try:
-        widest = epsilon_of(events, 1e-9, accountants=DEFAULT_ACCOUNTANTS)
+        tight = (PLDAccountant(),) if all(map(PLDAccountant().supports, events)) else None
+        using = tight or FAST_ACCOUNTANTS
+        widest = epsilon_of(events, 1e-6, accountants=using)
         grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
-        found = [(float(e), delta_of(events, float(e))) for e in grid]
+        found = [(float(e), delta_of(events, float(e), accountants=using)) for e in grid]
     except UnprovenError:
         return ()
     if all(PureAccountant().supports(event) for event in events):

@@ -22,11 +22,11 @@ __all__ = [
     "ExactCounts",
     "Histograms",
     "HolesAsLevel",
-    "LastRowFirst",
     "MutableCounts",
     "NarrowCounts",
     "QuotingSource",
     "ReadingTwice",
+    "SchemaOrder",
     "TellingShape",
     "UnderNoised",
     "WideScore",
@@ -188,7 +188,7 @@ class HolesAsLevel(MemorySource):
         return table
 
 
-class LastRowFirst(MemorySource):
+class SchemaOrder(MemorySource):
     """Orders the axes of a clique as the schema does, whatever was asked for."""
 
     def counts(self, cliques: Any, *, rows: Rows) -> Counts:
