@@ -52,6 +52,7 @@ _ROOMS = frozenset(
         "sources",
         "synth",
         "table",
+        "testing",
         "transforms",
     }
 )

@@ -51,7 +51,7 @@ class Audit:
     mu_low : float
         Lower confidence bound on mu.
     mu_claim : float
-        The mu that the claim allows at this share of false alarms.
+        The largest mu that the claim allows at a share of false alarms within its bounds.
     flagged : bool
         Whether the claim is refuted, with the confidence: the lower bound on the hits is more than
         the claim allows at the upper bound on the false alarms.
@@ -239,6 +239,7 @@ def judge(
     (hits, most), (alarms, runs) = ((int(r.sum()), len(r)) for r in rest)
     low, high = (float(bound) for bound in _bounds(hits, most, alarms, runs, confidence))
     shares = [(count + 0.5) / (size + 1) for count, size in ((hits, most), (alarms, runs))]
+    least = min(shares[1], float(_bounds(alarms, runs, 0, runs, confidence)[0]) or shares[1])
     return Audit(
         subject=subject,
         trials=len(present),
@@ -246,7 +247,7 @@ def judge(
         alarms=alarms / runs,
         mu_emp=max(0.0, float(ndtri(shares[0]) - ndtri(shares[1]))),
         mu_low=max(0.0, float(ndtri(low) - ndtri(high))),
-        mu_claim=claim.mu_at(shares[1]),
+        mu_claim=max(claim.mu_at(float(a)) for a in np.linspace(least, high, 33)),
         flagged=low > claim.most_hits(high),
         confidence=confidence,
     )
