@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
-from missdp.accounting.amplification import mask_mixture, paper_approximation
+from missdp.ground_truth import mask_mixture, paper_approximation
 
 GATES = [{"a", "b"}, {"b", "c"}, {"c", "d"}, {"a", "d"}]
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "img" / "ground_truth.svg"

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from missdp.accounting.amplification import mask_mixture, sound_partition
+from missdp.ground_truth import mask_mixture, sound_partition
 
 
 def network(attributes, rng):

@@ -14,7 +14,7 @@ import argparse
 import time
 from pathlib import Path
 
-from missdp.accounting.amplification import (
+from missdp.ground_truth import (
     complete_rows_bound,
     distinct_targets_bound,
     mask_mixture,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, PrivBayes
+    from missdp.synth import AIM, MST, PrivBayes, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.1.0"
@@ -23,6 +23,8 @@ __all__ = [
     "Schema",
     "Table",
     "__version__",
+    "load",
+    "synthesizers",
 ]
 
 # Where the names above live. They are imported when they are first asked for, so that the command
@@ -38,12 +40,15 @@ _HOMES = {
     "PrivBayes": "synth",
     "Schema": "schema",
     "Table": "table",
+    "load": "synth",
+    "synthesizers": "synth",
 }
 _ROOMS = frozenset(
     {
         "accounting",
         "datasets",
         "evaluate",
+        "ground_truth",
         "knn",
         "mechanisms",
         "missingness",

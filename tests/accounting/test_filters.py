@@ -24,12 +24,12 @@ from missdp.accounting import (
     SelectionEvent,
     ZCDPEvent,
     epsilon_of,
-    ground_truth_guarantee,
     zcdp_rho,
 )
 from missdp.accounting._convert import epsilon_from_rdp, epsilon_from_rho
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.ground_truth import ground_truth_guarantee
 
 DELTAS = np.geomspace(1e-12, 0.1, 20)
 

@@ -16,7 +16,6 @@ from missdp.accounting import (
     DatasetCollection,
     DeclaredRowCount,
     ExplicitSeed,
-    FixedGates,
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
@@ -27,12 +26,12 @@ from missdp.accounting import (
     RowIndependentMissingness,
     SampledGaussianEvent,
     epsilon_of,
-    ground_truth_guarantee,
     replace_one_of,
 )
 from missdp.accounting._convert import add_remove_share
 from missdp.accounting._exact import float_up
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.ground_truth import FixedGates, ground_truth_guarantee
 
 GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
@@ -243,7 +242,7 @@ def test_strange_json_is_refused(text):
 
 def test_json_of_another_format_is_refused():
     data = Guarantee(1).to_dict()
-    for change in ({"format": 3}, {"extra": 1}, {"events": None}, {"conditions": 5}):
+    for change in ({"format": 4}, {"extra": 1}, {"events": None}, {"conditions": 5}):
         with pytest.raises(ParameterError):
             Guarantee.from_dict({**data, **change})
 

@@ -1,6 +1,8 @@
 """Conditions and events: validation, words, and the way through JSON and back."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from accounting_strategies import conditions, events
@@ -172,3 +174,33 @@ def test_only_conditions_on_rows_imply_row_independence():
     assert MissingCompletelyAtRandom({}).implies_row_independence
     assert BoundedObservation(0.5).implies_row_independence
     assert not EigenGap(1, 0.1).implies_row_independence
+
+
+EVERY_KIND = """
+import importlib, json, pkgutil, sys
+if {everything}:
+    import missdp
+    for found in pkgutil.walk_packages(missdp.__path__, "missdp."):
+        if "cli" not in found.name and "__main__" not in found.name:
+            importlib.import_module(found.name)
+from missdp.accounting._record import Record, _know
+if not {everything}:
+    import missdp.accounting
+    assert "missdp.transforms" not in sys.modules
+    _know("of no family")
+print(json.dumps(sorted(kind for family in Record._families for kind in family._kinds)))
+"""
+
+
+def test_every_kind_of_the_package_is_found_where_only_accounting_was_imported():
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", EVERY_KIND.format(everything=everything)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for everything in (True, False)
+    ]
+    assert found[0] == found[1]
+    assert "AmplifiedEvent" in found[0]

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, Schema
+from missdp.checksum import sealed
 from missdp.cli.app import app
 from missdp.cli.main import EXIT_CODES, main
 
@@ -230,7 +231,8 @@ def test_damaged_models(folder, capsys, name, path, value):
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    (folder / "model.json").write_text(json.dumps(document))
+    del document["sha256"]  # or nothing behind the checksum would be tried
+    (folder / "model.json").write_text(json.dumps(sealed(document)))
     before = set(os.listdir(folder))
     more = ("-o", "new.csv") if name == "sample" else ()
     code, out, err = run(capsys, name, "model.json", *more)

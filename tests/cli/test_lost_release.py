@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+import missdp
+from missdp import AIM, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.synth.base import Synthesizer
 
@@ -142,7 +143,7 @@ def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folde
     first, second, third = done.stderr.splitlines()
     assert "out.csv" in first
     assert os.strerror(errno.EFBIG) in first
-    assert "charged (epsilon = 1)" in second
+    assert "charged (epsilon = 1, delta = 1e-06)" in second
     assert third.endswith("missdp sample out.model.json -o out.csv")
     assert sorted(os.listdir(folder)) == ["data.csv", "out.model.json", "schema.toml"]
     assert main(third.split("missdp ")[1].split()) == 0
@@ -155,13 +156,13 @@ def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, 
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(Table if where == "to_arrow" else PrivBayes, where, fail)
+    monkeypatch.setattr(Table if where == "to_arrow" else AIM, where, fail)
     code, out, err = run(capsys, *SYNTHESIZE, "--json")
     assert (code, out) == (8, "")
     assert "private" not in err.replace("private data", "").replace("private cells", "")
-    assert "charged (epsilon = 1)" in err
+    assert "charged (epsilon = 1, delta = 1e-06)" in err
     monkeypatch.undo()
-    assert PrivBayes.load(folder / "out.model.json").guarantee_.epsilon == 1.0
+    assert missdp.load(folder / "out.model.json").guarantee_.epsilon == 1.0
 
 
 def test_a_model_that_cannot_be_put_in_place_is_put_elsewhere(folder, capsys, monkeypatch):
@@ -181,7 +182,7 @@ def test_a_model_that_cannot_be_put_in_place_is_put_elsewhere(folder, capsys, mo
     assert (folder / "out.csv").exists()  # the rows are written all the same
     (kept,) = (folder / "tmp").rglob("m.json")
     assert str(kept) in err
-    assert PrivBayes.load(kept).guarantee_.epsilon == 1.0
+    assert missdp.load(kept).guarantee_.epsilon == 1.0
 
 
 def test_a_model_that_was_paid_for_is_not_replaced_unasked(folder, capsys):

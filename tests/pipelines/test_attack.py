@@ -12,6 +12,9 @@ from missdp.mechanisms.noise import SeededNoise
 from missdp.pipelines import PricedPipeline, PrivateMean, price
 from missdp.transforms import Deduplicator, MeanImputer, Quantizer
 
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
 DELTA, RUNS = 1e-2, 15_000
 
 

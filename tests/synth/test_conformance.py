@@ -71,6 +71,7 @@ def test_files_with_the_old_names_of_strategies_are_read(family, strategy, tmp_p
     model.save(path)
     document = json.loads(path.read_text())
     document["parameters"]["missing"] = old
+    document["format"] = 1
     path.write_text(json.dumps(document))
     again = type(model).load(path)
     assert again.missing == strategy

@@ -15,8 +15,12 @@ from synth.worked_example import SOURCE
 ROOM = Path(base.__file__).parent
 SOURCES = {
     str(path.relative_to(ROOM)): path.read_text(encoding="utf-8")
-    for folder in ("privbayes", "aim", "mst", "graphical")
-    for path in (ROOM / folder).glob("*.py")
+    for path in (
+        *(ROOM / "privbayes").glob("*.py"),
+        *(ROOM / "graphical").glob("*.py"),
+        ROOM / "aim.py",
+        ROOM / "mst.py",
+    )
 } | {"the worked example": SOURCE}
 OPEN = {"missdp.mechanisms.door", "missdp.mechanisms.noise"}
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")

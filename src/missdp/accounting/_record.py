@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from missdp.errors import ParameterError, replacing
@@ -18,6 +19,10 @@ __all__ = [
     "check_positive",
     "read_json",
 ]
+
+
+# Rooms above this one that register kinds of their own when they are imported.
+_ROOMS = ("missdp.ground_truth", "missdp.transforms")
 
 
 class Record:
@@ -59,6 +64,7 @@ class Record:
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         rest = dict(data)
         kind = rest.pop("kind", None)
+        _know(kind)
         found = cls._kinds.get(kind) if isinstance(kind, str) else None
         if found is None or not issubclass(found, cls):
             raise ParameterError(
@@ -82,11 +88,19 @@ class Record:
     def _decode(cls, value: Any) -> Any:
         if isinstance(value, Mapping):  # a record of any family: an event may carry a condition
             kind = value.get("kind")
+            _know(kind)
             homes = (family for family in Record._families if kind in family._kinds)
             return next(homes, cls).from_dict(value)
         if isinstance(value, list):
             return tuple(cls._decode(item) for item in value)
         return value
+
+
+def _know(kind: object) -> None:
+    """Import the rooms that define kinds of their own, if a kind is not known without them."""
+    if not any(kind in family._kinds for family in Record._families if isinstance(kind, str)):
+        for room in _ROOMS:
+            import_module(room)
 
 
 def _encode(value: Any) -> Any:

@@ -24,12 +24,13 @@ from missdp.accounting.events import (
     flatten,
 )
 from missdp.accounting.neighbours import epsilon_under, proves
+from missdp.checksum import sealed, unsealed
 from missdp.errors import ParameterError, UnprovenError, replacing
 
 __all__ = ["Guarantee", "Protects"]
 
-_FORMAT = 2
-_READABLE = (1, 2)
+_FORMAT = 3  # the first whose texts have a checksum
+_READABLE = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Guarantee:
     Events of a fixed schedule *are* the guarantee: any accountant may read them again at another
     delta. Of an adaptive sequence only its cap is, which `FilterEvent` carries. A number below
     what the events prove one by one needs an event that proves it (`Event.epsilon_bound`), such as
-    those of `missdp.accounting.amplification`.
+    those of `missdp.ground_truth`.
 
     Examples
     --------
@@ -397,12 +398,22 @@ class Guarantee:
         >>> Guarantee.from_json(Guarantee(0.5).to_json()) == Guarantee(0.5)
         True
         """
-        return json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
+        return json.dumps(sealed(self.to_dict()), sort_keys=True, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Rebuild the guarantee written by `to_json`."""
-        return cls.from_dict(read_json(text))
+        """Rebuild the guarantee written by `to_json`.
+
+        Raises
+        ------
+        DataError
+            If the text was changed since.
+        ParameterError
+            If it is no guarantee.
+        """
+        read = read_json(text)
+        written = isinstance(read, Mapping) and read.get("format") == _FORMAT
+        return cls.from_dict(unsealed(read) if written else read)
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

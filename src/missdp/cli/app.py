@@ -4,24 +4,68 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from missdp import __version__
-from missdp.cli import demo, evaluate, price, query, sample, schema, simulate, synthesize
 from missdp.errors import MissDPError, ParameterError, UnprovenError
 
-__all__ = ["app", "in_option_words"]
+__all__ = ["COMMANDS", "app", "command_named", "in_option_words"]
+
+COMMANDS = {
+    "schema": "Draft and check schemas.",
+    "synthesize": "Turn a private table with holes into a synthetic one.",
+    "sample": "Draw rows from a saved model, at no cost.",
+    "evaluate": "Compare a synthetic table with the private one, for the curator.",
+    "simulate": "Punch holes into a complete table, for experiments.",
+    "query": "Answer one question about a table with holes, privately.",
+    "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
+    "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
+}
+"""Each command with a line for the overview; its module is imported when it is called."""
 
 # Parameters of the Python API whose options have another name.
 _OPTIONS = {"n": "rows", "n_rows": "public-rows", "random_state": "seed", "match_on": "match"}
 
+
+class _Commands(TyperGroup):
+    """Commands of which only the one that is called is imported: the others take seconds."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx
+        return command_named(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def command_named(name: str) -> Any:
+    """Import a command and return it."""
+    module = import_module(f"missdp.cli.{name}")
+    if hasattr(module, "app"):
+        group = typer.main.get_group(module.app)
+        group.name = name
+        return group
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    epilog = getattr(module, "EXAMPLES", None)
+    alone.command(name, epilog=epilog)(getattr(module, name))
+    return typer.main.get_command(alone)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="missdp",
     help="Differential privacy for the tables people really have: the ones with holes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     epilog=(
@@ -31,14 +75,6 @@ app = typer.Typer(
         "129 hung up, 130 interrupted, 143 terminated."
     ),
 )
-app.add_typer(schema.app, name="schema")
-app.command("synthesize")(synthesize.synthesize)
-app.command("sample")(sample.sample)
-app.command("evaluate")(evaluate.evaluate)
-app.command("simulate")(simulate.simulate)
-app.command("query")(query.query)
-app.command("price")(price.price)
-app.command("demo")(demo.demo)
 
 
 def _show_version(asked: bool) -> None:
@@ -90,7 +126,8 @@ def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
 
 def _option_names(arguments: Sequence[str]) -> set[str]:
     """Return the long options of the command that was called."""
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     for word in arguments:
-        command = getattr(command, "commands", {}).get(word, command)
+        if hasattr(command, "get_command"):
+            command = command.get_command(None, word) or command
     return {name for parameter in command.params for name in parameter.opts}

@@ -70,8 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> NoReturn:
     """Console script."""
     _on_stop(_stop_at_once)
-    from missdp.cli import app  # noqa: F401 - what takes long, while stopping is simple
+    from missdp.cli.app import COMMANDS, command_named
 
+    called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    if called in COMMANDS:
+        command_named(called)  # what takes long, while stopping is simple
     forgive_streams()
     _on_stop(_stop)
     code = main()

@@ -15,11 +15,11 @@ from missdp.accounting import (
 )
 from missdp.accounting.weakness import warn_if_weak
 from missdp.cli.common import JsonOption, emit
-from missdp.cli.families import load_model
 from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable
 from missdp.pipelines import load_pipeline, plot_price
 from missdp.pipelines import price as price_pipeline
+from missdp.synth import load
 
 __all__ = ["price"]
 
@@ -66,7 +66,7 @@ def price(
         return
     if delta is not None or plot is not None:
         raise ParameterError("--delta and --plot are for pipelines (.toml)")
-    model = load_model(target)
+    model = load(target)
     guarantee = model.guarantee_
     if ground_truth:
         if stated is None:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from missdp.cli.common import JsonOption, SeedOption, check_rows, counted, emit, progress_bar
-from missdp.cli.families import load_model
 from missdp.cli.release import write_rows
 from missdp.files import check_outputs, reserved
+from missdp.synth import load
 from missdp.table.files import output_format
 
 __all__ = ["sample"]
@@ -37,7 +37,7 @@ def sample(
     check_outputs([output], inputs=[model])
     with reserved([output]), progress_bar() as progress:
         progress("reading the model", None)
-        released = load_model(model)
+        released = load(model)
         synthetic = write_rows(
             released, output, rows=rows, keep_holes=keep_holes, seed=seed, progress=progress
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,17 +19,24 @@ from missdp.cli.common import (
     emit,
     progress_bar,
 )
-from missdp.cli.families import FAMILIES
 from missdp.cli.release import KeptModel, model_beside, paid, write_rows
 from missdp.cli.streams import check_stdout
 from missdp.errors import ParameterError
 from missdp.files import check_outputs, write_atomically
 from missdp.schema import Schema
-from missdp.sources import strategy_named
+from missdp.sources import STRATEGIES, strategy_named
 from missdp.synth.base import Synthesizer
+from missdp.synth.inputs import default_delta
+from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.table.files import output_format
 
-__all__ = ["synthesize"]
+__all__ = ["EXAMPLES", "synthesize"]
+
+EXAMPLES = (
+    "Examples: missdp synthesize t.csv --schema t.toml --epsilon 1 -o s.csv; the same with "
+    "--missing observed (holes completely at random); with --delta 0 (pure epsilon-DP); with "
+    "--method mst --set shrink=0.5; with --keep-holes (synthetic holes, too)."
+)
 
 
 def synthesize(
@@ -40,10 +47,37 @@ def synthesize(
         Path,
         typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
     ],
-    delta: Annotated[float, typer.Option(help="0 gives pure epsilon-DP where possible.")] = 0.0,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(FAMILIES)}.")] = "privbayes",
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="By default 1e-6, or 1/(100 n) if --public-rows n makes that smaller. 0 is pure "
+            "epsilon-DP.",
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default aim, "
+            "or privbayes if --delta is 0.",
+            show_default=False,
+        ),
+    ] = None,
     missing: Annotated[
-        str | None, typer.Option(help="Missing-data strategy; by default the method's own.")
+        str | None,
+        typer.Option(
+            help=f"What to do about holes: {', '.join(STRATEGIES)}; by default the method's first.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of the method's own, such as rounds=30; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to draw; by default the released row count.")
@@ -81,15 +115,17 @@ def synthesize(
     output_format(output)
     place = model_beside(output) if model is None else model
     check_outputs([output, place, guarantee], inputs=[data, schema])
+    chosen = method or ("privbayes" if delta == 0 else "aim")
+    own = read_settings(synthesizer_named(chosen), settings or [])
     facts = Schema.from_toml(schema)
     check_rows(public_rows if rows is None else rows, len(facts))
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:
-        synthesizer = _build(method, missing, epsilon, delta, public_rows, seed)
+        synthesizer = _build(chosen, own, missing, epsilon, delta, public_rows, seed)
         if keep_holes and not strategy_named(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
-        outcome.spending(epsilon, delta)
+        outcome.spending(epsilon, _delta_of(synthesizer))
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
@@ -100,33 +136,41 @@ def synthesize(
     kept.check()
     document = {
         "output": str(output),
+        "method": chosen,
         "rows": len(synthetic),
         "model": str(place),
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     drawn = counted(len(synthetic), "synthetic row")
+    said = "delta is 0, which PrivBayes offers" if method is None and delta == 0 else chosen
     text = (
-        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}.\n"
+        f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
         f"Wrote {place}: the model; missdp sample draws more rows from it at no cost.\n\n"
         f"{synthesizer.guarantee_.in_words()}"
     )
     emit(document, text, as_json=as_json)
 
 
+def _delta_of(model: Synthesizer) -> float:
+    return default_delta(model.n_rows) if model.delta is None else model.delta
+
+
 def _build(
     method: str,
+    own: dict[str, Any],
     missing: str | None,
     epsilon: float,
-    delta: float,
+    delta: float | None,
     public_rows: int | None,
     seed: int | None,
 ) -> Synthesizer:
-    if method not in FAMILIES:
-        raise ParameterError(f"--method must be one of {', '.join(FAMILIES)}, not {method!r}")
-    options = {} if missing is None else {"missing": missing}
-    return FAMILIES[method](
+    options = dict(own)
+    if missing is not None:
+        options["missing"] = missing
+    if delta is not None:
+        options["delta"] = delta
+    return synthesizer_named(method)(
         epsilon=epsilon,
-        delta=delta,
         n_rows="noisy" if public_rows is None else public_rows,
         random_state=seed,
         **options,

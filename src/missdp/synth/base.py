@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -28,7 +29,7 @@ from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_sou
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import is_declared, is_noisy, is_whole, open_data
+from missdp.synth.inputs import default_delta, is_declared, is_noisy, is_whole, open_data
 from missdp.synth.randomness import sampling_generator
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
@@ -46,17 +47,20 @@ _MOST_EPSILON = 1e4  # far beyond any protection
 _MOST_ROWS = 2**53
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Synthesizer(FittedState, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
-    A subclass stores its parameters in ``__init__`` under their own names (at least those below),
-    lists the strategies it offers, its default first, and implements :meth:`_fit`,
-    :meth:`_sample`, :meth:`_released` and :meth:`_restore`.
+    A subclass lists the strategies it offers, its default first, and implements :meth:`_fit`,
+    :meth:`_sample`, :meth:`_released` and :meth:`_restore`. Parameters of its own are fields of a
+    dataclass, declared as they are here: ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
     Parameters
     ----------
-    epsilon, delta : float
+    epsilon : float
         Privacy budget of the whole fit, add-remove adjacency.
+    delta : float or None
+        The same; None is 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
     missing : str
         Missing-data strategy; one of ``strategies``.
     n_rows : "noisy" or int
@@ -77,19 +81,20 @@ class Synthesizer(FittedState, abc.ABC):
     strategies: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
-    delta: float
-    missing: str
-    n_rows: str | int
-    random_state: int | None
-    budget: Budget | None
-    progress: Progress | None
+    delta: float | None = None
+    missing: str = "joint"
+    n_rows: int | Literal["noisy"] = "noisy"
+    random_state: int | None = None
+    budget: Budget | None = None
+    progress: Progress | None = None
 
-    schema_: Schema
-    kind_: FrameKind
-    n_rows_: int
-    n_rows_std_: float
-    guarantee_: Guarantee
-    _fitted_with: dict[str, Any]
+    # What a fit leaves behind.
+    schema_: Schema = field(init=False)
+    kind_: FrameKind = field(init=False)
+    n_rows_: int = field(init=False)
+    n_rows_std_: float = field(init=False)
+    guarantee_: Guarantee = field(init=False)
+    _fitted_with: dict[str, Any] = field(init=False)
 
     def fit(
         self,
@@ -144,7 +149,7 @@ class Synthesizer(FittedState, abc.ABC):
                 "Ask for a smaller epsilon, or use a larger budget"
             )
         declared = is_declared(self.n_rows)
-        warn_if_weak(self.epsilon, self.delta, n=int(self.n_rows) if declared else None)
+        warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._strategy.check(source)
@@ -169,7 +174,7 @@ class Synthesizer(FittedState, abc.ABC):
         fresh.guarantee_ = own.spent.with_conditions(*conditions)
         self._adopt(fresh)
         if not declared:  # released by now, so it may be spoken about
-            warn_if_weak(0.0, self.delta, n=self.n_rows_)
+            warn_if_weak(0.0, self._delta, n=self.n_rows_)
         return self
 
     def sample(
@@ -240,7 +245,7 @@ class Synthesizer(FittedState, abc.ABC):
         assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
             How values went missing. It becomes a condition of the result. Never state it from
             the private table itself: see
-            :func:`missdp.accounting.amplification.observed_rate_bound`.
+            :func:`missdp.ground_truth.observed_rate_bound`.
 
         Returns
         -------
@@ -277,6 +282,11 @@ class Synthesizer(FittedState, abc.ABC):
     def _strategy(self) -> Strategy:
         """The strategy that ``missing`` names."""
         return strategy_named(self.missing)
+
+    @property
+    def _delta(self) -> float:
+        """The delta of the fit: what was asked for, or the default."""
+        return default_delta(self.n_rows) if self.delta is None else self.delta
 
     @property
     def _applied_strategy(self) -> Strategy:
@@ -353,6 +363,8 @@ class Synthesizer(FittedState, abc.ABC):
             )
         for name in ("epsilon", "delta"):
             value = getattr(self, name)
+            if name == "delta" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
@@ -370,7 +382,7 @@ class Synthesizer(FittedState, abc.ABC):
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise ParameterError("budget must be a missdp.Budget or None")
         # The noise of a table depends on the structure chosen before it, so this is a filter.
-        return Budget(self.epsilon, self.delta, schedule="adaptive")
+        return Budget(self.epsilon, self._delta, schedule="adaptive")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
         conditions = [*domain_conditions(schema, undeclared)]

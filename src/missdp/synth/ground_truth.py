@@ -7,18 +7,16 @@ from dataclasses import replace
 
 from missdp.accounting import (
     Condition,
-    DataChosenGates,
     Event,
     FilterEvent,
-    FixedGates,
     Guarantee,
     MissingCompletelyAtRandom,
     PureEvent,
     difference,
-    ground_truth_guarantee,
     releases,
 )
 from missdp.errors import ParameterError
+from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
 from missdp.schema import Schema
 from missdp.sources import Strategy
 

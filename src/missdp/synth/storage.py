@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Guarantee
+from missdp.checksum import sealed, unsealed
 from missdp.errors import DataError, replacing
 from missdp.files import write_atomically
 from missdp.schema import Schema
@@ -20,7 +21,8 @@ from missdp.table import FrameKind
 
 __all__ = ["StoredModel", "array_from_json", "array_to_json", "read_model", "write_model"]
 
-_FORMAT = 1
+_FORMAT = 2
+_WITHOUT_CHECKSUM = 1
 # What strategies were called in files written before version 0.2.
 _RENAMED = {"adaptive": "observed", "auto": "joint"}
 
@@ -62,7 +64,9 @@ def write_model(
         "guarantee": guarantee.to_dict(),
         "released": dict(released),
     }
-    write_atomically(path, json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8"))
+    write_atomically(
+        path, json.dumps(sealed(document), indent=1, ensure_ascii=False).encode("utf-8")
+    )
 
 
 def read_model(path: Path, *, family: str) -> StoredModel:
@@ -83,8 +87,10 @@ def read_model(path: Path, *, family: str) -> StoredModel:
         document = json.loads(path.read_text(encoding="utf-8"))
     with replacing(KeyError, TypeError, by=broken):
         written, kind = document["format"], document["family"]
-    if written != _FORMAT:
+    if written not in (_FORMAT, _WITHOUT_CHECKSUM):
         raise DataError(f"{str(path)!r} was written by another version of missdp")
+    if written != _WITHOUT_CHECKSUM:
+        document = unsealed(document)
     if kind != family:
         raise DataError(f"{str(path)!r} holds a {kind} model; load it with that class")
     with replacing(ValueError, KeyError, TypeError, by=broken):

@@ -73,6 +73,8 @@ class Claim:
 
     def mu_at(self, alarms: float) -> float:
         """Return the mu of the largest chance of a hit that is allowed."""
+        if not 0 < alarms < 1:
+            return self.mu
         return float(ndtri(self.most_hits(alarms)) - ndtri(alarms))
 
     def and_also(self, other: Claim) -> Claim:

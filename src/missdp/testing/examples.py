@@ -5,6 +5,7 @@ Never release anything with them: each is named after the mistake that it makes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Histograms(Synthesizer):
     """Noisy one-way marginals, sampled independently of each other. Keeps every promise.
 
@@ -50,19 +52,7 @@ class Histograms(Synthesizer):
 
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        missing: str = "joint",
-        n_rows: Any = "noisy",
-        random_state: Any = None,
-        budget: Any = None,
-        progress: Any = None,
-    ) -> None:
-        self.epsilon, self.delta, self.missing, self.n_rows = epsilon, delta, missing, n_rows
-        self.random_state, self.budget, self.progress = random_state, budget, progress
+    delta: float | None = 0.0
 
     def _fit(self, door: Door) -> Total:
         total = door.row_count(Noise.worth(door.share(0.05)))

@@ -140,11 +140,11 @@ def guarantee(on: Subject) -> None:
     found = model.guarantee_
     most = on.epsilon * (1 + 1e-9)
     expect(0.95 * on.epsilon < found.epsilon <= most, "guarantee_ must be what was asked for")
-    expect(found.delta == model.delta, "guarantee_ must have the delta that was asked for")
+    expect(found.delta == on.delta, "guarantee_ must have the delta that was asked for")
     expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
     expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
     expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
-    expect(found.epsilon_at(model.delta) <= most, "the events must prove the guarantee")
+    expect(found.epsilon_at(found.delta) <= most, "the events must prove the guarantee")
 
 
 def spending(on: Subject) -> None:

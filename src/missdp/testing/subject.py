@@ -39,7 +39,7 @@ class Subject:
     @property
     def delta(self) -> float:
         """The delta that the family is run with."""
-        return float(self.parameters.get("delta", 0.0))
+        return self.build()._delta
 
     @property
     def epsilon(self) -> float:

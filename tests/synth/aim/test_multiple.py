@@ -9,6 +9,9 @@ from missdp.errors import ParameterError
 from missdp.synth import AIM
 from missdp.synth.combine import combine_estimates
 
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
 SCHEMA = Schema(tuple(Categorical(name=n, levels=(0, 1), nullable=True) for n in "ab"))
 
 

@@ -6,6 +6,7 @@ import abc
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,7 @@ _COUNT_SHARE = 0.04  # of rho, for the number of rows: +- 23 at epsilon 1, delta
 _LEAST_COUNT_SHARE = 0.005
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GraphicalSynthesizer(Synthesizer):
     """Base of AIM and MST; see there."""
 
@@ -54,15 +56,16 @@ class GraphicalSynthesizer(Synthesizer):
         "impute-first",
     )
 
-    _draws: Draws = "even"
-    workload: Workload
-    max_model_size: float
-    structural_zeros: StructuralZeros | None
-    shrink: float
-    ridge: float
-    model_rows: int
-    imputer: Imputer
-    imputer_share: float
+    structural_zeros: StructuralZeros | None = None
+    shrink: float = 0.2
+    ridge: float = 0.3
+    model_rows: int = 20_000
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
+
+    _draws: Draws = field(default="even", init=False)
+    workload: Workload = field(init=False)
+    max_model_size: float = field(init=False)
 
     @abc.abstractmethod
     def _plan(self, attributes: int) -> Plan:
@@ -70,7 +73,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if self.delta == 0:
+        if self._delta == 0:
             raise ParameterError(
                 "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
             )
@@ -216,7 +219,7 @@ class GraphicalSynthesizer(Synthesizer):
 
     @property
     def _rho(self) -> float:
-        return zcdp_rho(self.epsilon, self.delta)
+        return zcdp_rho(self.epsilon, self._delta)
 
     @property
     def _max_cells(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,6 @@ from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import (
     MissingValues,
-    Progress,
     Synthesizer,
 )
 from missdp.synth.imputers import Imputer, impute
@@ -33,6 +33,7 @@ _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it
 _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivBayes(Synthesizer):
     """Synthetic tables from a private Bayesian network (Zhang et al. 2017), holes included.
 
@@ -44,8 +45,9 @@ class PrivBayes(Synthesizer):
     ----------
     epsilon : float, above 0
         Budget of the whole fit under add-remove adjacency.
-    delta : float in [0, 1), default 0
-        0 gives pure epsilon-DP.
+    delta : float in [0, 1) or None, default 0
+        0 gives pure epsilon-DP. None is 1e-6, or 1 / (100 n) if n rows are declared and that is
+        smaller.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` models values and holes together, every row counts everywhere, holes of
         synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et al. 2024)
@@ -104,34 +106,12 @@ class PrivBayes(Synthesizer):
         "impute-first",
     )
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        missing: str = "joint",
-        degree: int | Literal["auto"] = "auto",
-        theta: float = 8.0,
-        structure_share: float = 0.1,
-        imputer: Imputer = "marginal",
-        imputer_share: float = 0.1,
-        n_rows: int | Literal["noisy"] = "noisy",
-        random_state: int | None = None,
-        budget: Budget | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.missing = missing
-        self.degree = degree
-        self.theta = theta
-        self.structure_share = structure_share
-        self.imputer = imputer
-        self.imputer_share = imputer_share
-        self.n_rows = n_rows
-        self.random_state = random_state
-        self.budget = budget
-        self.progress = progress
+    delta: float | None = 0.0
+    degree: int | Literal["auto"] = "auto"
+    theta: float = 8.0
+    structure_share: float = 0.1
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
@@ -158,8 +138,8 @@ class PrivBayes(Synthesizer):
             check_degree(int(self.degree), sizes)
         spent = self._spent_before(schema)
         # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
-        pure = self.delta == 0
-        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self.delta) - spent**2 / 2
+        pure = self._delta == 0
+        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self._delta) - spent**2 / 2
         plan = self._plan(left, len(schema))
         plan.check(len(schema), largest=sizes[-1])
 
@@ -181,7 +161,7 @@ class PrivBayes(Synthesizer):
 
     def _plan(self, left: float, attributes: int) -> Plan:
         return make_plan(
-            pure=self.delta == 0,
+            pure=self._delta == 0,
             left=left,
             structure_share=float(self.structure_share),
             attributes=attributes,
@@ -191,7 +171,7 @@ class PrivBayes(Synthesizer):
         self._report("preparing", 0.0)
         share = share_of(float(self.epsilon), self._count_share(door.schema))
         counted = door.row_count(Noise("laplace", scale_for(1.0, share)))
-        pure = self.delta == 0
+        pure = self._delta == 0
         behind: Total | None = counted  # the tables
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only

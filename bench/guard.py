@@ -1,0 +1,241 @@
+"""Fail if synthesis or a statistic got more than 10 % slower or worse than the recorded reference.
+
+Accuracy and CPU time on 5,000 generated rows, 20 % of the cells missing, with fixed seeds. Both are
+ratios within one run, so that the machine cancels out:
+
+* time: CPU seconds of a fit and a sample over those of a fixed workload in plain NumPy and Python,
+  which is timed right before and after; compared seed by seed, the median over seeds counts;
+* error: mean total variation of all two-way marginals (for the query: width of the error bar) over
+  that of independent marginals (over the standard deviation of the attribute); means over seeds.
+
+What looks worse is measured again on twice as many new seeds, and fails only if all seeds together
+are worse too. The reference, with where and how it was measured, is `guard.json`; only a
+change that is meant to cost accuracy or time may rewrite it.
+
+    python bench/guard.py              # exit code 1: worse
+    python bench/guard.py --only aim --first-only --json
+    python bench/guard.py --update     # rewrites guard.json (minutes)
+"""
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.accounting import Budget
+from missdp.knn import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.synth import AIM, MST
+
+REFERENCE = Path(__file__).with_name("guard.json")
+ALLOWED = 1.10
+ROWS = 5_000
+SIZES = (2, 3, 4, 6)
+SYNTHETIC_ROWS = 40_000  # so many that their own sampling error does not count
+REPEAT = 2  # new seeds per first seed when something looks worse
+
+
+def example():
+    """Complete truth (codes), and the same rows with a fifth of the cells missing."""
+    rng = np.random.default_rng(20261122)
+    group = rng.integers(0, 4, ROWS)
+    columns = []
+    for size in SIZES:
+        ends = rng.dirichlet(np.full(size, 0.6), 4).cumsum(axis=1)
+        columns.append((rng.random(ROWS)[:, None] > ends[group]).sum(axis=1).clip(0, size - 1))
+    truth = np.stack(columns, axis=1)
+    missing = rng.random(truth.shape) < 0.2
+    *categorical, last = (f"a{i}" for i in range(len(SIZES)))
+    attributes = [
+        Categorical(name=name, levels=tuple(map(str, range(size))), nullable=True)
+        for name, size in zip(categorical, SIZES, strict=False)
+    ]
+    top = SIZES[-1] - 1
+    attributes.append(
+        Numeric(name=last, lower=0, upper=top, integer=True, bins=top + 1, nullable=True)
+    )
+    frame = pd.DataFrame(
+        {name: pd.Series(truth[:, i]).astype(str) for i, name in enumerate(categorical)}
+    )
+    frame[last] = truth[:, -1].astype(float)
+    return truth, Table.read(frame.mask(missing), Schema(tuple(attributes)))
+
+
+TRUTH, PRIVATE = example()
+
+
+def distance(one, other):
+    """Mean total variation distance over the two-way marginals of two arrays of codes."""
+    found = []
+    for i, j in itertools.combinations(range(len(SIZES)), 2):
+        shares = [
+            np.bincount(codes[:, i] * SIZES[j] + codes[:, j], minlength=SIZES[i] * SIZES[j])
+            / len(codes)
+            for codes in (one, other)
+        ]
+        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(found))
+
+
+def independent():
+    """The truth with its columns drawn independently: the error that everyone can have."""
+    rng = np.random.default_rng(1)
+    return np.stack([rng.choice(column, SYNTHETIC_ROWS) for column in TRUTH.T], axis=1)
+
+
+def synthesis(make):
+    """A subject: returns CPU seconds and error of one seed."""
+
+    def once(seed):
+        start = time.process_time()
+        model = make(seed).fit(PRIVATE)
+        synthetic = model.sample_table(SYNTHETIC_ROWS)
+        seconds = time.process_time() - start
+        codes = np.stack([synthetic.codes(name) for name in PRIVATE.schema.names], axis=1)
+        return seconds, distance(codes, TRUTH) / UNIT
+
+    return once
+
+
+def query(seed):
+    """A subject: a mean of k-NN-imputed values and its error bar."""
+    *others, name = PRIVATE.schema.names
+    start = time.process_time()
+    asked = ImputedStatistics(
+        PRIVATE,
+        KNNImputation(impute=name, match_on=tuple(others)),
+        budget=Budget(5.0),
+        scale=ScaleRelease(epsilon=4.0),
+        random_state=seed,
+    )
+    low, high = asked.mean(name, epsilon=1.0).interval
+    return time.process_time() - start, (high - low) / float(TRUTH[:, -1].std())
+
+
+UNIT = distance(independent(), TRUTH)
+# Name: what is run, and on how many seeds at first.
+SUBJECTS = {
+    "privbayes": (synthesis(lambda seed: PrivBayes(epsilon=1.0, random_state=seed)), 20),
+    "mst": (synthesis(lambda seed: MST(epsilon=1.0, delta=1e-6, random_state=seed)), 4),
+    "aim": (synthesis(lambda seed: AIM(epsilon=1.0, delta=1e-6, random_state=seed)), 8),
+    "query": (query, 20),
+}
+
+
+def workload():
+    """CPU seconds of fixed work: counting, sorting, products, and many small steps in Python."""
+    rng = np.random.default_rng(0)
+    codes, matrix = rng.integers(0, 500, 200_000), rng.random((160, 160))
+    small, total = rng.random(40), 0.0
+    start = time.process_time()
+    for _ in range(6):
+        np.bincount(codes, minlength=500)
+        np.sort(codes)
+        matrix @ matrix
+        np.exp(matrix).cumsum(axis=0)
+    for step in range(6_000):
+        total += float((small * step).sum())
+    return time.process_time() - start
+
+
+def measure(once, seeds):
+    """Time and error ratios of each seed."""
+    times, errors = [], []
+    gc.collect()
+    before = workload()
+    for seed in seeds:
+        seconds, error = once(seed)
+        after = workload()
+        times.append(2 * seconds / (before + after))
+        errors.append(error)
+        before = after
+    return {"time": times, "error": errors}
+
+
+def compare(found, reference):
+    """How many times slower and worse than the reference, on the seeds that were run."""
+    known = {key: values[: len(found[key])] for key, values in reference.items()}
+    slower = [now / then for now, then in zip(found["time"], known["time"], strict=True)]
+    return {
+        "time": statistics.median(slower),
+        "error": statistics.fmean(found["error"]) / statistics.fmean(known["error"]),
+    }
+
+
+def guard(name, reference, *, first_only=False):
+    """Compare one subject; what looks worse is measured again on new seeds, and all count."""
+    once, first = SUBJECTS[name]
+    found = measure(once, range(first))
+    result = compare(found, reference)
+    if first_only or max(result.values()) <= ALLOWED:
+        return result
+    more = measure(once, range(first, (1 + REPEAT) * first))
+    return compare({key: found[key] + more[key] for key in found}, reference)
+
+
+def update(names):
+    """Measure all seeds of the named subjects, and write them down."""
+    document = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {}
+    subjects = document.get("subjects", {})
+    for name in names:
+        once, first = SUBJECTS[name]
+        once(0)  # imports
+        found = measure(once, range((1 + REPEAT) * first))
+        subjects[name] = {key: [round(v, 4) for v in values] for key, values in found.items()}
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    document = {
+        "measured": {
+            "how": "python bench/guard.py --update: ratios per seed, see the script",
+            "last": time.strftime("%Y-%m-%d"),
+            "commit": commit,
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "subjects": subjects,
+    }
+    REFERENCE.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--update", action="store_true", help="rewrite the reference")
+    parser.add_argument("--only", choices=list(SUBJECTS), action="append", help="this one")
+    parser.add_argument("--first-only", action="store_true", help="never measure again")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    threadpool_limits(1)
+    names = options.only or list(SUBJECTS)
+    if options.update:
+        update(names)
+        return 0
+    reference = json.loads(REFERENCE.read_text())["subjects"]
+    found = {}
+    for name in names:
+        SUBJECTS[name][0](0)  # imports
+        found[name] = guard(name, reference[name], first_only=options.first_only)
+    worse = [name for name, ratios in found.items() if max(ratios.values()) > ALLOWED]
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print(f"{'':<12}{'time':>7}{'error':>7}   (1: as recorded; above {ALLOWED:.2f}: worse)")
+        for name, ratios in found.items():
+            mark = "  WORSE" if name in worse else ""
+            print(f"{name:<12}{ratios['time']:>7.3f}{ratios['error']:>7.3f}{mark}")
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

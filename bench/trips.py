@@ -1,0 +1,146 @@
+"""How many files one answer passes through: files entered, and calls from file to file.
+
+Four commands on the bundled survey. A file counts if one of its functions runs; what runs only
+while modules are imported does not: each command is run once before it is watched. An edge is a
+pair of files with a call from a function of the one to a function of the other, directly or
+through another library or generated code.
+
+    python bench/trips.py [--json] [--list aim]
+    PYTHONPATH=/tmp/older/src python bench/trips.py   # another checkout, with the same counter
+
+The first measurement is commit 8dbbf03, what a run should be no worse than. This counter finds
+the same there, but for two edges of the query (another question was asked).
+"""
+
+import argparse
+import contextlib
+import inspect
+import io
+import json
+import sys
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+
+import missdp
+from missdp.cli.main import main as missdp_command
+from missdp.datasets import yrbss
+
+FIRST = {"privbayes": (34, 84), "aim": (43, 102), "query": (46, 111), "price": (26, 49)}
+PIPELINE = """
+delta = 1e-6
+[table]
+rows = 1000
+columns = 4
+complete = false
+[[step]]
+kind = "impute-mean"
+max_incomplete = 30
+[[step]]
+kind = "pca-rank"
+n_components = 2
+least_gap = 0.2
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
+
+
+class Watch:
+    """Files of a folder whose functions run, and the calls between them."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+        self.edges, self.files = set(), set()
+        self._known = {}
+
+    def _file(self, frame):
+        """Name of the frame's file, if the frame is a function of the folder."""
+        code = frame.f_code
+        if code not in self._known:
+            path = code.co_filename
+            # A function has fast locals; the bodies of modules and classes have not.
+            ours = code.co_flags & inspect.CO_OPTIMIZED and path.startswith(self.folder)
+            self._known[code] = str(Path(path).relative_to(self.folder)) if ours else None
+        return self._known[code]
+
+    def _seen(self, frame, event, _argument):
+        if event != "call" or (called := self._file(frame)) is None:
+            return
+        self.files.add(called)
+        caller = frame.f_back
+        while caller is not None and self._file(caller) is None:
+            caller = caller.f_back
+        if caller is not None and self._file(caller) != called:
+            self.edges.add((self._file(caller), called))
+
+    def of(self, run):
+        """Do a run under watch, after having done it once so that everything is imported."""
+        run()
+        sys.setprofile(self._seen)
+        threading.setprofile(self._seen)
+        try:
+            run()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return self
+
+
+def commands(folder):
+    """The four commands, each as a list of words."""
+    survey, pipeline = yrbss(), folder / "pipeline.toml"
+    pipeline.write_text(PIPELINE)
+    table = [survey.path, "--schema", survey.schema_path, "--epsilon", 1]
+    about = "strength_training_7d"
+    match = ["--match", "age,gender,grade", "--where", "age >= 15"]
+    out = ["-o", folder / "out.csv"]
+    return {
+        "privbayes": ["synthesize", *table, *out, "--method", "privbayes"],
+        "aim": ["synthesize", *table, *out, "--method", "aim", "--delta", 1e-6],
+        "query": ["query", *table, "--impute", about, *match, "--mean", about],
+        "price": ["price", pipeline],
+    }
+
+
+def done(words):
+    """Run one command; its output is of no interest."""
+    quiet = io.StringIO()
+    with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        code = missdp_command([str(word) for word in words])
+    if code != 0:
+        raise SystemExit(f"missdp {words[0]} failed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--list", choices=list(FIRST), metavar="RUN", help=", ".join(FIRST))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    package = Path(missdp.__file__).parent
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = commands(Path(folder))
+        if options.list:
+            found = Watch(package).of(lambda: done(chosen[options.list]))
+            print("\n".join(sorted(found.files)))
+            return
+        found = {
+            name: Watch(package).of(lambda words=words: done(words))
+            for name, words in chosen.items()
+        }
+    if options.json:
+        rows = {n: {"files": len(w.files), "edges": len(w.edges)} for n, w in found.items()}
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{'run':<12}{'files':>6}{'edges':>7}{'first':>10}")
+    for name, watch in found.items():
+        files, edges = len(watch.files), len(watch.edges)
+        no_worse = files <= FIRST[name][0] and edges <= FIRST[name][1]
+        first = "{}/{}".format(*FIRST[name])
+        print(f"{name:<12}{files:>6}{edges:>7}{first:>10}{'' if no_worse else '  worse'}")
+
+
+if __name__ == "__main__":
+    main()

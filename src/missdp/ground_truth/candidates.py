@@ -1,0 +1,284 @@
+"""The bounds that are proven for a list of gated events, and the smallest of them.
+
+Everything here is under add-remove adjacency. Each function returns None where its proof does not
+cover the events.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from missdp.accounting import pld
+from missdp.accounting.accountants import FAST_ACCOUNTANTS, PureAccountant, delta_of, epsilon_of
+from missdp.accounting.conditions import (
+    BoundedObservation,
+    Condition,
+    MissingCompletelyAtRandom,
+)
+from missdp.accounting.curves import approximate_delta, pure_epsilon, zcdp_rho_of
+from missdp.accounting.events import Event
+from missdp.errors import UnprovenError
+from missdp.ground_truth.bounds import (
+    amplified_epsilon,
+    distinct_targets_bound,
+    largest_gate_probability,
+)
+from missdp.ground_truth.gates import gate_probability
+from missdp.ground_truth.gaussian import candidate_partitions
+from missdp.ground_truth.mixture import mask_mixture
+from missdp.ground_truth.profile import gate_loss_distribution, gated_epsilon
+from missdp.ground_truth.structure import DataChosenGates, FixedGates
+
+__all__ = ["Bound", "best_bound"]
+
+_MAX_DISTINCT = 400
+"""More distinct events than this are not composed as privacy loss distributions: too slow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A proven (ε, δ), the name of its proof, and what was relaxed to reach it."""
+
+    epsilon: float
+    delta: float
+    method: str
+    relaxed: tuple[str, ...] = ()
+
+
+def best_bound(
+    events: Sequence[Event],
+    delta: float,
+    assumption: Condition,
+    structure: FixedGates | DataChosenGates,
+) -> Bound | None:
+    """Return the smallest proven bound for elementary add-remove events, or None.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        Elementary events under add-remove adjacency.
+    delta : float
+        Target δ in [0, 1).
+    assumption : Condition
+        MissingCompletelyAtRandom or BoundedObservation; others have no amplification.
+    structure : FixedGates or DataChosenGates
+        Which proofs apply.
+
+    Returns
+    -------
+    Bound or None
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> event = PureEvent(epsilon=1.0, gate={"a"})
+    >>> best_bound([event], 0.0, BoundedObservation(0.5), FixedGates()).method
+    'one gate'
+    """
+    found = [
+        bound
+        for bound in _proven(events, delta, assumption, structure)
+        if bound is not None and math.isfinite(bound.epsilon)
+    ]
+    # Rounded, so that of two proofs of one number the first in the list is named.
+    return min(found, key=lambda bound: round(bound.epsilon, 9), default=None)
+
+
+def _proven(
+    events: Sequence[Event],
+    delta: float,
+    assumption: Condition,
+    structure: FixedGates | DataChosenGates,
+) -> Iterator[Bound | None]:
+    if isinstance(assumption, MissingCompletelyAtRandom):
+        observed = dict(assumption.observed)
+        if isinstance(structure, FixedGates):
+            yield _mixture(events, delta, observed)
+            yield _partitions(events, delta, observed)
+            gates = [event.gate for event in events if event.gate]
+            core = frozenset.intersection(*gates) if gates else frozenset[str]()
+            yield _one_gate(events, delta, gate_probability(core, observed))
+        else:
+            door = largest_gate_probability(
+                structure.attributes,
+                observed,
+                smallest=structure.smallest,
+                always=structure.always,
+            )
+            yield _any_structure(events, delta, door)
+            if structure.distinct_targets:
+                yield _distinct_targets(events, delta, structure, observed)
+            yield _one_gate(events, delta, gate_probability(structure.always, observed))
+    elif isinstance(assumption, BoundedObservation):
+        if isinstance(structure, FixedGates):
+            yield _one_gate(events, delta, assumption.p_max)
+        else:
+            # p_max bounds each gate that might be chosen; Hölder's inequality needs no more.
+            yield _any_structure(events, delta, assumption.p_max)
+
+
+def _is_pure(event: Event) -> bool:
+    return PureAccountant().supports(event) and approximate_delta(event) == 0.0
+
+
+def _mixture(events: Sequence[Event], delta: float, observed: dict[str, float]) -> Bound | None:
+    """Mask mixture of the events with an (ε, δ) of their own; others count as reading every row.
+
+    Beside such others only pure events are gated: changing the others' kernels first costs
+    (ε_u, δ_u) whatever the pure ones do in between, so P_m <= e^{ε_u + ε(m)} Q + δ_u and back.
+    """
+    simple = all(PureAccountant().supports(event) for event in events)
+    plain = [event for event in events if simple or _is_pure(event)]
+    rest = [event for event in events if not (simple or _is_pure(event))]
+    mixture = mask_mixture(
+        [event.gate for event in plain],
+        [pure_epsilon(event) for event in plain],
+        [approximate_delta(event) for event in plain],
+        observed=observed,
+    )
+    if mixture.delta > delta:
+        return None
+    other = _ungated(rest, delta)
+    # A zero delta is reserved for pure events, even where an impure one never reads a row.
+    spent = delta if rest or mixture.delta == 0.0 else mixture.delta
+    return Bound(
+        epsilon=mixture.epsilon + other,
+        delta=spent,
+        method="mask mixture",
+        relaxed=mixture.relaxed,
+    )
+
+
+def _ungated(events: Sequence[Event], delta: float) -> float:
+    """Epsilon of events that are not amplified; infinite where none is proven."""
+    try:
+        return epsilon_of(events, delta)
+    except UnprovenError:
+        return math.inf
+
+
+def _tabulated(events: Sequence[Event]) -> bool:
+    return len(set(events)) <= _MAX_DISTINCT and all(pld.supports(event) for event in events)
+
+
+def _partitions(events: Sequence[Event], delta: float, observed: dict[str, float]) -> Bound | None:
+    """Loss distributions of groups behind disjoint gates, composed; best of several partitions."""
+    if delta == 0.0 or not _tabulated(events):
+        return None
+    weights = [2.0 * _strength(event) for event in events]
+    best = math.inf
+    for partition in candidate_partitions(
+        [event.gate for event in events], weights, observed=observed
+    ):
+        if all(block.probability == 1.0 for block in partition.blocks):
+            continue
+        parts = [
+            gate_loss_distribution(
+                pld.compose([events[j] for j in block.members]), block.probability
+            )
+            for block in partition.blocks
+        ]
+        best = min(best, float(_composed(parts).get_epsilon_for_delta(delta)))
+    return Bound(epsilon=best, delta=delta, method="loss distributions of disjoint gates")
+
+
+def _strength(event: Event) -> float:
+    """Return a rho that ranks partitions; it enters no bound."""
+    try:
+        return zcdp_rho_of(event)
+    except UnprovenError:
+        loss = pld.compose([event])
+        return min(50.0, float(loss.get_epsilon_for_delta(1e-3))) ** 2 / 20.0
+
+
+def _composed(parts: Sequence[Any]) -> Any:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.compose(part)
+    return total
+
+
+def _one_gate(events: Sequence[Event], delta: float, probability: float) -> Bound | None:
+    """Everything gated goes through one gate, open with at most this probability.
+
+    True of a common core of all gates under MCAR, of attributes that every data-chosen gate
+    holds, and, by declaration, of ``BoundedObservation``. The gates behind it may be anything.
+    """
+    inside = [event for event in events if event.gate]
+    outside = [event for event in events if not event.gate]
+    if probability == 1.0 or not inside:
+        return None
+    found = [math.inf]
+    if all(_is_pure(event) for event in inside):
+        cost = math.fsum(pure_epsilon(event) for event in inside)
+        found.append(amplified_epsilon(probability, cost) + _ungated(outside, delta))
+    if delta > 0.0 and _tabulated(events):
+        loss = gate_loss_distribution(pld.compose(inside), probability)
+        if outside:
+            loss = loss.compose(pld.compose(outside))
+        found.append(float(loss.get_epsilon_for_delta(delta)))
+    elif delta > 0.0 and not outside:
+        found.append(_by_profile(inside, delta, probability))
+    return Bound(epsilon=min(found), delta=delta, method="one gate")
+
+
+def _by_profile(events: Sequence[Event], delta: float, probability: float) -> float:
+    def profile(epsilon: float) -> float:
+        return delta_of(events, epsilon, accountants=FAST_ACCOUNTANTS)
+
+    try:
+        return gated_epsilon(delta, probability=probability, profile=profile)
+    except UnprovenError:
+        return math.inf
+
+
+def _any_structure(events: Sequence[Event], delta: float, probability: float) -> Bound | None:
+    """Hölder bound over every structure the data might have chosen; gated events must be pure."""
+    return _beside_the_rest(
+        events,
+        delta,
+        lambda costs: amplified_epsilon(probability, math.fsum(costs)),
+        method="any structure",
+    )
+
+
+def _distinct_targets(
+    events: Sequence[Event],
+    delta: float,
+    structure: DataChosenGates,
+    observed: dict[str, float],
+) -> Bound | None:
+    return _beside_the_rest(
+        events,
+        delta,
+        lambda costs: distinct_targets_bound(
+            costs, attributes=structure.attributes, observed=observed
+        ),
+        method="distinct targets",
+    )
+
+
+def _beside_the_rest(
+    events: Sequence[Event],
+    delta: float,
+    amplify: Callable[[Sequence[float]], float],
+    *,
+    method: str,
+) -> Bound | None:
+    """Bound pure events with data-chosen gates beside events that read every row.
+
+    Impure events among the latter cost (ε_u, δ_u). Split the outputs by structure a. Adding: the
+    δ_u(a) sum to δ_u. Removing: solving P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q weighs
+    δ_m(a) by at most e^{ε̄}, because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
+    """
+    inside = [event for event in events if event.gate]
+    outside = [event for event in events if not event.gate]
+    if not inside or not all(_is_pure(event) for event in inside):
+        return None
+    gated = amplify([pure_epsilon(event) for event in inside])
+    pure = all(_is_pure(event) for event in outside)
+    other = _ungated(outside, 0.0 if pure else delta * math.exp(-gated))
+    return Bound(epsilon=gated + other, delta=delta, method=method)

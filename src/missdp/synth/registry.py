@@ -1,0 +1,208 @@
+"""The one list of synthesizer families: by name, from a saved model, and what can be set."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.synth.base import Synthesizer
+
+__all__ = ["load", "own_parameters", "read_settings", "synthesizer_named", "synthesizers"]
+
+GROUP = "missdp.synthesizers"
+"""Entry points of this group add families; see CONTRIBUTING."""
+
+BUILT_IN = {
+    "aim": "missdp.synth.aim:AIM",
+    "mst": "missdp.synth.mst:MST",
+    "privbayes": "missdp.synth.privbayes:PrivBayes",
+}
+
+
+def synthesizers() -> dict[str, type[Synthesizer]]:
+    """Return all synthesizer families by name: ours, and those that installed packages add.
+
+    A package adds one with an entry point of the group ``missdp.synthesizers``. It cannot take
+    the name of one of ours.
+
+    Raises
+    ------
+    ParameterError
+        If a family that an installed package adds cannot be imported.
+
+    Examples
+    --------
+    >>> import missdp
+    >>> sorted(missdp.synthesizers())[:3]
+    ['aim', 'mst', 'privbayes']
+    """
+    return {name: synthesizer_named(name) for name in (*BUILT_IN, *_added())}
+
+
+def synthesizer_named(name: str) -> type[Synthesizer]:
+    """Return the family that a name stands for.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or if it cannot be imported.
+
+    Examples
+    --------
+    >>> synthesizer_named("aim").__name__
+    'AIM'
+    """
+    if name in BUILT_IN:
+        room, _, family = BUILT_IN[name].partition(":")
+        found: type[Synthesizer] = getattr(import_module(room), family)
+        return found
+    added = _added()
+    if name not in added:
+        known = ", ".join((*BUILT_IN, *added))
+        raise ParameterError(f"there is no synthesizer {name!r}; there are {known}")
+    refusal = ParameterError(f"the synthesizer {name!r} is installed but cannot be imported")
+    with replacing(Exception, by=refusal):  # whatever a stranger's module does when imported
+        loaded = added[name].load()
+    if not (inspect.isclass(loaded) and issubclass(loaded, Synthesizer)):
+        raise ParameterError(f"the entry point {name!r} is not a missdp.synth.Synthesizer")
+    return loaded
+
+
+def _added() -> dict[str, EntryPoint]:
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    return {name: point for name, point in sorted(found.items()) if name not in BUILT_IN}
+
+
+def load(path: str | Path) -> Synthesizer:
+    """Return the released model of a file that `Synthesizer.save` wrote, whatever its family.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    DataError
+        If there is no such file, if it is not a saved model, or if no installed family is the
+        model's.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, missdp
+    >>> from missdp.datasets import yrbss
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> missdp.PrivBayes(epsilon=1.0).fit(yrbss().table()).save(path)
+    >>> type(missdp.load(path)).__name__
+    'PrivBayes'
+    """
+    place = Path(path)
+    refusal = DataError(f"{str(path)!r} is not a saved missdp model")
+    if not os.path.exists(place):
+        raise DataError(f"there is no model file {str(path)!r}")
+    with replacing(OSError, ValueError, KeyError, TypeError, RecursionError, by=refusal):
+        family = json.loads(place.read_text(encoding="utf-8"))["family"]
+    if not isinstance(family, str):
+        raise refusal
+    return _class_named(family).load(place)
+
+
+def _class_named(family: str) -> type[Synthesizer]:
+    for name, home in BUILT_IN.items():
+        if home.endswith(f":{family}"):
+            return synthesizer_named(name)
+    for name, point in _added().items():
+        if point.value.endswith(f":{family}"):
+            return synthesizer_named(name)
+    raise DataError(
+        f"the model is of the family {family!r}, which is not installed; there are "
+        f"{', '.join(home.partition(':')[2] for home in BUILT_IN.values())}"
+    )
+
+
+def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
+    """Return the type of each parameter that a family has beside those that all families have.
+
+    Examples
+    --------
+    >>> own_parameters(synthesizer_named("privbayes"))["theta"]
+    <class 'float'>
+    """
+    hints = get_type_hints(family if is_dataclass(family) else family.__init__)
+    shared = inspect.signature(Synthesizer).parameters
+    own = [name for name in inspect.signature(family).parameters if name not in shared]
+    return {name: hints.get(name, str) for name in own}
+
+
+def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
+    """Return the values of a family's own parameters that were written as ``name=value``.
+
+    Parameters
+    ----------
+    family : type
+    settings : iterable of str
+
+    Raises
+    ------
+    ParameterError
+        If a text is not of that form, a name is unknown or given twice, or a value is not of the
+        parameter's type.
+
+    Examples
+    --------
+    >>> read_settings(synthesizer_named("aim"), ["rounds=30", "shrink=0.5"])
+    {'rounds': 30, 'shrink': 0.5}
+    """
+    own = {name: _choices(hint) for name, hint in own_parameters(family).items()}
+    types = {name: choices for name, choices in own.items() if set(choices) - {NoneType}}
+    found: dict[str, Any] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"write a setting as name=value, not {text!r}")
+        if name not in types:
+            raise ParameterError(
+                f"{family.__name__} has no parameter {name!r} to set; it has "
+                f"{', '.join(types) or 'none'}"
+            )
+        if name in found:
+            raise ParameterError(f"{name} is set twice")
+        found[name] = _value(name, value, types[name])
+    return found
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Return the plain types and words that a text can stand for, of a type or a union."""
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(choice for part in get_args(hint) for choice in _choices(part))
+    if get_origin(hint) is Literal:
+        return tuple(word for word in get_args(hint) if isinstance(word, str))
+    return (hint,) if hint in (bool, int, float, NoneType) else ()
+
+
+def _value(name: str, text: str, choices: tuple[Any, ...]) -> Any:
+    words: dict[str, Any] = {word: word for word in choices if isinstance(word, str)}
+    words |= {"none": None} if NoneType in choices else {}
+    words |= {"true": True, "false": False} if bool in choices else {}
+    if text in words:
+        return words[text]
+    for kind in (int, float):
+        if kind in choices:
+            try:
+                number = kind(text)
+            except ValueError:
+                continue
+            if math.isfinite(number):
+                return number
+    numbers = {int: "a whole number", float: "a number"}
+    expected = [*words, *(said for kind, said in numbers.items() if kind in choices)]
+    raise ParameterError(f"{name} must be {' or '.join(expected)}, not {text!r}")

@@ -1,0 +1,140 @@
+"""The list of families: ours, a stranger's from an installed package, and what can be set."""
+
+import sys
+
+import pandas as pd
+import pytest
+
+import missdp
+from missdp.errors import DataError, ParameterError
+from missdp.schema import Categorical, Schema
+from missdp.synth.registry import own_parameters, read_settings, synthesizer_named
+from synth.worked_example import SOURCE
+
+SCHEMA = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
+
+
+def install(tmp_path, monkeypatch, points, module=""):
+    """Lay out what an installed package leaves behind."""
+    (tmp_path / "stranger.py").write_text(module, encoding="utf-8")
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    lines = "\n".join(f"{name} = {value}" for name, value in points.items())
+    (info / "entry_points.txt").write_text(f"[missdp.synthesizers]\n{lines}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "stranger", raising=False)
+
+
+def test_a_package_adds_a_family_that_is_listed_fitted_saved_and_loaded(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, {"independent": "stranger:Independent"}, SOURCE)
+    assert list(missdp.synthesizers()) == ["aim", "mst", "privbayes", "independent"]
+    family = synthesizer_named("independent")
+    model = family(epsilon=1.0).fit(pd.DataFrame({"a": ["x", None, "y"] * 300}), schema=SCHEMA)
+    model.save(tmp_path / "m.json")
+    assert (
+        missdp.load(tmp_path / "m.json")
+        .sample(5, random_state=0)
+        .equals(model.sample(5, random_state=0))
+    )
+
+
+def test_a_package_cannot_take_the_name_of_one_of_ours(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, {"aim": "stranger:Independent"}, SOURCE)
+    assert missdp.synthesizers()["aim"] is missdp.AIM
+
+
+@pytest.mark.parametrize(
+    ("module", "match"),
+    [("raise RuntimeError('boom')", "cannot be imported"), ("Independent = 3", "is not a")],
+)
+def test_a_broken_package_is_named_and_leaves_the_others_alone(
+    module, match, tmp_path, monkeypatch
+):
+    install(tmp_path, monkeypatch, {"broken": "stranger:Independent"}, module)
+    assert synthesizer_named("mst") is missdp.MST
+    with pytest.raises(ParameterError, match=match) as caught:
+        synthesizer_named("broken")
+    assert caught.value.__context__ is None
+
+
+def test_an_unknown_name_is_told_which_there_are():
+    with pytest.raises(ParameterError, match="'mist'; there are aim, mst, privbayes"):
+        synthesizer_named("mist")
+
+
+def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
+    rows = pd.DataFrame({"a": ["x", None, "y", "y"] * 30})
+    for name, family in missdp.synthesizers().items():
+        model = family(epsilon=1.0).fit(rows, schema=SCHEMA)
+        model.save(tmp_path / f"{name}.json")
+        again = missdp.load(tmp_path / f"{name}.json")
+        assert type(again) is family
+        assert again.guarantee_ == model.guarantee_
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (None, "no model file"),
+        ("{}", "not a saved"),
+        ("[1", "not a saved"),
+        ('{"family": 3}', "not a saved"),
+        ('{"family": "Kamino"}', "'Kamino', which is not installed; there are AIM, MST"),
+    ],
+)
+def test_files_that_are_no_models_are_refused(text, match, tmp_path):
+    path = tmp_path / "m.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DataError, match=match):
+        missdp.load(path)
+
+
+def test_what_all_families_have_is_not_a_setting():
+    for family in missdp.synthesizers().values():
+        own = own_parameters(family)
+        assert own
+        assert not {"epsilon", "delta", "missing", "n_rows", "budget", "random_state"} & set(own)
+        defaults = family(epsilon=1.0).get_params()
+        assert set(own) < set(defaults)
+
+
+def test_settings_are_read_by_name_and_type():
+    found = read_settings(missdp.AIM, ["rounds=auto", "shrink=1", "workload=3", "model_rows=500"])
+    assert found == {"rounds": "auto", "shrink": 1.0, "workload": 3, "model_rows": 500}
+    assert type(found["shrink"]) is float
+    assert read_settings(missdp.PrivBayes, ["imputer=random"]) == {"imputer": "random"}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("rounds", "name=value"),
+        ("round=3", "no parameter 'round'"),
+        ("epsilon=9", "no parameter 'epsilon'"),
+        ("structural_zeros=3", "no parameter 'structural_zeros'"),
+        ("rounds=many", "rounds must be auto or a whole number, not 'many'"),
+        ("rounds=1.5", "whole number"),
+        ("shrink=nan", "a number"),
+        ("imputer=best", "imputer must be random or marginal or mean"),
+        ("=3", "no parameter ''"),
+    ],
+)
+def test_settings_that_are_none_are_refused(text, match):
+    with pytest.raises(ParameterError, match=match):
+        read_settings(missdp.AIM, [text])
+    with pytest.raises(ParameterError, match="twice"):
+        read_settings(missdp.AIM, ["rounds=3", "rounds=4"])
+
+
+def test_delta_has_one_default_everywhere():
+    rows = pd.DataFrame({"a": ["x", None, "y", "y"] * 30})
+    for family in (missdp.AIM, missdp.MST):
+        assert family(epsilon=1.0).fit(rows, schema=SCHEMA).guarantee_.delta == 1e-6
+    model = missdp.AIM(epsilon=1.0, n_rows=10**6).fit(rows, schema=SCHEMA)
+    assert model.guarantee_.delta == 1e-8
+    assert missdp.PrivBayes(epsilon=1.0).fit(rows, schema=SCHEMA).guarantee_.delta == 0
+    assert missdp.PrivBayes(epsilon=1.0, delta=None).fit(rows, schema=SCHEMA).guarantee_.delta
+    with pytest.raises(ParameterError, match="PrivBayes offers pure DP"):
+        missdp.AIM(epsilon=1.0, delta=0).fit(rows, schema=SCHEMA)

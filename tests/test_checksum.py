@@ -1,0 +1,70 @@
+"""Saved documents show damage and edits; files of earlier versions are still read."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import missdp
+from missdp import Guarantee, PrivBayes
+from missdp.accounting import LaplaceEvent
+from missdp.checksum import sealed, unsealed
+from missdp.datasets import yrbss
+from missdp.errors import DataError
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text().filter(lambda name: name != "sha256"), json_values))
+def test_a_document_survives_a_text_whatever_it_holds(document):
+    text = json.dumps(sealed(document), indent=1, ensure_ascii=True)
+    assert unsealed(json.loads(text)) == document
+
+
+@pytest.fixture(scope="module")
+def model():
+    return PrivBayes(epsilon=1.0).fit(yrbss().table())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"epsilon": 1.0', '"epsilon": 0.5'),
+        ('"n_rows_std": ', '"n_rows_std": 1'),
+        ("sha256", "sha255"),
+    ],
+)
+def test_an_edited_model_is_refused(model, tmp_path, old, new):
+    path = tmp_path / "m.json"
+    model.save(path)
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(DataError, match="checksum"):
+        missdp.load(path)
+
+
+def test_a_model_of_the_first_format_has_no_checksum_and_is_read(model, tmp_path):
+    path = tmp_path / "m.json"
+    model.save(path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["sha256"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(DataError, match="checksum"):
+        missdp.load(path)
+    path.write_text(json.dumps(document | {"format": 1}), encoding="utf-8")
+    assert missdp.load(path).guarantee_ == model.guarantee_
+
+
+def test_an_edited_guarantee_is_refused():
+    kept = Guarantee.from_events([LaplaceEvent(sensitivity=1, scale=2.0)], delta=0.0)
+    text = kept.to_json()
+    assert Guarantee.from_json(text) == kept
+    with pytest.raises(DataError, match="checksum"):
+        Guarantee.from_json(text.replace('"scale": 2.0', '"scale": 2.5'))
+    assert Guarantee.from_json(json.dumps(kept.to_dict() | {"format": 2})) == kept

@@ -1,0 +1,92 @@
+"""The guard of CI sees what is slower or less accurate, and is not alarmed by one odd seed."""
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from missdp import PrivBayes
+
+SCRIPT = Path(__file__).parents[1] / "bench" / "guard.py"
+
+
+@pytest.fixture(scope="module")
+def module():
+    spec = importlib.util.spec_from_file_location("guard", SCRIPT)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def exit_code(module, monkeypatch):
+    """Exit code of the guard with one subject in the place of the real ones."""
+
+    def run(once, seeds=3, **changes):
+        monkeypatch.setattr(module, "SUBJECTS", {"privbayes": (once, seeds)})
+        for name, value in changes.items():
+            monkeypatch.setattr(module, name, value)
+        return module.main([])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("slower", "worse", "code"),
+    [(1.0, 1.0, 0), (1.05, 1.05, 0), (1.15, 1.0, 1), (1.0, 1.15, 1)],
+)
+@pytest.mark.parametrize("odd", [None, 0])
+def test_fifteen_per_cent_are_seen_and_an_odd_seed_is_not(
+    exit_code, tmp_path, slower, worse, code, odd
+):
+    recorded = {"time": [2.0] * 24, "error": [0.5] * 24}
+    (tmp_path / "guard.json").write_text(json.dumps({"subjects": {"privbayes": recorded}}))
+
+    def once(seed):
+        spoiled = 1.2 if seed == odd else 1.0
+        return 2.0 * slower, 0.5 * worse * spoiled
+
+    assert (
+        exit_code(
+            once, seeds=8 if odd is not None else 1, REFERENCE=tmp_path / "guard.json",
+            workload=lambda: 1.0,
+        )
+        == code
+    )  # fmt: skip
+
+
+def test_first_seeds_that_look_worse_by_chance_are_outvoted(exit_code, tmp_path):
+    recorded = {"time": [2.0] * 9, "error": [0.5] * 9}
+    (tmp_path / "guard.json").write_text(json.dumps({"subjects": {"privbayes": recorded}}))
+    run = {"REFERENCE": tmp_path / "guard.json", "workload": lambda: 1.0}
+    assert exit_code(lambda seed: (2.0, 0.5 * (1.2 if seed < 3 else 1.0)), **run) == 0
+    assert exit_code(lambda seed: (2.0, 0.5 * 1.2), **run) == 1
+
+
+def test_a_noisier_family_fails(exit_code, module):
+    make = module.synthesis(lambda seed: PrivBayes(epsilon=0.3, random_state=seed))
+    assert exit_code(make) == 1
+
+
+def test_a_slower_family_fails(exit_code, module):
+    quick = module.SUBJECTS["privbayes"][0]
+
+    def slow(seed):
+        start = time.process_time()
+        _, error = quick(seed)
+        spent = time.process_time() - start
+        while time.process_time() - start < 1.8 * spent:
+            pass
+        return time.process_time() - start, error
+
+    assert exit_code(slow) == 1
+
+
+def test_every_subject_has_a_reference_of_the_seeds_it_needs(module):
+    recorded = json.loads(module.REFERENCE.read_text())["subjects"]
+    assert set(recorded) == set(module.SUBJECTS)
+    for name, (_, first) in module.SUBJECTS.items():
+        for values in recorded[name].values():
+            assert len(values) == (1 + module.REPEAT) * first
