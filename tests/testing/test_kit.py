@@ -31,7 +31,7 @@ from synth.worked_example import Independent
 
 
 def test_the_worked_example_of_contributing_passes():
-    report = check_synthesizer(Independent, strategies=["joint", "impute-first"])
+    report = check_synthesizer(Independent, strategies=["joint", "impute-first"], audit_trials=40)
     assert report.passed
     assert {found.check for found in report.findings} == {
         "habits",
@@ -149,11 +149,11 @@ def test_a_gate_that_is_not_kept_is_found():
 
 def test_too_little_noise_is_found_by_the_audit():
     found = audit_synthesizer(
-        examples.UnderNoised, strategies=["joint"], trials=300, parameters={"epsilon": 3.0}
+        examples.UnderNoised, strategies=["joint"], trials=240, parameters={"epsilon": 4.0}
     )
     assert found["joint"].flagged
     sound = audit_synthesizer(
-        examples.Histograms, strategies=["joint"], trials=300, parameters={"epsilon": 3.0}
+        examples.Histograms, strategies=["joint"], trials=120, parameters={"epsilon": 4.0}
     )
     assert not sound["joint"].flagged
     assert sound["joint"].ratio > 0.8
