@@ -11,7 +11,15 @@ import missdp
 def test_every_public_name_is_there():
     assert all(hasattr(missdp, name) for name in missdp.__all__)
     assert set(missdp.__all__) <= set(dir(missdp))
-    for room in ("missingness", "evaluate", "accounting", "knn", "pipelines", "transforms"):
+    for room in (
+        "missingness",
+        "evaluate",
+        "accounting",
+        "knn",
+        "pipelines",
+        "testing",
+        "transforms",
+    ):
         assert room in dir(missdp)
         assert getattr(missdp, room).__name__ == f"missdp.{room}"
     with pytest.raises(AttributeError, match="nothing_here"):

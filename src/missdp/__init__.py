@@ -57,6 +57,7 @@ _ROOMS = frozenset(
         "sources",
         "synth",
         "table",
+        "testing",
         "transforms",
     }
 )

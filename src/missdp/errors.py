@@ -12,6 +12,7 @@ from types import TracebackType
 
 __all__ = [
     "BudgetExceededError",
+    "CheckFailedError",
     "DataError",
     "MissDPError",
     "MissDPWarning",
@@ -63,6 +64,10 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
 
 class OutputError(MissDPError, OSError):
     """An output file cannot be written; no partial file is left behind."""
+
+
+class CheckFailedError(MissDPError, AssertionError):
+    """What was checked by `missdp.testing` does not keep a promise; lists what, and what to do."""
 
 
 class MissDPWarning(UserWarning):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import PrivBayes, Table
 from missdp.synth import AIM, MST
 from missdp.synth.base import Synthesizer
+from missdp.testing import SCHEMA
 from synth.worked_example import Independent
 
 
@@ -51,15 +52,6 @@ FAMILIES = [
 
 CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]
 IDS = [f"{family.name}-{strategy}" for family, strategy in CASES]
-
-SCHEMA = Schema(
-    (
-        Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
-        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
-        Categorical(name="ok", levels=(False, True), nullable=True),
-        Numeric(name="score", lower=0, upper=1, bins=4),
-    )
-)
 
 
 def make_frame(n=400, seed=0):

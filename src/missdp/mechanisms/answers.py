@@ -48,7 +48,11 @@ class Total:
 
 
 class Law(Protocol):
-    """How exact numbers become a released answer; public."""
+    """How exact numbers become a released answer; public.
+
+    A law may also have ``log_ratio(answer, exact, other)``, the log of how much likelier an answer
+    is given one than given the other; the audits of `missdp.testing` use it.
+    """
 
     def draw(self, exact: Any, source: NoiseSource) -> Any:
         """Draw the answer, given what is exact."""
@@ -104,6 +108,21 @@ class Noise:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
 
+    def log_ratio(
+        self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> float:
+        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
+
+        Examples
+        --------
+        >>> Noise("laplace", 2.0).log_ratio(np.array([7]), np.array([5]), np.array([4]))
+        0.5
+        """
+        here, there = (np.asarray(answer, dtype=np.float64) - counts for counts in (exact, other))
+        if self.kind == "laplace":
+            return float((np.abs(there) - np.abs(here)).sum() / self.scale)
+        return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
+
 
 @dataclass(frozen=True)
 class Best:
@@ -126,6 +145,22 @@ class Best:
     def draw(self, exact: NDArray[np.float64], source: NoiseSource) -> int:
         """Return the position of the candidate that is selected."""
         return source.noisy_max(exact, self.scale)
+
+    def log_ratio(
+        self, answer: int, exact: NDArray[np.float64], other: NDArray[np.float64]
+    ) -> float:
+        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
+
+        Examples
+        --------
+        >>> round(Best(1.0).log_ratio(1, np.array([0.0, 1.0]), np.array([0.0, 0.0])), 3)
+        0.38
+        """
+        here, there = (
+            np.asarray(scores, dtype=np.float64) / self.scale for scores in (exact, other)
+        )
+        chances = [z[int(answer)] - np.logaddexp.reduce(z) for z in (here, there)]
+        return float(chances[0] - chances[1])
 
 
 @dataclass(frozen=True)

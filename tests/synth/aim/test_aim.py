@@ -11,8 +11,9 @@ from missdp import Budget, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases, zcdp_rho
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.errors import ParameterError
+from missdp.mechanisms import Noise
 from missdp.synth import AIM
-from synth.answers import record
+from missdp.testing import Recorder
 
 NAMES = ("a", "b", "c", "d")
 SCHEMA = Schema(
@@ -105,12 +106,13 @@ def test_every_charge_is_spent_and_nothing_else(missing):
     assert spent <= zcdp_rho(1.0, 1e-6) * (1 + 1e-9)
 
 
-def test_what_is_charged_is_what_is_measured(monkeypatch):
-    kept = record(monkeypatch)
-    model = fit(with_holes(population(2000), 1.0), epsilon=1.0)
+def test_what_is_charged_is_what_is_measured():
+    witness = Recorder(0)
+    model = fit(with_holes(population(2000), 1.0), epsilon=1.0, random_state=witness)
+    kept = [answer.law for answer in witness.kept if isinstance(answer.law, Noise)]
     events = releases(model.guarantee_.events)
     charged = [(e.label, e.sigma) for e in events if isinstance(e, GaussianEvent)]
-    assert [sigma for _, sigma in charged] == [answer.scale for answer in kept]
+    assert [sigma for _, sigma in charged] == [law.scale for law in kept]
     assert [label for label, _ in charged[:4]] == [f"marginal {n}" for n in NAMES]
     selections = [e for e in events if isinstance(e, SelectionEvent)]
     assert len(selections) == len(charged) - 4

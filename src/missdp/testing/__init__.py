@@ -1,0 +1,45 @@
+"""Checks that anyone can run on a synthesizer, a source or a mechanism of their own.
+
+`check_synthesizer` and `check_source` run everything and raise one error that lists what failed;
+the single checks can be called one by one. All tables are made up: never run them on private rows.
+"""
+
+from missdp.testing import examples
+from missdp.testing.auditing import Audit, audit, audit_synthesizer, judge
+from missdp.testing.claims import Claim, mu_of
+from missdp.testing.interference import PAIRS, check_non_interference
+from missdp.testing.record import Answer, Recorder, Repeater
+from missdp.testing.results import Finding, Report
+from missdp.testing.samples import audit_samples
+from missdp.testing.sensitivity import check_sensitivity
+from missdp.testing.sources import check_source
+from missdp.testing.synthesizer import HABITS, check_habits, check_synthesizer
+from missdp.testing.tables import SCHEMA, TINY, canary, made_up, neighbours
+
+__all__ = [
+    "HABITS",
+    "PAIRS",
+    "SCHEMA",
+    "TINY",
+    "Answer",
+    "Audit",
+    "Claim",
+    "Finding",
+    "Recorder",
+    "Repeater",
+    "Report",
+    "audit",
+    "audit_samples",
+    "audit_synthesizer",
+    "canary",
+    "check_habits",
+    "check_non_interference",
+    "check_sensitivity",
+    "check_source",
+    "check_synthesizer",
+    "examples",
+    "judge",
+    "made_up",
+    "mu_of",
+    "neighbours",
+]

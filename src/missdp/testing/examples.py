@@ -1,0 +1,221 @@
+"""Families and sources that break one promise each, for trying the kit; and two that break none.
+
+Never release anything with them: each is named after the mistake that it makes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import LaplaceEvent
+from missdp.mechanisms import Door, Noise, Score, Total
+from missdp.sources import Clique, Counts, MemorySource, Rows
+from missdp.synth import Synthesizer
+from missdp.synth.imputers import impute
+from missdp.synth.projection import project_to_simplex
+
+__all__ = [
+    "CarryingScore",
+    "ExactCounts",
+    "Histograms",
+    "HolesAsLevel",
+    "MutableCounts",
+    "NarrowCounts",
+    "QuotingSource",
+    "ReadingTwice",
+    "SchemaOrder",
+    "TellingShape",
+    "UnderNoised",
+    "WideScore",
+]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Histograms(Synthesizer):
+    """Noisy one-way marginals, sampled independently of each other. Keeps every promise.
+
+    Parameters
+    ----------
+    epsilon, delta, missing, n_rows, random_state, budget, progress
+        See `missdp.synth.Synthesizer`.
+
+    Examples
+    --------
+    >>> from missdp.testing import check_synthesizer
+    >>> check_synthesizer(Histograms, strategies=["joint"]).passed
+    True
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
+
+    delta: float | None = 0.0
+
+    def _fit(self, door: Door) -> Total:
+        total = door.row_count(Noise.worth(door.share(0.05)))
+        door = impute(door, epsilon=0.1 * self.epsilon)
+        names = door.schema.names
+        door.expect((name,) for name in names)
+        noise = Noise.worth(door.share(1 / len(names)))
+        self.counts_ = {name: self._counted(door, name, noise) for name in names}
+        return total
+
+    def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
+        return door.marginal((name,), noise)
+
+    def _sample(self, n: int, missing_values: str, rng: np.random.Generator) -> dict[str, Any]:
+        codes = {}
+        for attribute in self.schema_:
+            counts = self.counts_[attribute.name]
+            law = project_to_simplex(counts / max(1, counts.sum())) + 1e-9
+            if missing_values == "fill":
+                law = law[: attribute.size]
+            codes[attribute.name] = rng.choice(len(law), size=n, p=law / law.sum())
+        return codes
+
+    def _released(self) -> dict[str, Any]:
+        return {"counts": {name: counts.tolist() for name, counts in self.counts_.items()}}
+
+    def _restore(self, released: dict[str, Any]) -> None:
+        self.counts_ = {name: np.array(c) for name, c in released["counts"].items()}
+
+
+class ExactCounts(Histograms):
+    """Publishes exact counts, which it takes from behind the door."""
+
+    def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
+        door.marginal((name,), noise)
+        return next(iter(door._counts.each([(name,)])))[1]
+
+
+class UnderNoised(Histograms):
+    """Adds less noise than it pays for."""
+
+    def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
+        event, law = _laplace(noise.scale, name), Noise("laplace", 0.7 * noise.scale)
+        door._charge(event)
+        counted = door._answer(event, law, lambda: next(iter(door._counts.each([(name,)])))[1])
+        return np.asarray(counted)
+
+
+class ReadingTwice(Histograms):
+    """Pays once for two answers, and averages them."""
+
+    def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
+        event = _laplace(noise.scale, name)
+        door._charge(event)
+        answers = [
+            door._answer(event, noise, lambda: next(iter(door._counts.each([(name,)])))[1])
+            for _ in range(2)
+        ]
+        return np.asarray(sum(answers) // 2)
+
+
+_CARRIED: list[float] = []
+
+
+def _carrying(counts: NDArray[np.int64]) -> float:
+    _CARRIED.append(float(counts.max()))
+    return 0.0
+
+
+class CarryingScore(Histograms):
+    """Carries a count out of a score, through a list that is global."""
+
+    def _fit(self, door: Door) -> Total:
+        name = door.schema.names[-1]
+        door.select([(name,)], Score(_carrying, sensitivity=1.0), epsilon=0.01 * self.epsilon)
+        total = super()._fit(door)
+        self.counts_[name] = np.append(np.int64(_CARRIED[-1]), self.counts_[name][1:])
+        return total
+
+
+def _wide(counts: NDArray[np.int64]) -> float:
+    return 3.0 * float(counts.max())
+
+
+class WideScore(Histograms):
+    """Declares a third of the sensitivity that its score has."""
+
+    def _fit(self, door: Door) -> Total:
+        cliques = [(name,) for name in door.schema.names]
+        door.select(cliques, Score(_wide, sensitivity=1.0), epsilon=0.01 * self.epsilon)
+        return super()._fit(door)
+
+
+class TellingShape(Histograms):
+    """Refuses tables that have few rows: the refusal is an answer that nobody paid for."""
+
+    def _fit(self, door: Door) -> Total:
+        if next(iter(door._counts.each([()])))[1] < 10:
+            raise ValueError("there are too few rows")
+        return super()._fit(door)
+
+
+def _laplace(scale: float, name: str) -> LaplaceEvent:
+    return LaplaceEvent(sensitivity=1, scale=scale, label=f"marginal {name}")
+
+
+class HolesAsLevel(MemorySource):
+    """Counts rows with holes among those observed: in the first level."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        found = super().counts(cliques, rows="extended")
+        if rows == "extended":
+            return found
+        return {clique: self._folded(clique, table) for clique, table in found.items()}
+
+    def _folded(self, clique: Clique, table: NDArray[np.int64]) -> NDArray[np.int64]:
+        for axis, size in enumerate(self.schema.shape(clique)):
+            seen, holes = np.split(np.moveaxis(table, axis, 0), [size])
+            seen = seen.copy()
+            seen[0] += holes.sum(axis=0)
+            table = np.moveaxis(seen, 0, axis)
+        return table
+
+
+class SchemaOrder(MemorySource):
+    """Orders the axes of a clique as the schema does, whatever was asked for."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        names = self.schema.names
+        asked = [tuple(clique) for clique in cliques]
+        ordered = {clique: tuple(sorted(clique, key=names.index)) for clique in asked}
+        found = super().counts(ordered.values(), rows=rows)
+        return {clique: found[ordered[clique]] for clique in asked}
+
+
+class MutableCounts(MemorySource):
+    """Hands out counts that it keeps: whoever writes to them changes what it says next."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__(table)
+        self._kept: dict[tuple[Clique, Rows], NDArray[np.int64]] = {}
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        asked = list(cliques)
+        for clique, table in super().counts(asked, rows=rows).items():
+            self._kept.setdefault((clique, rows), table)
+        return {clique: self._kept[clique, rows] for clique in asked}
+
+
+class NarrowCounts(MemorySource):
+    """Counts in eight bits."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        found = super().counts(cliques, rows=rows)
+        return {clique: table.astype(np.int8) for clique, table in found.items()}
+
+
+class QuotingSource(MemorySource):
+    """Shows its number of rows, which is private."""
+
+    def __repr__(self) -> str:
+        return f"QuotingSource({', '.join(self.schema.names)}: {len(self.table)} rows)"

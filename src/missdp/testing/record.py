@@ -1,0 +1,190 @@
+"""Witnesses that keep the answers of a door, repeat them elsewhere, or make them too exact."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from missdp.accounting import Event
+from missdp.mechanisms import Witness
+from missdp.mechanisms.answers import Law
+
+__all__ = ["Answer", "Differs", "Enough", "Recorder", "Repeater", "same"]
+
+
+class Differs(Exception):  # noqa: N818 - a finding
+    """The rows are asked another question than was kept: it depends on more than answers."""
+
+
+class Enough(BaseException):
+    """The last answer that is of interest was given: the rest is post-processing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What left through a door, and what was behind it."""
+
+    event: Event
+    law: Law
+    exact: Any
+    released: Any
+
+
+class Recorder(Witness):
+    """Keep every answer with the exact numbers behind it.
+
+    Parameters
+    ----------
+    seed : int
+    scale : float, default 1.0
+        Draw the noise with so many times its scale: a bug that an audit must find.
+    stop_after : int, optional
+        Stop whatever asks, by raising `Enough`, once so many answers were kept.
+    """
+
+    def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:
+        super().__init__(seed)
+        self.seed, self.scale, self.stop_after = seed, scale, stop_after
+        self.kept: list[Answer] = []
+        self.generators = 0
+        self.reading = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
+        return self
+
+    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer of a law, and keep it."""
+        behind = self.read(exact)
+        released = law.draw(copy.deepcopy(behind), self)
+        self.kept.append(Answer(event, law, behind, copy.deepcopy(released)))
+        self.enough(len(self.kept))
+        return released
+
+    def read(self, exact: Callable[[], Any]) -> Any:
+        """Compute exact numbers; only now may rows be read."""
+        self.reading = True
+        try:
+            return copy.deepcopy(exact())
+        finally:
+            self.reading = False
+
+    def enough(self, answers: int) -> None:
+        """Stop if no further answer is of interest."""
+        if answers == self.stop_after:
+            raise Enough
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing: the same one for all who repeat the answers."""
+        self.generators += 1
+        return PerCall(self.seed, self.generators)
+
+    def discrete_laplace(self, scale: float, size: Any) -> Any:
+        """Draw Laplace noise, with the scale that was asked for or a false one."""
+        return super().discrete_laplace(scale * self.scale, size)
+
+    def discrete_gaussian(self, sigma: float, size: Any) -> Any:
+        """Draw Gaussian noise, with the scale that was asked for or a false one."""
+        return super().discrete_gaussian(sigma * self.scale, size)
+
+    def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
+        """Select with the scale that was asked for or a false one."""
+        return super().noisy_max(scores, scale * self.scale, **more)
+
+
+class Repeater(Recorder):
+    """Repeat the answers that were kept, and keep what is behind them here.
+
+    Parameters
+    ----------
+    kept : Recorder
+    reads : bool, default True
+        Whether exact numbers are computed.
+    """
+
+    def __init__(self, kept: Recorder, *, reads: bool = True) -> None:
+        super().__init__(kept.seed, stop_after=kept.stop_after)
+        self.tape, self.reads = kept.kept, reads
+
+    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer that was kept, if the question is the same.
+
+        Raises
+        ------
+        Differs
+            If it is not.
+        """
+        position = len(self.kept)
+        behind = self.read(exact) if self.reads else None
+        if position == len(self.tape):
+            raise Differs(f"answer {position + 1} ({event.label}) was not asked for before")
+        before = self.tape[position]
+        if not (same(before.event, event) and same(before.law, law)):
+            raise Differs(
+                f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
+                "other parameters"
+            )
+        self.kept.append(Answer(event, law, behind, before.released))
+        self.enough(len(self.kept))
+        return copy.deepcopy(before.released)
+
+
+class PerCall(np.random.Generator):
+    """A generator with a stream of its own for each call.
+
+    A row more lengthens a draw, and moves no other one: rows that are filled one by one are filled
+    alike in both of two neighbouring tables.
+    """
+
+    def __init__(self, seed: int, number: int) -> None:
+        super().__init__(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
+        self._seed, self._number, self._calls = seed, number, 0
+
+    def __reduce__(self) -> Any:
+        return PerCall, (self._seed, self._number)
+
+    def _fresh(self) -> np.random.Generator:
+        self._calls += 1
+        key = (self._number, self._calls)
+        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
+
+
+def _call(name: str) -> Callable[..., Any]:
+    def drawing(self: PerCall, *given: Any, **more: Any) -> Any:
+        return getattr(self._fresh(), name)(*given, **more)
+
+    return drawing
+
+
+for _name in ("choice", "random", "integers", "normal", "standard_normal", "uniform", "binomial"):
+    setattr(PerCall, _name, _call(_name))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same, bit by bit.
+
+    Examples
+    --------
+    >>> same({"a": np.arange(2)}, {"a": np.arange(2)}), same(1, 1.0)
+    (True, False)
+    """
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        alike: bool = one.dtype == other.dtype and one.shape == other.shape
+        if one.dtype == object:
+            return alike and same(one.tolist(), other.tolist())
+        return alike and one.tobytes() == other.tobytes()
+    if isinstance(one, float):
+        return one == other or (one != one and other != other)
+    if is_dataclass(one):
+        names = [f.name for f in fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, Mapping):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)

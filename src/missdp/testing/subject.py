@@ -1,0 +1,113 @@
+"""What is checked: a family with parameters and a strategy, and the tables it is run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.sources import MemorySource
+from missdp.synth import Synthesizer
+from missdp.table import Table
+from missdp.testing.record import Recorder
+from missdp.testing.tables import SCHEMA, constant, frame_of, made_up
+
+__all__ = ["Guarded", "Subject", "subjects"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family with one strategy.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+    strategy : str
+    parameters : mapping
+        Further parameters of the family.
+    schema : Schema
+        Of the tables that are made up for it.
+    """
+
+    family: type[Synthesizer]
+    strategy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema = SCHEMA
+
+    @property
+    def delta(self) -> float:
+        """The delta that the family is run with."""
+        return self.build()._delta
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the family is run with."""
+        return float(self.parameters.get("epsilon", 1.0))
+
+    def build(self, **more: Any) -> Synthesizer:
+        """Return an unfitted model; seeded, unless told otherwise."""
+        given = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
+        return self.family(**{**given, **self.parameters, **more})
+
+    def table(self, n: int = 300, seed: int = 0) -> Table:
+        """Return a made-up table."""
+        return made_up(self.schema, n, seed)
+
+    def frame(self, n: int = 300, seed: int = 0) -> Any:
+        """Return a made-up pandas frame."""
+        return frame_of(self.table(n, seed))
+
+    def constant(self, n: int, *, missing: bool = False) -> Table:
+        """Return a made-up table of equal rows."""
+        return constant(self.schema, n, missing=missing)
+
+    def with_parameters(self, **more: Any) -> Subject:
+        """Return the subject with other parameters."""
+        return replace(self, parameters={**self.parameters, **more})
+
+
+def subjects(
+    family: type[Synthesizer],
+    parameters: Mapping[str, Any] | None,
+    strategies: Iterable[str] | None,
+    schema: Schema | None = None,
+) -> Iterator[Subject]:
+    """Yield the family with each of its strategies, or with those that are named."""
+    if not (isinstance(family, type) and issubclass(family, Synthesizer)):
+        raise ParameterError("a family is a class that inherits from missdp.synth.Synthesizer")
+    named = tuple(family.strategies if strategies is None else strategies)
+    if not named or not set(named) <= set(family.strategies):
+        raise ParameterError(f"strategies must be some of {list(family.strategies)}")
+    for strategy in named:
+        yield Subject(family, strategy, dict(parameters or {}), schema or SCHEMA)
+
+
+class Guarded(MemorySource):
+    """Rows that note whether they were read while no answer was being computed.
+
+    Parameters
+    ----------
+    table : Table
+    witness : Recorder
+    """
+
+    def __init__(self, table: Table, witness: Recorder) -> None:
+        super().__init__(table)
+        self.witness, self.outside, self.reads = witness, 0, 0
+
+    def _note(self) -> None:
+        self.reads += 1
+        self.outside += not self.witness.reading
+
+    @property
+    def table(self) -> Table:
+        """The private rows."""
+        self._note()
+        return super().table
+
+    def counts(self, cliques: Any, *, rows: Any) -> Any:
+        """Count every clique."""
+        self._note()
+        return super().counts(cliques, rows=rows)

@@ -1,0 +1,201 @@
+"""Audits are right about what they can know: ratios, claims, false alarms and power."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from missdp.accounting import (
+    Budget,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SelectionEvent,
+    ZCDPEvent,
+)
+from missdp.errors import ParameterError
+from missdp.mechanisms import Noise
+from missdp.mechanisms.answers import Best
+from missdp.mechanisms.handle import Handle
+from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
+from missdp.testing.tables import TINY
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_log_ratios_of_noise_are_those_of_its_mass(kind):
+    law, grid = Noise(kind, 1.7), np.arange(-400, 401)
+    weights = np.exp(-np.abs(grid) / 1.7 if kind == "laplace" else -(grid**2) / (2 * 1.7**2))
+    mass = dict(zip(grid.tolist(), weights / weights.sum(), strict=True))
+    for answer in (-3, 0, 5):
+        exact, other = np.array([1, 2]), np.array([0, 4])
+        direct = sum(
+            math.log(mass[answer - e] / mass[answer - o]) for e, o in zip(exact, other, strict=True)
+        )
+        found = law.log_ratio(np.array([answer, answer]), exact, other)
+        assert found == pytest.approx(direct)
+        assert found == -law.log_ratio(np.array([answer, answer]), other, exact)
+
+
+def test_log_ratios_of_a_selection_are_those_of_the_exponential_mechanism():
+    scores, others, scale = np.array([1.0, 3.0, 2.5]), np.array([1.5, 2.0, 2.5]), 0.8
+    chances = [np.exp(s / scale) / np.exp(s / scale).sum() for s in (scores, others)]
+    for i in range(3):
+        direct = math.log(chances[0][i] / chances[1][i])
+        assert Best(scale).log_ratio(i, scores, others) == pytest.approx(direct)
+    huge = np.array([1e9, 0.0])
+    assert Best(1.0).log_ratio(0, huge, huge) == 0.0
+
+
+def test_claims_of_pure_and_gaussian_mechanisms_are_their_trade_offs():
+    pure = Claim.of([PureEvent(epsilon=1.0)])
+    corner = math.e / (1 + math.e)
+    assert pure.most_hits(1 - corner) == pytest.approx(corner, rel=1e-3)
+    assert pure.most_hits(0.01) == pytest.approx(0.01 * math.e, rel=1e-3)
+    gaussian = Claim.of([GaussianEvent(sensitivity=1.0, sigma=0.5, discrete=False)])
+    for alarms in (0.001, 0.1, 0.5, 0.9):
+        assert gaussian.most_hits(alarms) == pytest.approx(norm.cdf(2 + norm.ppf(alarms)), rel=1e-3)
+    filtered = Claim.of([ZCDPEvent(rho=2.0)])
+    assert filtered.most_hits(0.1) > gaussian.most_hits(0.1)  # of which less is known
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.7, 1.0, 3.0, 40.0])
+def test_the_mu_of_a_discrete_gaussian_covers_every_threshold(sigma):
+    mu = mu_of(GaussianEvent(sensitivity=1, sigma=sigma))
+    grid = np.arange(-600, 601)
+    mass = np.exp(-(grid**2) / (2 * sigma**2))
+    mass /= mass.sum()
+    for k in range(-round(6 * sigma), round(6 * sigma) + 2):
+        alarms, hits = mass[grid >= k].sum(), mass[grid >= k - 1].sum()
+        if alarms > 1e-12 and hits < 1 - 1e-12:
+            assert hits <= norm.cdf(mu + norm.ppf(alarms)) * (1 + 1e-9)
+    assert mu >= 1 / sigma
+    assert mu <= (1 / sigma) * (1 + 0.1 / sigma**2)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0])
+def test_the_mu_of_a_selection_covers_every_pair_of_bounded_range(epsilon):
+    mu = mu_of(SelectionEvent(epsilon=epsilon))
+    for t in np.linspace(0, epsilon, 50)[1:-1]:
+        alarms = (1 - math.exp(t - epsilon)) / (math.exp(t) - math.exp(t - epsilon))
+        assert alarms * math.exp(t) <= norm.cdf(mu + norm.ppf(alarms)) * (1 + 1e-9)
+    assert epsilon / 2.1 < mu < mu_of(PureEvent(epsilon=epsilon))
+
+
+def test_discrete_laplace_noise_is_randomised_response():
+    event = LaplaceEvent(sensitivity=1, scale=0.5)
+    assert mu_of(event) == pytest.approx(2 * norm.ppf(math.exp(2) / (1 + math.exp(2))))
+
+
+def verdicts(mu, claim, trials, repeats):
+    rng = np.random.default_rng(0)
+    for _ in range(repeats):
+        draws = rng.standard_normal((2, trials))
+        yield judge(draws[0] + mu, draws[1], claim)
+
+
+def test_a_correct_mechanism_is_seldom_flagged_and_a_weak_one_nearly_always():
+    claim = Claim((), mu=2.0)
+    sound = list(verdicts(2.0, claim, 400, 60))
+    assert sum(found.flagged for found in sound) <= 3  # 5 % and less, by the confidence
+    assert sum(found.mu_low > 2.0 for found in sound) <= 3
+    weak = list(verdicts(2.0 / 0.7, claim, 400, 60))
+    assert np.mean([found.flagged for found in weak]) >= 0.95
+    assert np.mean([found.mu_emp for found in sound]) == pytest.approx(2.0, abs=0.1)
+
+
+class OneCount(Handle):
+    """The smallest door: a number, asked for once."""
+
+    def count(self, rows, scale=1.0):
+        event = GaussianEvent(sensitivity=1, sigma=scale)
+        return self._release(event, Noise("gaussian", scale), lambda: np.array([len(rows)]))
+
+
+def ask(witness, rows, times=1):
+    door = OneCount(budget=Budget(1000.0, 0.1, schedule="adaptive"), noise=witness)
+    return [door.count(rows) for _ in range(times)]
+
+
+def test_anything_that_answers_through_a_door_can_be_audited():
+    rows = list(range(9)), list(range(10))
+    found = audit(ask, *rows, trials=300)
+    assert not found.flagged
+    assert found.mu_claim == pytest.approx(1.0, abs=0.06)
+    assert found.ratio > 0.8
+    assert found.to_dict()["flagged"] is False
+    assert "not refuted" in str(found)
+    # Nine answers for the price of one: a mu of 3.
+    twice = audit(lambda w, r: ask(w, r, 9), *rows, claim=Claim((), mu=1.0), trials=60)
+    assert twice.flagged
+
+
+def test_a_question_that_only_one_table_asks_gives_it_away():
+    def telling(witness, rows):
+        ask(witness, rows, 1 + len(rows) % 2)
+
+    found = audit(telling, range(9), range(10), trials=60)
+    assert found.flagged
+    assert found.hits == 1.0
+    assert found.alarms == 0.0
+
+
+def test_the_attacker_who_is_stopped_early_sees_the_last_answer():
+    after = []
+
+    def run(witness, rows):
+        ask(witness, rows, 2)
+        after.append(1)
+
+    audit(run, range(9), range(10), trials=20)
+    assert len(after) == 4  # only the first runs go on after their last answer
+
+
+class Unknown:
+    """A law without a ratio."""
+
+    def draw(self, exact, source):
+        return exact + int(source.discrete_gaussian(1.0, 1)[0])
+
+
+def test_laws_that_cannot_be_used_are_named():
+    class Other(OneCount):
+        def count(self, rows, scale=1.0):
+            event = GaussianEvent(sensitivity=1, sigma=scale)
+            return self._release(event, UNKNOWN, lambda: len(rows))
+
+    UNKNOWN = Unknown()
+
+    def run(witness, rows):
+        Other(budget=Budget(1000.0, 0.1, schedule="adaptive"), noise=witness).count(rows)
+
+    assert audit(run, range(9), range(10), trials=20).blind == ("Unknown",)
+
+
+def test_samples_of_a_library_can_be_audited():
+    frames = [table.to_native("pandas") for table in canary(TINY, 12)]
+
+    def bootstrap(frame, seed):
+        return frame.sample(len(frame), replace=True, random_state=seed)
+
+    claim = Claim(((0.5, 0.0),))
+    assert audit_samples(bootstrap, *frames, claim=claim, trials=120).flagged
+
+    def private(frame, seed):
+        model = examples.Histograms(epsilon=0.5, random_state=seed, n_rows=12)
+        return model.fit(frame, schema=TINY).sample(30)
+
+    found = audit_samples(private, *frames, claim=claim, trials=40)
+    assert not found.flagged
+    known = audit_samples(
+        bootstrap, *frames, claim=claim, trials=60, statistic=lambda s: (s["x"] == "rare").sum()
+    )
+    assert known.mu_emp > 1.0
+
+
+def test_bad_parameters_are_refused():
+    for bad in ({"trials": 5}, {"confidence": 1.0}, {"scale": 0.0}):
+        with pytest.raises(ParameterError):
+            audit(ask, [], [1], **bad)
+    with pytest.raises(ParameterError):
+        audit_samples(lambda t, s: t, [], [1], claim=Claim(()), trials=3)

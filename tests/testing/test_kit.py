@@ -1,0 +1,265 @@
+"""The kit fails what it must fail, by the right check, and passes what keeps its promises."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from missdp.errors import CheckFailedError, MissDPError, ParameterError
+from missdp.sources import MemorySource
+from missdp.synth import Synthesizer
+from missdp.testing import (
+    PAIRS,
+    TINY,
+    Report,
+    audit_synthesizer,
+    check_habits,
+    check_non_interference,
+    check_sensitivity,
+    check_source,
+    check_synthesizer,
+    examples,
+    made_up,
+    neighbours,
+)
+from missdp.testing.look import differences, facts_of
+from missdp.testing.record import PerCall, same
+from missdp.testing.tables import SCHEMA
+from synth.worked_example import Independent
+
+
+def test_the_worked_example_of_contributing_passes():
+    report = check_synthesizer(Independent, strategies=["joint", "impute-first"], audit_trials=40)
+    assert report.passed
+    assert {found.check for found in report.findings} == {
+        "habits",
+        "non-interference",
+        "sensitivity",
+        "audit",
+    }
+    assert json.loads(json.dumps(report.to_dict()))["passed"]
+    assert "all kept" in str(report)
+
+
+def failures(check, family, **more):
+    with pytest.raises(CheckFailedError) as caught:
+        check(family, strategies=["joint"], **more)
+    assert isinstance(caught.value, MissDPError)
+    assert isinstance(caught.value, AssertionError)
+    return str(caught.value)
+
+
+class Telling(examples.Histograms):
+    """Warns of an attribute that is constant in the private rows."""
+
+    def _fit(self, door):
+        total = super()._fit(door)
+        if np.count_nonzero(next(iter(door._counts.each([("score",)])))[1]) == 1:
+            import warnings
+
+            warnings.warn("the attribute is constant", stacklevel=1)
+        return total
+
+
+class Choosing(examples.Histograms):
+    """Chooses its noise by the private number of rows."""
+
+    def _counted(self, door, name, noise):
+        scale = 40.0 + float(next(iter(door._counts.each([(name,)])))[1].sum())
+        return door.marginal((name,), type(noise)("laplace", scale))
+
+
+class Hiding(examples.Histograms):
+    """Keeps exact counts where no test of outputs looks: in its class, and in a closure."""
+
+    kept: list = []  # noqa: RUF012
+
+    def _counted(self, door, name, noise):
+        counts = next(iter(door._counts.each([(name,)])))[1]
+        type(self).kept = [counts]
+        return door.marginal((name,), noise)
+
+
+class Refusing(examples.Histograms):
+    """Refuses to draw if there were no rows."""
+
+    def _fit(self, door):
+        empty = bool(next(iter(door._counts.each([()])))[1] == 0)
+        self.empty_ = lambda: empty
+        return super()._fit(door)
+
+    def _sample(self, n, missing_values, rng):
+        if self.empty_():
+            raise ValueError("nothing to draw from")
+        return super()._sample(n, missing_values, rng)
+
+
+@pytest.mark.parametrize(
+    ("leaky", "seen"),
+    [
+        (examples.ExactCounts, "saved file"),
+        (examples.CarryingScore, "_CARRIED"),
+        (examples.TellingShape, "refusal of fit"),
+        (Telling, "warnings"),
+        (Choosing, "questions depend"),
+        (Hiding, "class attribute Hiding.kept"),
+        (Refusing, "refusal of sample"),
+    ],
+)
+def test_a_family_that_leaks_is_found_by_non_interference(leaky, seen):
+    assert seen in failures(check_non_interference, leaky)
+
+
+def test_a_row_that_moves_more_than_was_declared_is_found():
+    assert "one row moves" in failures(check_sensitivity, examples.WideScore)
+
+
+def test_two_reads_for_one_charge_are_found():
+    message = failures(check_sensitivity, examples.ReadingTwice)
+    assert "9 answers were computed, and 5 were charged for" in message
+
+
+class Peeking(examples.Histograms):
+    """Reads rows before it is answered anything."""
+
+    def _fit(self, door):
+        next(iter(door._counts.each([()])))
+        return super()._fit(door)
+
+
+def test_reads_outside_of_answers_are_found():
+    assert "outside of an answer" in failures(check_sensitivity, Peeking)
+
+
+class ForgettingTheGate(examples.Histograms):
+    """Counts holes as a level, behind a gate that says it does not read them."""
+
+    def _counted(self, door, name, noise):
+        event = examples._laplace(noise.scale, name)
+        event = type(event)(**{**vars(event), "gate": frozenset({name})})
+        door._charge(event)
+        return door._answer(event, noise, lambda: next(iter(door._counts.each([(name,)])))[1])
+
+
+def test_a_gate_that_is_not_kept_is_found():
+    assert "a row with a hole in it" in failures(check_sensitivity, ForgettingTheGate)
+
+
+def test_too_little_noise_is_found_by_the_audit():
+    found = audit_synthesizer(
+        examples.UnderNoised, strategies=["joint"], trials=240, parameters={"epsilon": 4.0}
+    )
+    assert found["joint"].flagged
+    sound = audit_synthesizer(
+        examples.Histograms, strategies=["joint"], trials=120, parameters={"epsilon": 4.0}
+    )
+    assert not sound["joint"].flagged
+    assert sound["joint"].ratio > 0.8
+
+
+def test_everything_that_failed_is_listed_at_once():
+    class Both(examples.ReadingTwice):
+        def __repr__(self):
+            return "a model"
+
+    message = failures(check_synthesizer, Both, audit_trials=0)
+    assert "repr must show parameters" in message
+    assert "charge for each" in message
+
+
+def test_habits_can_be_chosen_and_lacking_ones_are_found():
+    class Forgetful(examples.Histograms):
+        def _restore(self, released):
+            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts"].items()}
+
+    message = failures(check_habits, Forgetful, habits=["save_and_load"])
+    assert "draws other rows" in message
+    assert check_habits(Forgetful, strategies=["joint"], habits=["repeatable"]).passed
+
+
+def test_what_is_no_family_is_refused():
+    for bad in (MemorySource, examples.Histograms(epsilon=1.0), "AIM"):
+        with pytest.raises(ParameterError, match="Synthesizer"):
+            check_synthesizer(bad)
+    with pytest.raises(ParameterError, match="strategies"):
+        check_synthesizer(examples.Histograms, strategies=["guess"])
+    assert issubclass(examples.Histograms, Synthesizer)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (examples.HolesAsLevel, "counts are wrong"),
+        (examples.SchemaOrder, "expected"),
+        (examples.MutableCounts, "hand out copies"),
+        (examples.NarrowCounts, "must be int64"),
+        (examples.QuotingSource, "differ with the rows"),
+    ],
+)
+def test_a_wrong_source_is_found(source, message):
+    with pytest.raises(CheckFailedError, match=message):
+        check_source(source, trials=3)
+
+
+def test_a_right_source_passes():
+    assert check_source(MemorySource).passed
+
+
+def test_made_up_neighbours_differ_in_holes_half_the_time():
+    found = list(neighbours(SCHEMA, 40, seed=0))
+    holes = [
+        any(row[name][0] == SCHEMA[name].missing_code for name in SCHEMA.nullable)
+        for _, _, row in found
+    ]
+    assert sum(holes) == 20
+    assert all(len(more) == len(table) + 1 for table, more, _ in found)
+    assert {len(table) for table, _, _ in found} == {0, 1, 3, 12, 30}
+    assert len(made_up(TINY, 5)) == 5
+
+
+def test_a_longer_draw_moves_no_later_one():
+    def draws(n):
+        rng = PerCall(0, 1)
+        return rng.choice(3, n, p=[0.2, 0.3, 0.5]), rng.random(5)
+
+    (short, after_short), (long, after_long) = draws(4), draws(5)
+    assert np.array_equal(short, long[:4])
+    assert np.array_equal(after_short, after_long)
+
+
+def test_facts_go_as_deep_as_values_do():
+    rng = np.random.default_rng(0)
+    held = np.arange(2)
+    one = {"a": [np.arange(3), {"b": lambda: held}], "rng": rng}
+    before = facts_of(one, "it")
+    assert not differences(before, facts_of(one, "it"))
+    held[0] = 7
+    rng.random()
+    changed = differences(before, facts_of(one, "it"))
+    assert any("closure" in name for name in changed)
+    assert any("state" in name for name in changed)
+    assert same(np.array([np.nan]), np.array([np.nan]))
+    assert not same([1], (1,))
+
+
+def test_pairs_and_reports():
+    report = check_non_interference(
+        examples.Histograms, strategies=["joint"], pairs=["one hole", "full and empty"]
+    )
+    assert isinstance(report, Report)
+    assert [f.case for f in report.findings] == [
+        "joint, one hole",
+        "joint, full and empty",
+        "joint",
+    ]
+    assert len(PAIRS) == 5
+
+
+def test_the_kit_needs_no_test_library():
+    code = (
+        "import sys, missdp.testing; "
+        "assert not {'pytest', 'hypothesis', 'polars'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
