@@ -19,6 +19,15 @@ from pydantic import BaseModel
 
 from missdp.accounting import Cost, Event, scale_for
 from missdp.errors import ParameterError
+from missdp.mechanisms.movement import (
+    above,
+    distance,
+    epsilon_paid,
+    gaussian_exceeds,
+    laplace_exceeds,
+    other_kind,
+    too_far,
+)
 from missdp.mechanisms.noise import NoiseSource, SeededNoise, check_scale
 from missdp.mechanisms.release import CountNoise, add_noise
 
@@ -50,12 +59,35 @@ class Total:
 class Law(Protocol):
     """How exact numbers become a released answer; public.
 
-    A law may also have ``log_ratio(answer, exact, other)``, the log of how much likelier an answer
-    is given one than given the other; the audits of `missdp.testing` use it.
+    Beside `draw`, which a door calls, laws tell the checks of `missdp.testing` what they do. A law
+    may also have ``log_ratio(answer, exact, other)``, the log of how much likelier an answer is
+    given one than given the other, which audits use.
     """
 
     def draw(self, exact: Any, source: NoiseSource) -> Any:
         """Draw the answer, given what is exact."""
+
+    def exceeds(self, event: Event, exact: Any, other: Any) -> str | None:
+        """Return why an event does not pay for the answer, or None if it does.
+
+        Parameters
+        ----------
+        event : Event
+            What was charged.
+        exact, other
+            What is exact, for two neighbours.
+
+        Returns
+        -------
+        str or None
+            In words, with numbers: how far the neighbours are apart and how far they may be, or
+            that the event is none that pays for this law. It must cover all that the law reads.
+
+        Raises
+        ------
+        UnprovenError
+            If the two do not tell. Then nothing is said to be checked.
+        """
 
 
 @dataclass(frozen=True)
@@ -108,6 +140,22 @@ class Noise:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
 
+    def exceeds(
+        self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> str | None:
+        """Return why an event does not pay: counts move too far, or the noise is too small.
+
+        Examples
+        --------
+        >>> from missdp.accounting import LaplaceEvent
+        >>> charged = LaplaceEvent(sensitivity=1, scale=2.0)
+        >>> Noise("laplace", 2.0).exceeds(charged, np.array([5, 0]), np.array([4, 1]))
+        'one row moves what is behind it by 2, and 1 was charged for'
+        """
+        if self.kind == "laplace":
+            return laplace_exceeds(event, distance(exact, other, 1), self.scale)
+        return gaussian_exceeds(event, distance(exact, other, 2), self.scale)
+
     def log_ratio(
         self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
     ) -> float:
@@ -145,6 +193,17 @@ class Best:
     def draw(self, exact: NDArray[np.float64], source: NoiseSource) -> int:
         """Return the position of the candidate that is selected."""
         return source.noisy_max(exact, self.scale)
+
+    def exceeds(
+        self, event: Event, exact: NDArray[np.float64], other: NDArray[np.float64]
+    ) -> str | None:
+        """Return why an event does not pay: some score moves too far for its epsilon."""
+        moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
+        paid = epsilon_paid(event)
+        if paid is None:
+            return other_kind(event, "a selection")
+        most = paid * self.scale / 2
+        return too_far(moved, most, "a score") if above(moved, most) else None
 
     def log_ratio(
         self, answer: int, exact: NDArray[np.float64], other: NDArray[np.float64]

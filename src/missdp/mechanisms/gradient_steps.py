@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.accounting import Assumption, Condition
+from missdp.accounting import Assumption, Condition, Event
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.answers import Law, read_only
 from missdp.mechanisms.gradient_losses import Loss
@@ -220,6 +220,14 @@ class LastIterate:
             step = noisy_gaussian(exact.mean(point, np.array([row])), self.sigma, source)
             point = clip_rows((point - self.rate * step)[None, :], self.coefficient_norm)[0]
         return point
+
+    def exceeds(self, event: Event, exact: RowGradients, other: RowGradients) -> NoReturn:
+        """Refuse: gradients are functions of every iterate, of which some would be tried only."""
+        del event, exact, other
+        raise UnprovenError(
+            "how far a row moves gradients cannot be seen at every iterate: prove the constants "
+            "of the loss"
+        )
 
     def log_ratio(self, answer: Any, exact: Any, other: Any) -> NoReturn:
         """Refuse: the iterates in between are hidden, and no closed form is known."""

@@ -9,7 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Event, RDPEvent
 from missdp.errors import ParameterError
+from missdp.mechanisms.movement import (
+    above,
+    distance,
+    gaussian_exceeds,
+    laplace_exceeds,
+    too_far,
+)
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.release import add_noise
 
@@ -78,6 +86,20 @@ class VectorNoise:
             return add_noise(exact, self.kind, self.scale, source)
         add = noisy_gaussian if self.kind == "gaussian" else noisy_laplace
         return add(exact, self.scale, source)
+
+    def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
+        """Return why an event does not pay: the vector moves too far, or the noise is too small.
+
+        The noise is compared with what is charged as pure epsilon or as rho. A Rényi curve may
+        count on samples of the rows, too: there the declared sensitivity alone is checked.
+        """
+        moved = distance(exact, other, 1 if self.kind == "laplace" else 2)
+        if above(moved, self.sensitivity):
+            return too_far(moved, self.sensitivity)
+        if isinstance(event, RDPEvent):
+            return None
+        exceeds = laplace_exceeds if self.kind == "laplace" else gaussian_exceeds
+        return exceeds(event, moved, self.scale)
 
     def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
         """Return the log of the probability of an answer given one vector over that given another.

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.answers import plain_function, read_only
 
-__all__ = ["Codes", "Gradient", "Grid", "RowFunction", "RowGradients", "fixed_copy"]
+__all__ = [
+    "Codes",
+    "Gradient",
+    "Grid",
+    "RowFunction",
+    "RowGradients",
+    "alike_but_one",
+    "fixed_copy",
+]
 
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]
@@ -267,12 +275,21 @@ class RowGradients:
         """The sum over all rows, in cells."""
         return self.sum(np.arange(len(self)))
 
+    @property
+    def cells(self) -> int:
+        """The clip norm, in cells."""
+        return self._grid.cells
+
     @cached_property
+    def each(self) -> NDArray[np.int64]:
+        """The gradient of every row, in cells."""
+        parts = [np.zeros((0, self._grid.dimension)), *self._blocks(np.arange(len(self)))]
+        return np.concatenate(parts).astype(np.int64)
+
+    @property
     def active(self) -> NDArray[np.int64]:
         """The gradients that are not 0, one by one, in cells."""
-        parts = [np.zeros((0, self._grid.dimension)), *self._blocks(np.arange(len(self)))]
-        found = np.concatenate(parts).astype(np.int64)
-        return found[found.any(axis=1)]
+        return self.each[self.each.any(axis=1)]
 
     def sum(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum over these rows, in cells."""
@@ -307,6 +324,25 @@ class RowGradients:
             with contextlib.suppress(Exception):
                 return self._function(block, self._state)
         return None
+
+
+def alike_but_one(one: RowGradients, other: RowGradients) -> bool:
+    """Whether two tables of rows, in one order, have the same gradients but for one row.
+
+    Up to what rounding may make of the rows beside a row, which the noise has room for.
+    """
+    few, many = sorted((one.each, other.each), key=len)
+    if len(many) - len(few) > 1:
+        return False
+    most = _TOLERANCE * one.cells + math.sqrt(few.shape[1])
+
+    def leading(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+        off = np.linalg.norm((a - b).astype(np.float64), axis=1) > most
+        return int(off.argmax()) if off.any() else len(off)
+
+    same = leading(few, many[: len(few)])
+    rest = leading(few[::-1], many[::-1][: len(few)])
+    return same + rest >= len(few)
 
 
 def fixed_copy(value: Any) -> Any:

@@ -13,7 +13,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Event
 from missdp.errors import UnprovenError
+from missdp.mechanisms.movement import above, distance, gaussian_exceeds, pure_exceeds, too_far
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.release import add_noise
 from missdp.mechanisms.smooth import SmoothNoise, bits_of, release_smooth
@@ -76,6 +78,16 @@ class SmoothLaw:
         values = [Fraction(total) for total in exact.totals]
         return release_smooth(values, exact.bound, self.noise, grid=self.grid, source=source)
 
+    def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
+        """Return why an event does not pay.
+
+        The numbers may move by either bound, and the log of the bound by beta.
+        """
+        beta = self.noise.beta + 2.0**-36  # bounds are rounded up
+        return _bounds_exceed(
+            exact.totals, other.totals, (exact.bound, other.bound), beta
+        ) or pure_exceeds(event, self.noise.epsilon)
+
     def log_ratio(self, answer: tuple[Fraction, ...], exact: Bounded, other: Bounded) -> float:
         """Return the log of the answer's density given ``exact`` over that given ``other``.
 
@@ -126,6 +138,15 @@ class ScaledGaussian:
     def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
         """Return the numbers plus noise."""
         return add_noise(exact, "gaussian", self.sigma, source)
+
+    def exceeds(
+        self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> str | None:
+        """Return why an event does not pay; it may fail where the released bound does."""
+        moved, most = distance(exact, other, 2), self.own + self.donee * self.most
+        if above(moved, most):
+            return too_far(moved, most)
+        return gaussian_exceeds(event, moved, self.sigma)
 
     def log_ratio(
         self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
@@ -197,6 +218,13 @@ class PaperLaw:
         bits = bits_of(source)
         return (round_cauchy(value / self.grid, scale, gamma=self.gamma, bits=bits) * self.grid,)
 
+    def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
+        """Return why an event does not pay: as for `SmoothLaw`, and bounds at most double."""
+        bounds = tuple(self.own + self.donee * max(each.bound, 1) for each in (exact, other))
+        return _bounds_exceed(exact.totals, other.totals, bounds, math.log(2)) or pure_exceeds(
+            event, self.epsilon
+        )
+
     def log_ratio(self, answer: tuple[Fraction, ...], exact: Bounded, other: Bounded) -> float:
         """Return the log of the answer's density given ``exact`` over that given ``other``."""
         return self._log_density(answer, exact) - self._log_density(answer, other)
@@ -210,6 +238,22 @@ class PaperLaw:
         bound = self.own + self.donee * max(exact.bound, 1)
         # ln 2 is rounded down, which only adds noise.
         return Fraction(bound) / Fraction(math.log(2) * (1 - 2.0**-40))
+
+
+def _bounds_exceed(
+    totals: tuple[int, ...], others: tuple[int, ...], bounds: tuple[float, ...], beta: float
+) -> str | None:
+    """Say that numbers moved further than their private bounds, or the bounds too far."""
+    moved, (low, high) = float(sum(abs(a - b) for a, b in zip(totals, others, strict=True))), bounds
+    low, high = min(low, high), max(low, high)
+    if above(moved, low):
+        return f"one row moves what is behind it by {moved:g}, and its private bound is {low:g}"
+    if not low > 0 or above(math.log(high / low), beta):
+        return (
+            f"one row moves the private bound from {low:g} to {high:g}, more than a factor of "
+            f"{math.exp(beta):g}"
+        )
+    return None
 
 
 def _log_one_plus_power(base: float, exponent: float) -> float:

@@ -19,8 +19,16 @@ from missdp.accounting.accountants import RDP_ORDERS
 from missdp.accounting.curves import rdp_curve
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
+from missdp.mechanisms.movement import above, too_far
 from missdp.mechanisms.noise import NoiseSource, check_scale
-from missdp.mechanisms.row_gradients import Codes, Grid, RowFunction, RowGradients, fixed_copy
+from missdp.mechanisms.row_gradients import (
+    Codes,
+    Grid,
+    RowFunction,
+    RowGradients,
+    alike_but_one,
+    fixed_copy,
+)
 
 __all__ = ["PrivateTraining", "SampledSum", "Training"]
 
@@ -212,6 +220,24 @@ class SampledSum:
         unless every row is read.
         """
         return self._log_likelihood(answer, exact) - self._log_likelihood(answer, other)
+
+    def exceeds(self, event: Event, exact: RowGradients, other: RowGradients) -> str | None:
+        """Return why an event does not pay for a step.
+
+        The sum over all rows may move by the standard deviation of the noise over the noise
+        multiplier; and the gradients of all rows but one must stay as they are.
+        """
+        if not isinstance(event, SampledGaussianEvent) or self.rate > event.rate:
+            return "a sample of rows costs a SampledGaussianEvent of at least its rate"
+        if not alike_but_one(exact, other):
+            return (
+                "one row changes the gradients of other rows: a gradient function must treat "
+                "every row by itself"
+            )
+        moved, most = self.shift(exact, other), 1 / event.noise_multiplier
+        if above(moved, most):
+            return too_far(moved, most, "the sum of gradients, in standard deviations of noise,")
+        return None
 
     def shift(self, exact: RowGradients, other: RowGradients) -> float:
         """Return how far the sums over all rows are apart, in standard deviations of the noise."""

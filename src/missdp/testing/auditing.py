@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,12 +26,11 @@ from missdp.table import Table
 from missdp.testing.claims import Claim, gaussian_of
 from missdp.testing.record import Differs, Enough, Recorder, Repeater
 from missdp.testing.sensitivity import log_ratio
-from missdp.testing.subject import Subject, subjects
+from missdp.testing.subject import Run, Subject, subjects
 from missdp.testing.tables import TINY, canary
 
 __all__ = ["Audit", "audit", "audit_synthesizer", "judge"]
 
-Run = Callable[[Recorder, Any], Any]
 _PILOTS = 2
 
 

@@ -20,6 +20,7 @@ from missdp.accounting import (
     PLDAccountant,
     PureAccountant,
     PureEvent,
+    SampledGaussianEvent,
     SelectionEvent,
     delta_of,
     epsilon_of,
@@ -124,7 +125,8 @@ def mu_of(event: Event) -> float:
     that lie on or above the Gaussian's, which is convex, so the whole curve does. The exponential
     mechanism has bounded range: its worst cases are pairs of two outcomes with log ratios t and t -
     epsilon (Dong, Durfee & Rogers 2020). For the discrete Gaussian and the exponential mechanism
-    the largest mu of all corners is found numerically, for false alarms above 10^-18.
+    the largest mu of all corners is found numerically, for false alarms above 10^-18. Steps that
+    read every row are Gaussian; for those that sample rows no mu is known here.
 
     Examples
     --------
@@ -143,6 +145,8 @@ def mu_of(event: Event) -> float:
         if not event.discrete:
             return event.sensitivity / event.sigma
         return _discrete_gaussian_mu(event.sigma) if event.sensitivity < 2 - 1e-9 else math.inf
+    if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
+        return math.sqrt(event.steps) / event.noise_multiplier
     return math.inf
 
 

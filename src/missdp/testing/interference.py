@@ -18,11 +18,11 @@ import numpy as np
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.look import differences, outcome, outside_state
+from missdp.testing.look import Facts, differences, outcome, outcome_of_run, outside_state
 from missdp.testing.record import Differs, Recorder, Repeater
 from missdp.testing.results import Finding, Report, examine, expect
-from missdp.testing.subject import Guarded, Subject, subjects
-from missdp.testing.tables import with_a_hole
+from missdp.testing.subject import Guarded, Run, Subject, is_run, name_of, subjects
+from missdp.testing.tables import SCHEMA, constant, made_up, with_a_hole
 
 __all__ = ["PAIRS", "check_non_interference", "interference_of"]
 
@@ -35,26 +35,32 @@ _ADVICE = (
 
 
 def check_non_interference(
-    family: type[Synthesizer],
+    subject: type[Synthesizer] | Run,
     *,
     parameters: Mapping[str, Any] | None = None,
     strategies: Iterable[str] | None = None,
     schema: Schema | None = None,
     pairs: Iterable[str] | None = None,
+    tables: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Report:
-    """Check that a fit shows nothing of the rows but what it was answered.
+    """Check that a fit, or anything else, shows nothing of the rows but what it was answered.
 
     Parameters
     ----------
-    family : type of Synthesizer
+    subject : type of Synthesizer, or callable
+        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
+        its noise (``random_state=witness``). All that it returns is compared, hidden attributes
+        too: return what others get to see, and not the door.
     parameters : mapping, optional
-        Of the family, beside the strategy.
+        Of a family, beside the strategy.
     strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
+        Those of a family to check; by default all that it lists.
     schema : Schema, optional
         Of the tables that are made up; at least one attribute must be nullable.
     pairs : iterable of str, optional
         Which pairs of tables (see ``PAIRS``); all by default.
+    tables : mapping of str to pair, optional
+        Pairs of tables for a function, by name, instead of those that are made up.
 
     Returns
     -------
@@ -72,23 +78,80 @@ def check_non_interference(
     >>> len(report.findings)
     6
     """
+    if is_run(subject, parameters=parameters, strategies=strategies):
+        known = _chosen(_tables(schema or SCHEMA), pairs) if tables is None else tables
+        return Report(name_of(subject), tuple(_of_run(subject, known))).checked()
     found = [
         finding
-        for on in subjects(family, parameters, strategies, schema)
+        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
         for finding in interference_of(on, pairs)
     ]
-    return Report(family.__name__, tuple(found)).checked()
+    return Report(subject.__name__, tuple(found)).checked()
 
 
-def _tables(on: Subject) -> dict[str, tuple[Table, Table]]:
-    usual = on.table(300)
+def _tables(schema: Schema) -> dict[str, tuple[Table, Table]]:
+    usual, other = made_up(schema, 300, 0), made_up(schema, 250, 1)
     return {
-        "two tables": (usual, on.table(250, seed=1)),
+        "two tables": (usual, other),
         "one hole": (usual, with_a_hole(usual)),
-        "full and empty": (on.table(60, seed=2), on.table(0)),
-        "one row and none": (on.table(1), on.table(0)),
-        "constant columns": (on.constant(200), usual),
+        "full and empty": (made_up(schema, 60, 2), made_up(schema, 0, 0)),
+        "one row and none": (made_up(schema, 1, 0), made_up(schema, 0, 0)),
+        "constant columns": (constant(schema, 200), usual),
     }
+
+
+def _chosen(
+    tables: Mapping[str, tuple[Any, Any]], pairs: Iterable[str] | None
+) -> dict[str, tuple[Any, Any]]:
+    return {name: tables[name] for name in (PAIRS if pairs is None else pairs)}
+
+
+def _of_run(run: Run, tables: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
+    """Return what was found for a function."""
+    what, compared = "whatever a call shows was answered", partial(_compare_run, run)
+    return [
+        examine(_CHECK, what, f"{name_of(run)}, {name}", partial(compared, *pair))
+        for name, pair in tables.items()
+    ]
+
+
+def _compare_run(run: Run, one: Any, other: Any) -> str:
+    kept = Recorder(0)
+    first, before = outcome_of_run(run, kept, one), outside_state(run)
+    expect(
+        kept.kept or first["refusal"],
+        "nothing was answered: hand the witness on, as random_state, to what draws the noise",
+    )
+    found = ""
+    for reads in (True, False):  # without reading rows, too
+        again = Repeater(kept, reads=reads)
+        second, after = outcome_of_run(run, again, other), outside_state(run)
+        found = found or _seen(kept, again, first, second, before, after, second["refusal"])
+    expect(not found, found)
+    return f"{len(kept.kept)} answers, {len(first)} facts"
+
+
+def _seen(
+    kept: Recorder,
+    again: Repeater,
+    first: Facts,
+    second: Facts,
+    before: Facts,
+    after: Facts,
+    refusal: str,
+) -> str:
+    """Say what differs, if anything does."""
+    if refusal.startswith(Differs.__name__):
+        return (
+            f"questions depend on more than answers: {refusal}. Choose what to ask, and with how "
+            "much noise, from public facts and released values only"
+        )
+    seen = [*differences(first, second), *differences(before, after)]
+    if len(again.kept) != len(kept.kept):
+        seen.insert(0, "number of questions")
+    if not seen:
+        return ""
+    return f"differs with the rows: {', '.join(seen[:6])}{_copied(seen, kept)}. {_ADVICE}"
 
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
@@ -96,10 +159,9 @@ PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "consta
 
 def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
     """Return what was found for one strategy."""
-    tables, wanted = _tables(on), tuple(PAIRS if pairs is None else pairs)
     found = [
-        examine(_CHECK, _WHAT, f"{on.strategy}, {name}", partial(compare, on, *tables[name]))
-        for name in wanted
+        examine(_CHECK, _WHAT, f"{on.strategy}, {name}", partial(compare, on, *tables))
+        for name, tables in _chosen(_tables(on.schema), pairs).items()
     ]
     what = "repeated answers read nothing"
     other = on.table(250, seed=1)
@@ -116,14 +178,8 @@ def compare(on: Subject, one: Table, other: Table) -> str:
         again = Repeater(kept)
         second = outcome(on.build(random_state=again), other, Path(folder))
         after = outside_state(on.family)
-    asked_more = second["refusal of fit"].startswith(Differs.__name__)
-    expect(not asked_more, f"questions depend on more than answers: {second['refusal of fit']}")
-    seen = [*differences(first, second), *differences(before, after)]
-    if len(again.kept) != len(kept.kept):
-        seen.insert(0, "number of questions")
-    expect(
-        not seen, f"differs with the rows: {', '.join(seen[:6])}{_copied(seen, kept)}. {_ADVICE}"
-    )
+    found = _seen(kept, again, first, second, before, after, second["refusal of fit"])
+    expect(not found, found)
     return f"{len(kept.kept)} answers, {len(first)} facts"
 
 
@@ -141,6 +197,6 @@ def reads_nothing(on: Subject, one: Table, other: Table) -> str:
     again = Repeater(kept, reads=False)
     rows = Guarded(other, again)
     on.build(random_state=again).fit(rows)
-    expect(not rows.reads, f"rows were read {rows.reads} times without an answer")
+    expect(not rows.reads, f"rows were read {rows.reads} times without an answer. {_ADVICE}")
     expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
     return f"{len(kept.kept)} answers"

@@ -17,7 +17,7 @@ from missdp.accounting import Budget
 from missdp.mechanisms import Witness
 from missdp.testing.results import Caught
 
-__all__ = ["Facts", "differences", "facts_of", "outcome", "outside_state"]
+__all__ = ["Facts", "differences", "facts_of", "outcome", "outcome_of_run", "outside_state"]
 
 Facts = dict[str, str]
 _DEEP = 12
@@ -55,6 +55,19 @@ def outcome(model: Any, data: Any, folder: Path, *, rows: int = 40) -> Facts:
     return seen
 
 
+def outcome_of_run(run: Any, witness: Any, data: Any) -> Facts:
+    """Return everything that anyone sees of a call."""
+    result: Any = None
+    with warnings.catch_warnings(record=True) as warned, Caught() as failed:
+        warnings.simplefilter("always")
+        result = run(witness, data)
+    seen = {
+        "warnings": repr([(w.category.__name__, str(w.message)) for w in warned]),
+        "refusal": failed.shown,
+    }
+    return seen | facts_of(result, "result")
+
+
 def _drawn(model: Any, folder: Path, rows: int) -> Facts:
     seen: Facts = {}
     with Caught() as failed:
@@ -74,10 +87,14 @@ def _drawn(model: Any, folder: Path, rows: int) -> Facts:
     return seen
 
 
-def outside_state(family: type) -> Facts:
-    """Return what a fit could change outside its model: classes and modules of a family."""
-    own = [c for c in family.__mro__ if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
-    seen: Facts = {}
+def outside_state(family: Any) -> Facts:
+    """Return what a fit could change outside its model: classes and modules of a family.
+
+    Of a function its module, and what it carries.
+    """
+    kinds = getattr(family, "__mro__", ())
+    own = [c for c in kinds if not c.__module__.startswith(("builtins", "sklearn", "abc"))]
+    seen: Facts = {} if kinds else facts_of(family, "the function")
     for kind in own:
         for name, value in vars(kind).items():
             if not name.startswith(("__", "_abc_")):
@@ -89,9 +106,9 @@ def outside_state(family: type) -> Facts:
     return seen
 
 
-def _modules(family: type) -> Iterator[types.ModuleType]:
+def _modules(family: Any) -> Iterator[types.ModuleType]:
     """The modules of a family's own package."""
-    home = family.__module__
+    home = getattr(family, "__module__", None) or ""
     package = home.rpartition(".")[0]
     inside = f"{package}." if package.count(".") else f"{home}."
     for name, module in list(sys.modules.items()):

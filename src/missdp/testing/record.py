@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from missdp.accounting import Event
+from missdp.errors import ParameterError
 from missdp.mechanisms import Witness
 from missdp.mechanisms.answers import Law
+from missdp.mechanisms.smooth_laws import Bounded
 
 __all__ = ["Answer", "Differs", "Enough", "Recorder", "Repeater", "same"]
 
@@ -52,16 +55,37 @@ class Recorder(Witness):
         self.kept: list[Answer] = []
         self.generators = 0
         self.reading = False
+        self.scaled = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
+        return self
+
+    def __sklearn_clone__(self) -> Recorder:
         return self
 
     def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
         """Return the answer of a law, and keep it."""
         behind = self.read(exact)
-        released = law.draw(copy.deepcopy(behind), self)
+        released = self.drawn(law, copy.deepcopy(behind))
         self.kept.append(Answer(event, law, behind, copy.deepcopy(released)))
         self.enough(len(self.kept))
+        return released
+
+    def drawn(self, law: Law, behind: Any) -> Any:
+        """Draw an answer, with noise of the scale that was asked for or a false one."""
+        self.scaled = False
+        released = law.draw(behind, self)
+        if self.scale != 1 and isinstance(behind, Bounded):  # whose noise is made of random bits
+            self.scaled = True
+            return tuple(
+                total + Fraction(self.scale) * (value - total)
+                for total, value in zip(behind.totals, released, strict=True)
+            )
+        if self.scale != 1 and not self.scaled:
+            raise ParameterError(
+                f"the noise of {type(law).__name__} cannot be scaled: audit it with scale=1, or "
+                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the source"
+            )
         return released
 
     def read(self, exact: Callable[[], Any]) -> Any:
@@ -84,14 +108,17 @@ class Recorder(Witness):
 
     def discrete_laplace(self, scale: float, size: Any) -> Any:
         """Draw Laplace noise, with the scale that was asked for or a false one."""
+        self.scaled = True
         return super().discrete_laplace(scale * self.scale, size)
 
     def discrete_gaussian(self, sigma: float, size: Any) -> Any:
         """Draw Gaussian noise, with the scale that was asked for or a false one."""
+        self.scaled = True
         return super().discrete_gaussian(sigma * self.scale, size)
 
     def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
         """Select with the scale that was asked for or a false one."""
+        self.scaled = True
         return super().noisy_max(scores, scale * self.scale, **more)
 
 

@@ -11,11 +11,15 @@ from typing import Any
 
 from missdp.errors import CheckFailedError, MissDPWarning
 
-__all__ = ["Broken", "Caught", "Finding", "Report", "examine", "expect", "refuses"]
+__all__ = ["Broken", "Caught", "Finding", "Report", "Unchecked", "examine", "expect", "refuses"]
 
 
 class Broken(AssertionError):  # noqa: N818 - a promise, not a program, is broken
     """A promise is not kept; private to the kit, which turns it into a finding."""
+
+
+class Unchecked(Exception):  # noqa: N818 - neither kept nor broken
+    """A promise cannot be checked here, for the reason given; private to the kit."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Finding:
     passed : bool
     detail : str
         What was seen; what to do, if it failed.
+    checked : bool, default True
+        False if it could not be checked, and why is in ``detail``: neither kept nor broken.
 
     Examples
     --------
@@ -45,9 +51,10 @@ class Finding:
     case: str
     passed: bool
     detail: str = ""
+    checked: bool = True
 
     def __str__(self) -> str:
-        verdict = "ok    " if self.passed else "FAILED"
+        verdict = "ok    " if self.passed else "FAILED" if self.checked else "NOT CHECKED"
         return f"{verdict} {self.check}: {self.what} [{self.case}]" + (
             f": {self.detail}" if self.detail else ""
         )
@@ -76,16 +83,23 @@ class Report:
     @property
     def failures(self) -> tuple[Finding, ...]:
         """Promises that are not kept."""
-        return tuple(found for found in self.findings if not found.passed)
+        return tuple(found for found in self.findings if found.checked and not found.passed)
+
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        """Promises that could not be checked: prove them otherwise."""
+        return tuple(found for found in self.findings if not found.checked)
 
     @property
     def passed(self) -> bool:
-        """Whether every promise is kept."""
+        """Whether every promise that could be checked is kept; see ``unchecked`` for others."""
         return not self.failures
 
     def __str__(self) -> str:
-        number, broken = len(self.findings), len(self.failures)
+        number, broken = len(self.findings) - len(self.unchecked), len(self.failures)
         kept = f"{broken} not kept" if broken else "all kept"
+        if self.unchecked:
+            kept += f"; {len(self.unchecked)} not checked"
         head = f"{self.subject}: {number} promise{'s' * (number != 1)} checked, {kept}"
         return "\n".join([head, *map(str, self.findings)])
 
@@ -173,6 +187,8 @@ def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> 
         seen.append(run())
     if caught.error is None:
         return Finding(check, what, case, True, seen[0] or "")
+    if isinstance(caught.error, Unchecked):
+        return Finding(check, what, case, False, str(caught.error), checked=False)
     broken = isinstance(caught.error, Broken)
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
 

@@ -1,45 +1,51 @@
 """Exact sensitivity: what is behind each charge moves by at most what the charge declares.
 
-A fit on a table is answered, and its answers are repeated for the table with one row more, so that
-both are asked the same. Then what was behind each answer can be compared.
+A run on a table is answered, and its answers are repeated for a neighbour, so that both are asked
+the same. Then what was behind each answer can be compared, by the law that drew it.
 """
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-
 from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
     Event,
     FilterEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-    SelectionEvent,
+    Guarantee,
+    RDPEvent,
+    SampledGaussianEvent,
+    ZCDPEvent,
     releases,
 )
-from missdp.mechanisms.answers import Best, Law
+from missdp.errors import UnprovenError
+from missdp.mechanisms.answers import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
+from missdp.table import Table
 from missdp.testing.record import Answer, Differs, Enough, Recorder, Repeater, same
-from missdp.testing.results import Finding, Report, examine, expect
-from missdp.testing.subject import Guarded, Subject, subjects
-from missdp.testing.tables import Codes, neighbours
+from missdp.testing.results import Broken, Finding, Report, Unchecked, examine, expect
+from missdp.testing.subject import Guarded, Run, Subject, is_run, name_of, subjects
+from missdp.testing.tables import SCHEMA, Codes, neighbours
 
-__all__ = ["check_sensitivity", "moved", "sensitivity_of"]
+__all__ = ["check_sensitivity", "log_ratio", "sensitivity_of"]
 
-_ROUNDING = 1e-9
+_MOVES = "one row moves what is behind a charge by at most its sensitivity"
+_PAYS = "each charge pays for one read"
 
 
 def check_sensitivity(
-    family: type[Synthesizer],
+    subject: type[Synthesizer] | Run,
     *,
     parameters: Mapping[str, Any] | None = None,
     strategies: Iterable[str] | None = None,
     schema: Schema | None = None,
+    pairs: Iterable[tuple[Any, ...]] | None = None,
     trials: int = 20,
     seed: int = 0,
 ) -> Report:
@@ -49,15 +55,24 @@ def check_sensitivity(
     with a hole in the gate of a charge must move nothing. There must be as many reads of the rows
     as charges, in their order, and none beside them.
 
+    Each law says how far is too far (``exceeds``, see `missdp.mechanisms.answers.Law`): one that
+    does not say fails, and one that cannot tell is listed as not checked.
+
     Parameters
     ----------
-    family : type of Synthesizer
+    subject : type of Synthesizer, or callable
+        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
+        its noise (``random_state=witness``). If it returns the budget that it charged, or a fitted
+        model with a guarantee, charges are compared with answers, too.
     parameters : mapping, optional
-        Of the family, beside the strategy.
+        Of a family, beside the strategy.
     strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
+        Those of a family to check; by default all that it lists.
     schema : Schema, optional
         Of the tables that are made up.
+    pairs : iterable of tuple, optional
+        Neighbours for a function, instead of tables that are made up: (table, neighbour), or
+        (table, neighbour, row) as `neighbours` yields them, which checks gates, too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
     seed : int, default 0
@@ -79,80 +94,124 @@ def check_sensitivity(
     >>> report.passed
     True
     """
+    if is_run(subject, parameters=parameters, strategies=strategies):
+        tables = neighbours(schema or SCHEMA, trials, seed) if pairs is None else pairs
+        return Report(name_of(subject), tuple(_of_run(subject, tables, seed))).checked()
     found = [
         finding
-        for on in subjects(family, parameters, strategies, schema)
+        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
         for finding in sensitivity_of(on, trials, seed)
     ]
-    return Report(family.__name__, tuple(found)).checked()
+    return Report(subject.__name__, tuple(found)).checked()
 
 
 def sensitivity_of(on: Subject, trials: int, seed: int) -> list[Finding]:
     """Return what was found for one strategy."""
-    what = "one row moves what is behind a charge by at most its sensitivity"
+
+    def run(witness: Recorder, table: Any) -> Any:
+        return on.build(random_state=witness).fit(table)
+
+    compared = _Compared(run, on.strategy, seed)
     return [
-        examine("sensitivity", what, on.strategy, lambda: _over_neighbours(on, trials, seed)),
-        examine("sensitivity", "each charge pays for one read", on.strategy, lambda: _reads(on)),
+        *compared.findings(neighbours(on.schema, trials, seed)),
+        examine(
+            "sensitivity", _PAYS, on.strategy, lambda: _reads(run, on.table(120), watched=True)
+        ),
     ]
 
 
-def _over_neighbours(on: Subject, trials: int, seed: int) -> str:
-    compared = 0
-    for number, (table, more, row) in enumerate(neighbours(on.schema, trials, seed)):
-        kept = Recorder(seed + number)
-        on.build(random_state=kept).fit(table)
-        kept.stop_after = len(kept.kept)  # what follows the last answer is post-processing
-        again = _repeated(on, kept, more)
-        for before, after in zip(kept.kept, again.kept, strict=True):
-            _compare(on, before, after, row)
-            compared += 1
-    return f"{compared} answers of {trials} pairs of neighbours compared"
+def _of_run(run: Run, pairs: Iterable[tuple[Any, ...]], seed: int) -> list[Finding]:
+    """Return what was found for a function."""
+    known = list(pairs)
+    found = _Compared(run, name_of(run), seed).findings(known)
+    if known:  # the largest has most to be read
+        table = known[-1][1]
+        found.append(
+            examine("sensitivity", _PAYS, name_of(run), lambda: _reads(run, table, watched=False))
+        )
+    return found
 
 
-def _repeated(on: Subject, kept: Recorder, table: Any) -> Repeater:
-    again = Repeater(kept)
-    try:
-        on.build(random_state=again).fit(table)
-    except Enough:
-        pass
-    except Differs as difference:
-        expect(False, f"questions depend on more than answers: {difference}")
-    return again
+@dataclass
+class _Compared:
+    """Runs on neighbours, and what could not be compared."""
+
+    run: Run
+    case: str
+    seed: int
+    answers: int = 0
+    unchecked: dict[str, str] = field(default_factory=dict)
+
+    def findings(self, pairs: Iterable[tuple[Any, ...]]) -> list[Finding]:
+        """Return the finding of all comparisons, and one for each law that cannot tell."""
+        found = examine("sensitivity", _MOVES, self.case, partial(self._over, pairs))
+        rest = [
+            Finding("sensitivity", _MOVES, f"{self.case}, {law}", False, why, checked=False)
+            for law, why in self.unchecked.items()
+        ]
+        return rest if found.passed and not self.answers else [found, *rest]
+
+    def _over(self, pairs: Iterable[tuple[Any, ...]]) -> str:
+        many = 0
+        for table, neighbour, *row in pairs:
+            many += 1
+            kept = Recorder(self.seed + many - 1)
+            self.run(kept, table)
+            kept.stop_after = len(kept.kept) or None  # what follows the last is post-processing
+            again = self._repeated(kept, neighbour)
+            for before, after in zip(kept.kept, again.kept, strict=True):
+                if row:
+                    _check_gate(before, after, table, row[0])
+                self._compare(before, after)
+        expect(
+            self.answers or self.unchecked,
+            "nothing was answered: hand the witness on, as random_state, to what draws the noise",
+        )
+        return f"{self.answers} answers of {many} pairs of neighbours compared"
+
+    def _repeated(self, kept: Recorder, table: Any) -> Repeater:
+        again = Repeater(kept)
+        try:
+            self.run(again, table)
+        except Enough:
+            pass
+        except Differs as difference:
+            expect(
+                False,
+                f"questions depend on more than answers: {difference}. Choose what to ask, and "
+                "with how much noise, from public facts and released values only",
+            )
+        return again
+
+    def _compare(self, before: Answer, after: Answer) -> None:
+        law, name = type(before.law).__name__, _name(before.event)
+        exceeds = getattr(before.law, "exceeds", None)
+        if exceeds is None:
+            raise Broken(
+                f"{name}: nobody knows how far a row may move what is behind the law {law}. Give "
+                "it a method exceeds(event, exact, other), which returns what is wrong or None"
+            )
+        try:
+            found = exceeds(before.event, before.exact, after.exact)
+        except UnprovenError as error:
+            self.unchecked[law] = str(error)
+            return
+        expect(found is None, f"{name}: {found}. Declare a larger sensitivity, or add more noise")
+        self.answers += 1
 
 
-def _compare(on: Subject, before: Answer, after: Answer, row: Codes) -> None:
-    event, name = before.event, f"{type(before.event).__name__} {before.event.label!r}"
-    gate = event.gate or frozenset()
-    if any(row[n][0] == on.schema[n].missing_code for n in gate if n in on.schema):
+def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None:
+    gate, schema = before.event.gate or frozenset(), table.schema
+    if any(row[n][0] == schema[n].missing_code for n in gate if n in schema):
         expect(
             same(before.exact, after.exact),
-            f"{name} declares the gate {sorted(gate)}, and reads a row with a hole in it",
+            f"{_name(before.event)} declares the gate {sorted(gate)}, and reads a row with a hole "
+            "in it: count fully observed rows only, or charge without the gate",
         )
-    found, most = moved(before, after)
-    expect(
-        found <= most * (1 + _ROUNDING),
-        f"one row moves what is behind {name} by {found:g}, and {most:g} was charged for",
-    )
 
 
-def moved(before: Answer, after: Answer) -> tuple[float, float]:
-    """Return how far what is behind an answer moved, and how far it may.
-
-    L1 norm for Laplace, L2 for Gaussian noise. For the exponential mechanism twice the largest
-    change of a score, which is at least the spread of the changes. For any other law of a pure
-    event how far the log probability of the answer moved. (0, inf) if nothing is known.
-    """
-    event, law = before.event, before.law
-    if isinstance(event, LaplaceEvent | GaussianEvent):
-        change = (np.asarray(after.exact) - np.asarray(before.exact)).astype(np.float64).ravel()
-        norm = 1 if isinstance(event, LaplaceEvent) else 2
-        return float(np.linalg.norm(change, norm)), event.sensitivity
-    if isinstance(law, Best) and isinstance(event, SelectionEvent):
-        change = np.asarray(after.exact, dtype=np.float64) - np.asarray(before.exact)
-        return 2 * float(np.abs(change).max(initial=0.0)), event.epsilon * law.scale
-    if isinstance(event, PureEvent) and hasattr(law, "log_ratio"):
-        return abs(log_ratio(law, before.released, before.exact, after.exact)), event.epsilon
-    return 0.0, math.inf
+def _name(event: Event) -> str:
+    return f"{type(event).__name__} {event.label!r}"
 
 
 def log_ratio(law: Law, released: Any, exact: Any, other: Any) -> float:
@@ -161,24 +220,67 @@ def log_ratio(law: Law, released: Any, exact: Any, other: Any) -> float:
     return 0.0 if known is None else float(known(released, exact, other))
 
 
-def _reads(on: Subject) -> str:
+def _reads(run: Run, table: Any, *, watched: bool) -> str:
+    """Compare the answers of a run with its charges, and watch when a family reads rows."""
     kept = Recorder(1)
-    rows = Guarded(on.table(120), kept)
-    model = on.build(random_state=kept).fit(rows)
-    expect(not rows.outside, f"rows were read {rows.outside} times outside of an answer")
-    charged, answered = releases(model.guarantee_.events), [a.event for a in kept.kept]
-    steps = sum(getattr(event, "steps", 1) for event in charged)
+    rows = Guarded(table, kept) if watched else None
+    result = run(kept, table if rows is None else rows)
     expect(
-        len(answered) == steps,
-        f"{len(answered)} answers were computed, and {steps} were charged for: charge for each",
+        rows is None or not rows.outside,
+        f"rows were read {rows.outside if rows else 0} times outside of an answer: read them only "
+        "in what the door computes for one",
     )
-    for log in _logs(model.guarantee_.events):
+    events = _events_of(result)
+    charged = [paid for event in releases(events) for paid in _steps(event)]
+    answered = [answer.event for answer in kept.kept]
+    _expect_paid(answered, charged)
+    for log in _logs(events) if len(answered) == len(charged) else ():
         rest = iter(answered)
         expect(
-            all(any(event == found for found in rest) for event in log),
-            "answers were computed in another order than they were charged for",
+            all(any(step == found for found in rest) for e in log for step in _steps(e)),
+            "answers were computed in another order than they were charged for: charge for each "
+            "just before it is computed",
         )
-    return f"{len(answered)} answers, {len(charged)} charges, {rows.reads} reads"
+    return f"{len(answered)} answers, {len(releases(events))} charges"
+
+
+def _events_of(result: Any) -> tuple[Event, ...]:
+    """Return what a run was charged, as far as it returned it."""
+    for holder in (result, getattr(result, "guarantee_", None), getattr(result, "budget", None)):
+        if isinstance(holder, Budget | Guarantee):
+            return tuple(holder.events)
+    raise Unchecked(
+        "charges are not known: let the function return the Budget that it charged, or a fitted "
+        "model with guarantee_"
+    )
+
+
+def _steps(event: Event) -> list[Event]:
+    """Return what answers state of a charge: training is charged once and answered step by step."""
+    if isinstance(event, SampledGaussianEvent):
+        return [replace(event, steps=1, gate=None, label="")] * event.steps
+    # The chance that a bound fails costs, and has no answer.
+    return [] if isinstance(event, ApproximateEvent) and event.epsilon == 0 else [event]
+
+
+def _expect_paid(answered: list[Event], charged: list[Event]) -> None:
+    """Complain of answers without a charge of their own."""
+    unpaid = Counter(answered) - Counter(charged)
+    if unpaid and all(_of_many(event) and event in charged for event in unpaid):
+        raise Unchecked(
+            f"{len(answered)} answers rest on {len(charged)} charges: that one pays for several "
+            "must be proven"
+        )
+    expect(
+        not unpaid,
+        f"{len(answered)} answers were computed, and {len(charged)} were charged for: charge for "
+        f"each. Without a charge: {sorted({_name(event) for event in unpaid})}",
+    )
+
+
+def _of_many(event: Event) -> bool:
+    """Whether one such charge may pay for several answers, as for noisy gradients."""
+    return event.adjacency == "replace-one" and isinstance(event, RDPEvent | ZCDPEvent)
 
 
 def _logs(events: Iterable[Event]) -> list[list[Event]]:

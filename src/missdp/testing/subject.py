@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,10 @@ from missdp.table import Table
 from missdp.testing.record import Recorder
 from missdp.testing.tables import SCHEMA, constant, frame_of, made_up
 
-__all__ = ["Guarded", "Subject", "subjects"]
+__all__ = ["Guarded", "Run", "Subject", "is_run", "name_of", "subjects"]
+
+Run = Callable[[Any, Any], Any]
+"""Whatever answers through a door: ``run(witness, table)``."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,21 @@ class Subject:
         return replace(self, parameters={**self.parameters, **more})
 
 
+def is_run(subject: Any, **more: Any) -> bool:
+    """Whether the subject is a function of a witness and a table; such take none of the options."""
+    if isinstance(subject, type) or not callable(subject) or isinstance(subject, Synthesizer):
+        return False
+    given = [name for name, value in more.items() if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)} are for families: a function takes no such thing")
+    return True
+
+
+def name_of(run: Run) -> str:
+    """Return a public name for a function."""
+    return str(getattr(run, "__name__", type(run).__name__))
+
+
 def subjects(
     family: type[Synthesizer],
     parameters: Mapping[str, Any] | None,
@@ -76,7 +94,10 @@ def subjects(
 ) -> Iterator[Subject]:
     """Yield the family with each of its strategies, or with those that are named."""
     if not (isinstance(family, type) and issubclass(family, Synthesizer)):
-        raise ParameterError("a family is a class that inherits from missdp.synth.Synthesizer")
+        raise ParameterError(
+            "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
+            "give the check a function, run(witness, table)"
+        )
     named = tuple(family.strategies if strategies is None else strategies)
     if not named or not set(named) <= set(family.strategies):
         raise ParameterError(f"strategies must be some of {list(family.strategies)}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import DataError
 from missdp.schema import Categorical, Numeric, Schema
 from missdp.table import Table
+from missdp.table.encode import Column
 
 __all__ = [
     "SCHEMA",
@@ -89,9 +92,17 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
 
 
 def appended(table: Table, row: Codes) -> Table:
-    """Return the table with one row more, the last."""
-    codes = {name: np.append(table.codes(name), row[name]) for name in table.schema.names}
-    return Table.from_codes(table.schema, codes).with_values(np.random.default_rng(0))
+    """Return the table with one row more, the last; the others keep their values, too."""
+    one = Table.from_codes(table.schema, row).with_values(np.random.default_rng(0))
+    columns = {name: _joined(table, one, name) for name in table.schema.names}
+    return Table(table.schema, columns).with_values(np.random.default_rng(0))
+
+
+def _joined(table: Table, one: Table, name: str) -> Column:
+    codes = np.concatenate([table.codes(name), one.codes(name)])
+    with contextlib.suppress(DataError):  # of attributes without values
+        return Column(codes, np.concatenate([table.values(name), one.values(name)]))
+    return Column(codes)
 
 
 def with_a_hole(table: Table) -> Table:
