@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+import pandas as pd
 
 from missdp import AIM, MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.knn import ImputedStatistics, KNNImputation
@@ -47,16 +48,16 @@ def count(noise):
         )
     )
 
-    def table(donors):
-        codes = {"group": [0] * (100 + donors), "x": [2] * 100 + [1] * donors}
-        return Table.from_codes(schema, codes).with_values(np.random.default_rng(0))
+    def table(*donors):
+        frame = {"group": [1] * (100 + len(donors)), "x": [None] * 100 + list(donors)}
+        return Table.read(pd.DataFrame(frame), schema)
 
     def run(witness, rows):
         budget, filled = Budget(100.0), KNNImputation(impute="x", match_on="group")
         asked = ImputedStatistics(rows, filled, budget=budget, noise=noise, random_state=witness)
-        asked.count(where="x >= 5", epsilon=3.0)
+        asked.count(where="x > 8", epsilon=3.0)
 
-    return run, (table(0), table(1))
+    return run, (table(), table(9.0))
 
 
 def mean(mechanism, multiplier):

@@ -38,14 +38,14 @@ FAMILIES = [
         AIM,
         AIM.strategies,
         ("joint", "observed"),
-        {"delta": 1e-6, "rounds": 3, "model_rows": 1000},
+        {"delta": 1e-6, "rounds": 2, "model_rows": 100},
     ),
     Family(
         "mst",
         MST,
         MST.strategies,
         ("joint", "observed"),
-        {"delta": 1e-6, "model_rows": 1000},
+        {"delta": 1e-6, "model_rows": 100},
     ),
     Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]
