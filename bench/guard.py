@@ -8,7 +8,7 @@ ratios within one run, so that the machine cancels out:
 * error: mean total variation of all two-way marginals (for the query: width of the error bar) over
   that of independent marginals (over the standard deviation of the attribute); means over seeds.
 
-What looks worse is measured again. Errors: on twice as many new seeds, and all seeds together count.
+What looks worse is measured again. Errors: on twice as many new seeds, and all seeds count.
 Times: on the same seeds, twice at most, and the best counts, since other work on the machine only
 ever adds. The reference, with where and how it was measured, is `guard.json`; only a change that is
 meant to cost accuracy or time may rewrite it. On another processor than the reference's, where the
