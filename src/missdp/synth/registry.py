@@ -123,9 +123,10 @@ def _class_named(family: str) -> type[Synthesizer]:
     for name, point in _added().items():
         if point.value.endswith(f":{family}"):
             return synthesizer_named(name)
+    # Not quoted: what was given for a model could be anyone's file.
+    known = ", ".join(home.partition(":")[2] for home in BUILT_IN.values())
     raise DataError(
-        f"the model is of the family {family!r}, which is not installed; there are "
-        f"{', '.join(home.partition(':')[2] for home in BUILT_IN.values())}"
+        f"the model is of a family that is not installed; there are {known}, and what packages add"
     )
 
 
