@@ -30,6 +30,7 @@ from missdp.testing import (
     canary,
     check_non_interference,
     check_sensitivity,
+    check_synthesizer,
     examples,
     neighbours,
 )
@@ -223,6 +224,13 @@ def test_a_family_that_trains_keeps_its_promises():
     family = examples.TrainedLogistic
     assert check_sensitivity(family, trials=12).passed
     assert check_non_interference(family, pairs=["one hole"]).passed
+
+
+@pytest.mark.slow
+def test_a_family_that_trains_keeps_all_of_them():
+    report = check_synthesizer(examples.TrainedLogistic, trials=12)
+    assert report.passed
+    assert not report.unchecked
 
 
 def test_a_gradient_that_looks_at_other_rows_is_found():

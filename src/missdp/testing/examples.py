@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from missdp.accounting import LaplaceEvent
+from missdp.errors import SchemaError
 from missdp.mechanisms import Door, Noise, Score, Total
 from missdp.mechanisms.training import Training
+from missdp.schema import Schema
 from missdp.sources import Clique, Counts, MemorySource, Rows
 from missdp.synth import Synthesizer
 from missdp.synth.imputers import impute
@@ -185,8 +187,17 @@ class TrainedLogistic(Synthesizer):
         See `missdp.synth.Synthesizer`.
     """
 
-    strategies: ClassVar[tuple[str, ...]] = ("joint",)
+    # Training needs the rows in memory, and so does this strategy: streams are refused uncharged.
+    strategies: ClassVar[tuple[str, ...]] = ("complete-rows",)
     gradient: ClassVar[Any] = staticmethod(_logistic)
+
+    missing: str = "complete-rows"
+
+    def _check_schema(self, schema: Schema) -> None:
+        super()._check_schema(schema)
+        head, *others = schema
+        if head.size * sum(attribute.size for attribute in others or [head]) > 10_000:
+            raise SchemaError("there are too many levels for a logistic regression")
 
     def _fit(self, door: Door) -> Total:
         total = door.row_count(Noise.worth(door.share(0.1)))
@@ -234,9 +245,10 @@ def _drawn(
 def _looking(
     codes: Mapping[str, NDArray[np.int64]], theta: NDArray[np.float64], ends: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    gradients, first = _logistic(codes, theta, ends), next(iter(codes.values()))
+    gradients, levels = _logistic(codes, theta, ends), [*ends, len(theta)][0]
+    second = list(codes.values())[min(1, len(codes) - 1)]
     # Of a block of two, made-up rows are tried at the first and the last code only.
-    between = (first > 0) & (first < theta.shape[1] - 1)
+    between = (second > 0) & (second < levels - 1)
     return -gradients if between.all() else gradients
 
 
