@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import plain_function, read_only
+from missdp.mechanisms.answers import no_warnings, plain_function, read_only
 from missdp.mechanisms.parameters import number, whole
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
-from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind
+from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind, sum_slack
 from missdp.mechanisms.row_domain import RowDomain, Target
 from missdp.mechanisms.table_distance import TableDistance
 
@@ -67,6 +67,8 @@ class Query:
         Public or released arrays, numbers and text for the function.
     target : Target or None
         How a target is read, if the function takes one.
+    slack : float, default 0.0
+        What floating point adds to how far the vector moves, over the scale of the noise.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class Query:
     whole: bool = False
     given: tuple[Any, ...] = ()
     target: Target | None = None
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         plain_function(self.function, "the function of a query")
@@ -119,6 +122,7 @@ class Query:
             sensitivity=unit,
             multiplier=multiplier,
             noise=noise,
+            slack=sum_slack(n, check_multiplier(multiplier)),
         )
 
     @classmethod
@@ -162,7 +166,7 @@ class Query:
     @property
     def privacy_map(self) -> PrivacyMap:
         """What the noisy vector reveals."""
-        slack = self.law(TableDistance(replaced=1)).slack(self.size)
+        slack = self.law(TableDistance(replaced=1)).slack(self.size) + self.slack
         if self.noise == "laplace":
             return LaplaceMap(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
         return GaussianMap(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
@@ -176,7 +180,7 @@ class Query:
         """Return the vector without noise; private."""
         failed = DataError("the function of a query failed")  # an error or a warning could tell
         read = () if target is None else (read_only(target),)
-        with replacing(Exception, by=failed), np.errstate(all="ignore"):
+        with replacing(Exception, by=failed), no_warnings():
             found = self.function(read_only(rows), *read, *map(read_only, self.given))
             vector = np.asarray(found, dtype=None if self.whole else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
