@@ -67,8 +67,10 @@ class Query:
         Public or released arrays, numbers and text for the function.
     target : Target or None
         How a target is read, if the function takes one.
-    slack : float, default 0.0
-        What floating point adds to how far the vector moves, over the scale of the noise.
+    averages : bool, default False
+        Whether the function averages a term of each row in floating point, of a norm of at most
+        ``rows * sensitivity.replaced / 2`` on average: what rounding adds is then in the price.
+        Otherwise the author's proof has to include it.
 
     Examples
     --------
@@ -90,7 +92,7 @@ class Query:
     whole: bool = False
     given: tuple[Any, ...] = ()
     target: Target | None = None
-    slack: float = 0.0
+    averages: bool = False
 
     def __post_init__(self) -> None:
         plain_function(self.function, "the function of a query")
@@ -122,7 +124,7 @@ class Query:
             sensitivity=unit,
             multiplier=multiplier,
             noise=noise,
-            slack=sum_slack(n, check_multiplier(multiplier)),
+            averages=True,
         )
 
     @classmethod
@@ -166,7 +168,9 @@ class Query:
     @property
     def privacy_map(self) -> PrivacyMap:
         """What the noisy vector reveals."""
-        slack = self.law(TableDistance(replaced=1)).slack(self.size) + self.slack
+        slack = self.law(TableDistance(replaced=1)).slack(self.size)
+        if self.averages:
+            slack += sum_slack(self.domain.rows, self.multiplier)
         if self.noise == "laplace":
             return LaplaceMap(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
         return GaussianMap(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)

@@ -13,9 +13,8 @@ from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.parameters import whole
 from missdp.mechanisms.rdp_maps import Sensitivity
-from missdp.mechanisms.rdp_noise import sum_slack
 from missdp.mechanisms.row_domain import RowDomain
-from missdp.mechanisms.row_questions import NoiseKind, Query, check_multiplier
+from missdp.mechanisms.row_questions import NoiseKind, Query
 from missdp.pipelines.pipeline import PrivateEstimator, RandomState
 
 __all__ = ["PrivateCovariance", "PrivateHistogram", "PrivateMean"]
@@ -143,8 +142,7 @@ class PrivateCovariance(PrivateEstimator):
                 replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n)
             ),
             multiplier=self.noise_multiplier,
-            # As for vectors of norm 2 R^2: squared distances to the mean are R^2 on average.
-            slack=sum_slack(n, check_multiplier(self.noise_multiplier)),
+            averages=True,  # squared distances to the mean, R^2 on average at most
         )
 
     def keep(self, question: Asked, answer: FloatArray) -> None:
