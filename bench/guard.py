@@ -8,9 +8,11 @@ ratios within one run, so that the machine cancels out:
 * error: mean total variation of all two-way marginals (for the query: width of the error bar) over
   that of independent marginals (over the standard deviation of the attribute); means over seeds.
 
-What looks worse is measured again on twice as many new seeds, and fails only if all seeds together
-are worse too. The reference, with where and how it was measured, is `guard.json`; only a
-change that is meant to cost accuracy or time may rewrite it.
+What looks worse is measured again. Errors: on twice as many new seeds, and all seeds count.
+Times: on the same seeds, twice at most, and the best counts, since other work on the machine only
+ever adds. The reference, with where and how it was measured, is `guard.json`; only a change that is
+meant to cost accuracy or time may rewrite it. On another processor than the reference's, where the
+fit and the workload may compare differently, times may be 1.5 times the reference's.
 
     python bench/guard.py              # exit code 1: worse
     python bench/guard.py --only aim --first-only --json
@@ -39,6 +41,8 @@ from missdp.synth import AIM, MST
 
 REFERENCE = Path(__file__).with_name("guard.json")
 ALLOWED = 1.10
+ELSEWHERE = 1.50  # times, on another processor
+ATTEMPTS = 3  # at a time
 ROWS = 5_000
 SIZES = (2, 3, 4, 6)
 SYNTHETIC_ROWS = 40_000  # so many that their own sampling error does not count
@@ -177,10 +181,25 @@ def guard(name, reference, *, first_only=False):
     once, first = SUBJECTS[name]
     found = measure(once, range(first))
     result = compare(found, reference)
-    if first_only or max(result.values()) <= ALLOWED:
+    if first_only:
         return result
-    more = measure(once, range(first, (1 + REPEAT) * first))
-    return compare({key: found[key] + more[key] for key in found}, reference)
+    if result["error"] > ALLOWED:
+        more = measure(once, range(first, (1 + REPEAT) * first))
+        both = {key: found[key] + more[key] for key in found}
+        result["error"] = compare(both, reference)["error"]
+    for _ in range(ATTEMPTS - 1):
+        if result["time"] > ALLOWED:
+            again = compare(measure(once, range(first)), reference)
+            result["time"] = min(result["time"], again["time"])
+    return result
+
+
+def processor():
+    """What this machine computes with."""
+    cpus = Path("/proc/cpuinfo")
+    known = cpus.read_text().splitlines() if cpus.exists() else []
+    names = [line.partition(":")[2].strip() for line in known if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def update(names):
@@ -200,7 +219,8 @@ def update(names):
             "how": "python bench/guard.py --update: ratios per seed, see the script",
             "last": time.strftime("%Y-%m-%d"),
             "commit": commit,
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "processor": processor(),
+            "cores": os.cpu_count(),
             "python": platform.python_version(),
             "numpy": np.__version__,
         },
@@ -221,16 +241,20 @@ def main(arguments=None):
     if options.update:
         update(names)
         return 0
-    reference = json.loads(REFERENCE.read_text())["subjects"]
+    document = json.loads(REFERENCE.read_text())
+    reference, measured = document["subjects"], document.get("measured", {})
+    same = measured.get("processor", processor()) == processor()
+    allowed = {"time": ALLOWED if same else ELSEWHERE, "error": ALLOWED}
     found = {}
     for name in names:
         SUBJECTS[name][0](0)  # imports
         found[name] = guard(name, reference[name], first_only=options.first_only)
-    worse = [name for name, ratios in found.items() if max(ratios.values()) > ALLOWED]
+    worse = [n for n, ratios in found.items() if any(ratios[k] > allowed[k] for k in allowed)]
     if options.json:
         print(json.dumps(found))
     else:
-        print(f"{'':<12}{'time':>7}{'error':>7}   (1: as recorded; above {ALLOWED:.2f}: worse)")
+        print(f"{'':<12}{'time':>7}{'error':>7}   (1 is as recorded)")
+        print(f"{'worse above':<12}{allowed['time']:>7.2f}{allowed['error']:>7.2f}")
         for name, ratios in found.items():
             mark = "  WORSE" if name in worse else ""
             print(f"{name:<12}{ratios['time']:>7.3f}{ratios['error']:>7.3f}{mark}")

@@ -65,6 +65,30 @@ def test_first_seeds_that_look_worse_by_chance_are_outvoted(exit_code, tmp_path)
     assert exit_code(lambda seed: (2.0, 0.5 * 1.2), **run) == 1
 
 
+def test_a_busy_moment_is_forgiven_and_slowness_is_not(exit_code, tmp_path):
+    recorded = {"time": [2.0] * 9, "error": [0.5] * 9}
+    (tmp_path / "guard.json").write_text(json.dumps({"subjects": {"privbayes": recorded}}))
+    run = {"REFERENCE": tmp_path / "guard.json", "workload": lambda: 1.0}
+    calls = []
+
+    def busy_at_first(seed):
+        calls.append(seed)
+        return (2.6 if len(calls) < 5 else 2.0), 0.5
+
+    assert exit_code(busy_at_first, **run) == 0
+    assert exit_code(lambda seed: (2.3, 0.5), **run) == 1
+
+
+def test_another_processor_has_another_ratio(exit_code, tmp_path):
+    recorded = {"time": [2.0] * 9, "error": [0.5] * 9}
+    document = {"subjects": {"privbayes": recorded}, "measured": {"processor": "another"}}
+    (tmp_path / "guard.json").write_text(json.dumps(document))
+    run = {"REFERENCE": tmp_path / "guard.json", "workload": lambda: 1.0}
+    assert exit_code(lambda seed: (2.6, 0.5), **run) == 0
+    assert exit_code(lambda seed: (3.2, 0.5), **run) == 1
+    assert exit_code(lambda seed: (2.0, 0.6), **run) == 1
+
+
 def test_a_noisier_family_fails(exit_code, module):
     make = module.synthesis(lambda seed: PrivBayes(epsilon=0.3, random_state=seed))
     assert exit_code(make) == 1
