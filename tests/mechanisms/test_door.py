@@ -413,3 +413,13 @@ def test_strategies_are_looked_up_by_name():
     for bad in ("adaptive", "auto", None, ["joint"]):
         with pytest.raises(ParameterError, match="missing must be one of"):
             strategy_named(bad)
+
+
+def divided(counts):
+    return float(min(counts[0] / np.int64(0), 1.0))
+
+
+def test_no_warning_of_a_score_tells_of_counts():
+    """A warning is an error in these tests."""
+    score = Score(divided, sensitivity=1.0)
+    assert door_to(table())[0].select([("a",)], score, epsilon=1.0) == 0

@@ -6,7 +6,7 @@ from scipy import integrate, stats
 
 from missdp.accounting import ExplicitSeed
 from missdp.errors import DataError, ParameterError
-from missdp.mechanisms import NoiseSource, SecureNoise, SeededNoise, noise_source
+from missdp.mechanisms import NoiseSource, SecureNoise, SeededNoise, Witness, noise_source
 
 DRAWS = 12_000
 SOURCES = [SecureNoise(), SeededNoise(20240229)]
@@ -176,3 +176,12 @@ def test_generators_for_post_processing_differ_from_each_other(make):
     assert uniform.shape == (2000, 2)
     assert stats.kstest(uniform.ravel(), "uniform").pvalue > ACCEPT
     assert repr(source) in ("SecureNoise()", "SeededNoise()")
+
+
+def test_seeded_noise_cannot_hide_that_it_is_seeded():
+    class Hidden:
+        conditions = ()
+
+    for bases in ((SeededNoise,), (Hidden, SeededNoise), (Witness,)):
+        with pytest.raises(TypeError, match="ExplicitSeed"):
+            type("Quiet", bases, {"conditions": ()})

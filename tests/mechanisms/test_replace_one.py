@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +19,11 @@ from missdp.mechanisms.gradient_losses import LogisticLoss, SquaredLoss
 from missdp.mechanisms.gradient_steps import GradientSteps, SecretStop, _secret_stop, samples
 from missdp.mechanisms.rdp_bounds import PreparedRows
 from missdp.mechanisms.rdp_maps import Sensitivity
-from missdp.mechanisms.rdp_noise import VectorNoise
+from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack
 from missdp.mechanisms.replace_one import NoisyTest, ReplaceOneDoor
 from missdp.mechanisms.row_domain import BoundedNumbers, Labels, RowDomain
 from missdp.mechanisms.row_questions import Query
+from missdp.mechanisms.table_distance import TableDistance
 
 DOMAIN = RowDomain(rows=40, columns=2)
 FACTS = PreparedRows(raw=DOMAIN, label="test", delta=1e-3)
@@ -273,9 +275,17 @@ class Dividing(Broken):
         return np.isfinite(1 / X[:, 0]) * 1.0
 
 
-def test_no_numerical_warning_tells_of_the_rows():
+def of_nobody(rows):
+    return np.nan_to_num([rows[rows[:, 0] > 1, 0].mean()])
+
+
+def test_no_warning_tells_of_the_rows():
     """A warning is an error in these tests."""
     assert door(np.zeros((40, 2))).ask(query(dividing)).shape == (1,)
+    assert door(np.zeros((40, 2))).ask(query(of_nobody)).shape == (1,)  # mean of an empty slice
+    largest = np.full((40, 2), np.finfo(float).max)  # whose norm overflows
+    assert door(largest).ask(query()).round(3) == [0.707]
+    assert door(largest.astype(np.longdouble) * 16).ask(query()).round(3) == [0.0]
     assert door(np.zeros((40, 2))).ask(steps(loss=Dividing())).at([0.0, 0.0]).shape == (2,)
 
 
@@ -356,3 +366,52 @@ def test_a_step_that_fails_says_nothing_of_the_rows():
         door(np.full((40, 2), 0.123), facts=facts).ask(Query.mean(facts.domain, multiplier=1.0))
     assert "0.123" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+# Floating point
+
+
+def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
+    """Casacuberta et al. (2022): behind a replaced row, every later addition rounds differently."""
+    n = 1 << 19
+    rows = np.full((n, 2), 2.0**-35 * 1.01)  # rounds up to 2^-34 above 2^18, and stays below it
+    rows[: n // 2] = np.sqrt(0.5)
+    rows[: n // 2, 0] = 1.0
+    rows[: n // 2, 1] = 0.0
+    other = rows.copy()
+    other[0, 0] = -1.0
+    query = Query.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
+    moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
+    assert moved > 1 + 1.5 * gaussian_slack(2)
+    assert moved**2 / 2 <= query.privacy_map.rho(TableDistance(replaced=1))
+
+
+@pytest.mark.parametrize("batch", [None, 500_000])
+def test_the_price_of_gradients_covers_what_adding_up_rounds_away(batch):
+    def shift(rows, batch):
+        domain = RowDomain(rows=rows, columns=2)
+        return steps(domain=domain, batch=batch, multiplier=1.0).privacy_map.slack
+
+    assert shift(10**6, batch) >= shift(40, None) + (batch or 10**6) ** 2 * 2.0**-53
+
+
+def test_a_complex_cell_changes_no_other_row():
+    rows = np.array([[0.3, 0.4], [0.1, 0.2]])
+    odd = np.array([[0.3, 0.4], [0.1, 0.2 + 1j]])
+    domain = RowDomain(rows=2, columns=2)
+    assert (domain.enforce(odd)[0] == domain.enforce(rows)[0]).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_gradients_are_not_taken_along_into_a_fork():
+    gradients = door(budget=Budget(1e15, 1e-6, adjacency="replace-one")).ask(steps())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            gradients.at([0.0, 0.0])
+        except BudgetExceededError:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -102,6 +103,51 @@ def test_whatever_a_function_returns_a_row_adds_at_most_the_bound(weights, data)
     all_but_one = rows.take(np.arange(6) != data.draw(st.integers(0, 5)))
     change = np.abs(question.exact(rows) - question.exact(all_but_one)).sum()
     assert change <= question.own == QUANTA
+
+
+def of_nobody(rows):
+    return int(np.nan_to_num(rows.values("income")[rows.codes("age") > 9].mean()))
+
+
+def big(rows):
+    return np.uint64(2**63 - 20) + np.uint64(len(rows))
+
+
+def test_no_warning_tells_of_the_rows():
+    """A warning is an error in these tests."""
+    nobody = Query(function=of_nobody, reads={"age", "income"}, sensitivity=1)
+    assert door().ask(nobody, QUIET, label="mean of an empty slice").values == [0]
+
+
+def test_numbers_too_large_to_be_signed_do_not_wrap_around():
+    rows = table()
+    totals = [
+        Query(function=big, sensitivity=1).exact(r)[0] for r in (rows, rows.take(np.arange(19)))
+    ]
+    assert totals[0] == totals[1] > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_charge_is_not_answered_again_in_a_fork():
+    asked = door()
+    (charged,) = asked.begin(Ask(label="rows", cost=PURE))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            asked.answer(charged, SIZE)
+        except BudgetExceededError:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    asked.answer(charged, SIZE)
+
+
+def test_what_was_charged_is_not_written_to():
+    (charged,) = door().begin(Ask(label="rows", cost=PURE))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        charged.events = (LaplaceEvent(sensitivity=1, scale=1e-9),)
 
 
 def test_sums_are_in_units_of_the_bound():
@@ -227,7 +273,10 @@ def test_closures_methods_and_mutable_things_are_refused():
     frozen.flags.writeable = False
     good = (1, "a", None, Fraction(1, 2), writable, (2.0, frozenset({"b"})), SCHEMA, Held(frozen))
     assert len(Counts(function=ages, given=good).given) == len(good)
-    for bad in ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1)):
+    holder = np.array([kept, None], dtype=object)
+    holder.flags.writeable = False
+    loose = ([1], {"a": 1}, Held(writable), Held([1]), (1, [2]), Method(), kept, Loose(1), holder)
+    for bad in (*loose, Held(holder)):
         with pytest.raises(ParameterError, match="can be given"):
             Counts(function=ages, given=(bad,))
     with pytest.raises(ValueError, match="read-only"):

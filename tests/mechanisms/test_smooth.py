@@ -16,6 +16,7 @@ from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
 from missdp.mechanisms.smooth import (
     SmoothNoise,
+    bits_of,
     cauchy_loss,
     lomax_loss,
     release_smooth,
@@ -28,6 +29,7 @@ from missdp.mechanisms.smooth_exact import (
     round_laplace,
     round_lomax,
 )
+from missdp.mechanisms.smooth_laws import ScaledGaussian
 from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -312,3 +314,18 @@ def test_lazy_uniforms_decide_equal_prefixes() -> None:
     assert b.below(a)
     assert not a.below(b)
     assert SecureBits().bits(64) != SecureBits().bits(64)
+
+
+def test_the_generator_of_a_strange_source_is_for_post_processing():
+    class Strange:
+        def generator(self):
+            raise AssertionError("this generator protects nothing")
+
+    assert isinstance(bits_of(Strange()), SecureBits)
+
+
+@given(st.floats(0.0, 10.0), st.floats(0.01, 10.0), st.floats(0.01, 1e6), st.floats(1e-6, 10.0))
+def test_noise_at_a_released_scale_costs_no_more_than_the_rho_that_is_stated(own, donee, most, rho):
+    sigma = ScaledGaussian.costing(rho, own=own, donee=donee, most=most).sigma
+    moves = Fraction(own) + Fraction(donee) * Fraction(most)
+    assert moves**2 / (2 * Fraction(sigma) ** 2) <= Fraction(rho)

@@ -17,7 +17,7 @@ from missdp.accounting import Budget, Cost, SampledGaussianEvent
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training, Witness
-from missdp.mechanisms.row_gradients import Grid
+from missdp.mechanisms.row_gradients import Grid, RowFunction, RowGradients
 from missdp.sources import MemorySource, strategy_named
 
 SCHEMA = Schema(
@@ -767,3 +767,25 @@ def test_a_linear_model_learns():
     learned = theta[:4] + theta[4:].mean()
     np.testing.assert_allclose(learned, weights, atol=0.5)
     assert budget.spent.epsilon == 2.0
+
+
+def constant(codes):
+    return np.where(codes["a"] > 0, 1.0, -1.0)[:, None]
+
+
+def test_what_is_clipped_does_not_depend_on_who_is_beside_whom():
+    """Sums that leave the range on the way are clipped once, at the end."""
+    plan = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**-4)
+    many = 2**19 + 2**12
+    codes = {
+        "a": np.repeat([1, 0], many),
+        "b": np.zeros(2 * many, int),
+        "c": np.zeros(2 * many, int),
+    }
+    grid = plan.grid(1)
+    function = RowFunction(constant, {"a": 4, "b": 3, "c": 2}, (), 1024)
+    cells = int(grid.cells_of(np.ones((1, 1)))[0, 0])
+    for extra, expected in ((0, 0), (1, cells), (-5, -5 * cells), (many, 2**61), (-many, -(2**61))):
+        taken = {n: c[max(-extra, 0) : many + min(many - extra, many)] for n, c in codes.items()}
+        gradients = RowGradients(lambda taken=taken: taken, function, (), grid)
+        assert gradients.total.tolist() == [expected], extra

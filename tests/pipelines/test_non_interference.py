@@ -227,7 +227,16 @@ def test_a_model_that_reaches_for_gradients_is_found():
 
 
 class TellingScaler(StandardScaler):
-    """A step that warns of what it learned."""
+    """A step that fails on what it learned."""
+
+    def _learn(self, table):
+        if np.ptp(table) == 0:
+            raise ValueError("a constant table")
+        return super()._learn(table)
+
+
+class WarningScaler(StandardScaler):
+    """A step that warns of what it learned; nobody hears it."""
 
     def _learn(self, table):
         if np.ptp(table) == 0:
@@ -235,9 +244,10 @@ class TellingScaler(StandardScaler):
         return super()._learn(table)
 
 
-def test_a_step_that_tells_is_found(monkeypatch):
-    monkeypatch.setitem(CHAINS, "telling", [*CHAINS["mean"], TellingScaler(least_std=0.2)])
-    assert interferes(chained("telling", ESTIMATORS["mean"]))
+@pytest.mark.parametrize(("step", "tells"), [(TellingScaler, True), (WarningScaler, False)])
+def test_a_step_that_tells_is_found(monkeypatch, step, tells):
+    monkeypatch.setitem(CHAINS, "telling", [*CHAINS["mean"], step(least_std=0.2)])
+    assert interferes(chained("telling", ESTIMATORS["mean"])) == tells
 
 
 PUBLIC = {"Asked", "GradientSteps", "SecretStop"}

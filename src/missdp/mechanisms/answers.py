@@ -7,7 +7,9 @@ event was charged for it. A `Witness` in the place of the noise sees all of it, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from types import FunctionType
@@ -31,7 +33,17 @@ from missdp.mechanisms.movement import (
 from missdp.mechanisms.noise import NoiseSource, SeededNoise, check_scale
 from missdp.mechanisms.release import CountNoise, add_noise
 
-__all__ = ["Best", "Law", "Noise", "Score", "Total", "Witness", "plain_function", "read_only"]
+__all__ = [
+    "Best",
+    "Law",
+    "Noise",
+    "Score",
+    "Total",
+    "Witness",
+    "no_warnings",
+    "plain_function",
+    "read_only",
+]
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12
@@ -256,6 +268,20 @@ class Score:
         return float(self.function(read_only(counts), *map(read_only, given)))
 
 
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Keep warnings of what reads private rows from telling of them, also where they are errors.
+
+    Examples
+    --------
+    >>> with no_warnings():
+    ...     found = np.zeros(0).mean()
+    """
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def plain_function(function: Any, what: str) -> None:
     """Refuse what could carry private numbers away: closures, defaults, methods, callable objects.
 
@@ -280,7 +306,7 @@ def read_only(value: Any) -> Any:
     Numbers, text, arrays (as views), and tuples, sets and frozen objects made of those, in which
     arrays must be read-only already.
     """
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         view = value.view()
         view.flags.writeable = False
         return view
@@ -296,7 +322,7 @@ def _is_frozen(value: Any) -> bool:
     if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
         return True
     if isinstance(value, np.ndarray):
-        return not value.flags.writeable
+        return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_frozen, value))
     if isinstance(value, BaseModel):

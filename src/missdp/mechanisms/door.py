@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, SelectionEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Best, Noise, Score, Total
+from missdp.mechanisms.answers import Best, Noise, Score, Total, no_warnings
 from missdp.mechanisms.handle import Handle
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.release import count_event
@@ -364,7 +364,8 @@ class Door(Handle):
         failed = DataError("the score of a candidate failed")
         for clique, counts in self._counts.each(lacking):
             values = () if given is None else given(clique)
-            with replacing(Exception, by=failed):  # an error could quote counts
+            # An error or a warning could tell of counts.
+            with replacing(Exception, by=failed), no_warnings():
                 known[clique] = score.of(counts, values)
         return np.array([known[c] for c in cliques], dtype=np.float64)
 

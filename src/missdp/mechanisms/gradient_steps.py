@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.answers import Law, read_only
+from missdp.mechanisms.answers import Law, no_warnings, read_only
 from missdp.mechanisms.gradient_losses import Loss
 from missdp.mechanisms.gradient_maps import IterationMap, SubsampledMap, gradient_descent_map
 from missdp.mechanisms.noise import NoiseSource, SeededNoise
 from missdp.mechanisms.parameters import number, whole
 from missdp.mechanisms.rdp_maps import GaussianMap
-from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack, noisy_gaussian
+from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack, noisy_gaussian, sum_slack
 from missdp.mechanisms.row_domain import RowDomain, Target, clip_rows
 from missdp.mechanisms.row_questions import Query, check_frozen, check_multiplier
 from missdp.mechanisms.table_distance import TableDistance
@@ -96,7 +96,8 @@ class GradientSteps:
     @property
     def privacy_map(self) -> GaussianMap | SubsampledMap:
         """What all steps together reveal."""
-        loss, rows, slack = self.loss, self.domain.rows, gaussian_slack(self.domain.columns)
+        loss, rows = self.loss, self.domain.rows
+        slack = gaussian_slack(self.domain.columns) + sum_slack(self.batch or rows, self.multiplier)
         if self.batch is None:
             return gradient_descent_map(
                 loss, rows=rows, sigma=self.sigma, steps=self.steps, slack=slack
@@ -266,7 +267,7 @@ class RowGradients:
         pick = slice(None) if sample is None else sample
         rows, target, norms = self._rows[pick], self._target[pick], self._norms[pick]
         failed = DataError("the loss failed")  # an error or a warning could tell of rows
-        with replacing(Exception, by=failed), np.errstate(all="ignore"):
+        with replacing(Exception, by=failed), no_warnings():
             factors = np.asarray(self._loss.gradients(read_only(point), rows, target), dtype=float)
         if factors.shape != norms.shape or not np.isfinite(factors).all():
             raise DataError("a loss must have one finite factor for each row")

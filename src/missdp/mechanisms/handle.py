@@ -66,6 +66,8 @@ class Handle:
 
     def _answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
         """Return the answer to what was charged. This is the one place where numbers leave."""
+        if self._budget is not None:  # a fork holds a second copy of what was charged for once
+            self._budget.check_process()
         if isinstance(self._noise, Witness):
             return self._noise.answer(event, law, exact)
         return law.draw(exact(), self._noise)

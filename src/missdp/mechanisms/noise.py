@@ -7,7 +7,7 @@ where the bits come from.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +209,11 @@ class SeededNoise(_ExactNoise):
     >>> bool((a.discrete_gaussian(3.0, 5) == b.discrete_gaussian(3.0, 5)).all())
     True
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.conditions is not SeededNoise.conditions:
+            raise TypeError("seeded noise always has the condition ExplicitSeed")
 
     def __init__(self, seed: int | np.random.Generator) -> None:
         self._generator = np.random.default_rng(seed)

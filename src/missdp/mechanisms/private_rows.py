@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, replacing
-from missdp.mechanisms.answers import plain_function, read_only
+from missdp.mechanisms.answers import no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.mechanisms.questions import Rows, RowView
 from missdp.schema import Schema
@@ -120,13 +120,13 @@ class PrivateRows:
     def bound(self, *, own: float, donee: float, beta: float) -> float:
         """Return a smooth bound of how far one row moves a question."""
         failed = DataError("the bound of a question failed")
-        with np.errstate(all="ignore"), replacing(Exception, by=failed):
+        with replacing(Exception, by=failed), no_warnings():
             return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
 
     def most(self) -> float:
         """Return how many rows one row can move."""
         failed = DataError("the bound of a question failed")
-        with np.errstate(all="ignore"), replacing(Exception, by=failed):
+        with replacing(Exception, by=failed), no_warnings():
             return self._profile.most()
 
     @property
@@ -140,7 +140,7 @@ class PrivateRows:
         how = self._preparation
         failed = DataError("the preparation of the rows failed")
         # Neither an error nor a warning may quote rows.
-        with np.errstate(all="ignore"), replacing(Exception, by=failed):
+        with replacing(Exception, by=failed), no_warnings():
             rows = Rows(self._table, how.reads)
             made = how.function(rows, self._draws(how.draws), *how.given)
             return _FilledRows(self._table, made, private=bool(how.shared) and how.cap is None)

@@ -26,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import plain_function, read_only
+from missdp.mechanisms.answers import no_warnings, plain_function, read_only
 from missdp.schema import Schema
 
 __all__ = ["QUANTA", "Counts", "Query", "Question", "RowView", "Rows", "Sums"]
 
 QUANTA = 1 << 20
 """Units in which a sum is rounded, per bound."""
+_LARGEST = np.uint64(2**62)
 
 
 class RowView(Protocol):
@@ -156,7 +157,7 @@ class Question:
         """
         failed = DataError("the function of a question failed")
         # Neither an error nor a warning may quote rows.
-        with np.errstate(all="ignore"), replacing(Exception, by=failed):
+        with replacing(Exception, by=failed), no_warnings():
             found = np.asarray(self.function(Rows(cells, self.reads), *self.given))
             return np.asarray(self._totals(found, len(cells)), dtype=np.int64)
 
@@ -301,8 +302,9 @@ class Query(Question):
     function, reads, given
         See `Question`. The function returns whole numbers of the shape.
     sensitivity : float
-        How far one row that comes or goes moves the numbers together, at least 1: in L1 for Laplace
-        noise, in L2 for Gaussian noise. The author's proof, of add-remove neighbours.
+        How far one row that comes or goes moves the numbers together, at least 1: in L1, or in L2
+        for Gaussian noise (paid for in rho, and no cell is read that was filled from other rows).
+        The author's proof, of add-remove neighbours.
     shape : tuple of int, default ()
         Public.
     change : float, optional
@@ -346,4 +348,6 @@ class Query(Question):
         del size
         if found.shape != tuple(self.shape) or found.dtype.kind not in "biu":
             raise DataError("not whole numbers of the stated shape")
+        if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
+            found = np.minimum(found.astype(np.uint64), _LARGEST)
         return found.ravel()

@@ -29,13 +29,14 @@ __all__ = [
     "laplace_slack",
     "noisy_gaussian",
     "noisy_laplace",
+    "sum_slack",
 ]
 
 FloatArray = NDArray[np.float64]
 NoiseKind = Literal["gaussian", "laplace"]
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
-# rest is room for the floating-point error of the query itself.
+# rest is room for the floating-point error of a few operations (of sums: see `sum_slack`).
 _CELLS = 1 + 2**-10
 _LARGEST = 2.0**61
 
@@ -138,6 +139,22 @@ def gaussian_slack(dimension: int) -> float:
 def laplace_slack(dimension: int) -> float:
     """Return what rounding adds to shift / scale, for a vector of ``dimension`` coordinates."""
     return dimension * _CELLS / _FINENESS
+
+
+def sum_slack(rows: int, multiplier: float) -> float:
+    """Return what adding up in floating point adds to shift / scale, for a mean over ``rows`` rows.
+
+    Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
+    al. 2022). In whatever order m vectors of norm at most L are added up, their mean is off by at
+    most m 2^-53 L, but for a relative m 2^-53, in Euclidean norm; in L1 norm by sqrt(d) times that.
+    The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
+
+    Examples
+    --------
+    >>> sum_slack(10_000, 10.0) < 1e-8
+    True
+    """
+    return rows * (rows + 16) * 2.0**-53 / multiplier
 
 
 def noisy_gaussian(values: FloatArray, sigma: float, noise: NoiseSource) -> FloatArray:

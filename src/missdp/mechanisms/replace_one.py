@@ -24,7 +24,7 @@ from missdp.accounting import (
     Guarantee,
 )
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.answers import Law
+from missdp.mechanisms.answers import Law, no_warnings
 from missdp.mechanisms.gradient_steps import (
     Asked,
     GradientSteps,
@@ -283,7 +283,8 @@ class PrivateRows:
         if reader is None:
             return None
         if self._read is None or self._read[0] is not reader:
-            with replacing(Exception, by=DataError("the target cannot be read")):
+            failed = DataError("the target cannot be read")
+            with replacing(Exception, by=failed), no_warnings():
                 self._read = (reader, reader.read(self._target))
         return self._read[1]
 
@@ -318,9 +319,9 @@ class PrivateRows:
 
 @contextmanager
 def _hidden(step: Step) -> Iterator[None]:
-    """Keep errors and numerical warnings of a step from telling of rows."""
+    """Keep errors and warnings of a step from telling of rows."""
     failed = DataError(f"step {step.name!r} failed")
-    with replacing(Exception, by=failed), np.errstate(all="ignore"):
+    with replacing(Exception, by=failed), no_warnings():
         yield
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.answers import no_warnings
 from missdp.mechanisms.parameters import number, whole
 
 __all__ = [
@@ -120,7 +121,8 @@ def as_rows(values: ArrayLike) -> FloatArray:
     array([[1. , 2.5],
            [nan, nan]])
     """
-    with replacing(TypeError, ValueError, by=DataError("expected a two-dimensional table")):
+    refused = DataError("expected a two-dimensional table")
+    with replacing(TypeError, ValueError, by=refused), no_warnings():
         table = _numbers(values)
     if table.ndim != 2 or table.shape[1] == 0:
         raise DataError("expected a two-dimensional table with at least one column")
@@ -130,6 +132,8 @@ def as_rows(values: ArrayLike) -> FloatArray:
 def _numbers(values: Any) -> FloatArray:
     # Without dtype=object, NumPy would read a list with one text cell as text throughout.
     array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if array.dtype.kind == "c":  # one complex cell makes NumPy read all cells as complex
+        array = np.where(array.imag == 0, array.real, np.nan)
     if array.dtype.kind not in "fiub":
         cells = np.asarray(values, dtype=object)
         array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
@@ -160,9 +164,10 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     filled = np.where(np.isnan(table), 0.0, table)
     # Scale by the largest entry first: squares of huge finite entries would overflow.
     largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
-    norms = largest * np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
-    inside = norms <= radius
-    scaled = (filled / largest) * (radius / np.maximum(norms / largest, 1.0))
+    unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
+    with no_warnings():  # the norm itself may overflow; a warning would tell of a row
+        inside = largest * unit <= radius
+    scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +42,7 @@ __all__ = ["Charged", "Preparation", "Prepared", "RandomState", "RowDoor", "Smoo
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Charged:
     """A release that was charged for: it can be answered once.
 
@@ -52,8 +53,8 @@ class Charged:
         What was charged.
     """
 
-    def __init__(self, ask: Ask, events: tuple[Event, ...]) -> None:
-        self.ask, self.events = ask, events
+    ask: Ask
+    events: tuple[Event, ...]
 
     def __repr__(self) -> str:
         return f"Charged({self.ask.label!r})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.answers import plain_function, read_only
+from missdp.mechanisms.answers import no_warnings, plain_function, read_only
 
 __all__ = [
     "Codes",
@@ -29,7 +28,8 @@ __all__ = [
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]
 FloatArray = NDArray[np.float64]
-_LARGEST = 2**61
+_BITS = 61  # of the lower part of a sum; the upper part counts multiples of 2^61
+_LARGEST = 2**_BITS
 _LARGEST_DIMENSION = 2**22
 _MOST_ROWS_AT_ONCE = 2**10  # whose sum is exact in floating point, at up to 2^42 cells each
 # What rounding may make of the rows beside a row, in clip norms; the slack of the noise covers it.
@@ -293,11 +293,14 @@ class RowGradients:
 
     def sum(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum over these rows, in cells."""
-        total = np.zeros(self._grid.dimension, dtype=np.int64)
+        low, high = (np.zeros(self._grid.dimension, dtype=np.int64) for _ in range(2))
         for part in self._blocks(rows):
-            # Clipped, so that no sum can wrap around; this moves no two sums further apart.
-            total = np.clip(total + part.sum(axis=0).astype(np.int64), -_LARGEST, _LARGEST)
-        return total
+            low += part.sum(axis=0).astype(np.int64)
+            high, low = high + (low >> _BITS), low & (_LARGEST - 1)
+        # Clipped, so that noise cannot make it wrap around: once, when all rows are in, so that it
+        # does not matter which rows are beside each other. No two sums move further apart.
+        total = np.where(high > 0, _LARGEST, (high << _BITS) + low)
+        return np.where(high < -1, -_LARGEST, total)
 
     def _blocks(self, rows: NDArray[np.int64]) -> Any:
         step = self._function.rows_at_once
@@ -319,10 +322,8 @@ class RowGradients:
         return out
 
     def _tried(self, block: Codes) -> FloatArray | None:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning would tell of the rows, too
-            with contextlib.suppress(Exception):
-                return self._function(block, self._state)
+        with contextlib.suppress(Exception), no_warnings():  # either would tell of the rows
+            return self._function(block, self._state)
         return None
 
 

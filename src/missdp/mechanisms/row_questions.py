@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import plain_function, read_only
+from missdp.mechanisms.answers import no_warnings, plain_function, read_only
 from missdp.mechanisms.parameters import number, whole
 from missdp.mechanisms.rdp_maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
-from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind
+from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind, sum_slack
 from missdp.mechanisms.row_domain import RowDomain, Target
 from missdp.mechanisms.table_distance import TableDistance
 
@@ -67,6 +67,10 @@ class Query:
         Public or released arrays, numbers and text for the function.
     target : Target or None
         How a target is read, if the function takes one.
+    averages : bool, default False
+        Whether the function averages a term of each row in floating point, of a norm of at most
+        ``rows * sensitivity.replaced / 2`` on average: what rounding adds is then in the price.
+        Otherwise the author's proof has to include it.
 
     Examples
     --------
@@ -88,6 +92,7 @@ class Query:
     whole: bool = False
     given: tuple[Any, ...] = ()
     target: Target | None = None
+    averages: bool = False
 
     def __post_init__(self) -> None:
         plain_function(self.function, "the function of a query")
@@ -119,6 +124,7 @@ class Query:
             sensitivity=unit,
             multiplier=multiplier,
             noise=noise,
+            averages=True,
         )
 
     @classmethod
@@ -163,6 +169,8 @@ class Query:
     def privacy_map(self) -> PrivacyMap:
         """What the noisy vector reveals."""
         slack = self.law(TableDistance(replaced=1)).slack(self.size)
+        if self.averages:
+            slack += sum_slack(self.domain.rows, self.multiplier)
         if self.noise == "laplace":
             return LaplaceMap(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
         return GaussianMap(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
@@ -176,7 +184,7 @@ class Query:
         """Return the vector without noise; private."""
         failed = DataError("the function of a query failed")  # an error or a warning could tell
         read = () if target is None else (read_only(target),)
-        with replacing(Exception, by=failed), np.errstate(all="ignore"):
+        with replacing(Exception, by=failed), no_warnings():
             found = self.function(read_only(rows), *read, *map(read_only, self.given))
             vector = np.asarray(found, dtype=None if self.whole else np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():

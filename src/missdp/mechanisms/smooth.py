@@ -36,7 +36,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.noise import NoiseSource, SecureNoise
+from missdp.mechanisms.noise import NoiseSource, SeededNoise
 from missdp.mechanisms.smooth_exact import (
     Bits,
     SecureBits,
@@ -237,5 +237,8 @@ def release_smooth(
 
 
 def bits_of(source: NoiseSource) -> Bits:
-    """Return random bits: the operating system's, or a test's if the source is seeded."""
-    return SecureBits() if isinstance(source, SecureNoise) else SeededBits(source.generator())
+    """Return random bits: the operating system's, or a test's if the source is seeded.
+
+    The generator of a source that somebody else wrote is for post-processing, so it is not used.
+    """
+    return SeededBits(source.generator()) if isinstance(source, SeededNoise) else SecureBits()

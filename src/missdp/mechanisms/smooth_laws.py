@@ -132,7 +132,8 @@ class ScaledGaussian:
         >>> round(ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0).sigma, 9)
         5.0
         """
-        sigma = math.nextafter((own + donee * most) / math.sqrt(2 * rho), math.inf)
+        # Room for rounding: here the event states rho, and not the scale.
+        sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
         return cls(sigma=sigma, own=own, donee=donee, most=most)
 
     def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:

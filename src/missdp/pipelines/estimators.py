@@ -142,6 +142,7 @@ class PrivateCovariance(PrivateEstimator):
                 replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n)
             ),
             multiplier=self.noise_multiplier,
+            averages=True,  # squared distances to the mean, R^2 on average at most
         )
 
     def keep(self, question: Asked, answer: FloatArray) -> None:
