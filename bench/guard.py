@@ -3,16 +3,16 @@
 Accuracy and CPU time on 5,000 generated rows, 20 % of the cells missing, with fixed seeds. Both are
 ratios within one run, so that the machine cancels out:
 
-* time: CPU seconds of a fit and a sample over those of a fixed workload in plain NumPy and Python,
-  which is timed right before and after; compared seed by seed, the median over seeds counts;
+* time: CPU seconds of fits and samples over those of a fixed workload in plain NumPy and Python
+  that is run between them. All subjects take turns, round after round, so that no busy moment
+  falls on one of them alone; compared round by round, the median counts;
 * error: mean total variation of all two-way marginals (for the query: width of the error bar) over
   that of independent marginals (over the standard deviation of the attribute); means over seeds.
 
-What looks worse is measured again. Errors: on twice as many new seeds, and all seeds count.
-Times: on the same seeds, twice at most, and the best counts, since other work on the machine only
-ever adds. The reference, with where and how it was measured, is `guard.json`; only a change that is
-meant to cost accuracy or time may rewrite it. On another processor than the reference's, where the
-fit and the workload may compare differently, times may be 1.5 times the reference's.
+What looks worse is measured again in as many new rounds, and all count. The reference, with where
+and how it was measured, is `guard.json`; only a change that is meant to cost accuracy or time may
+rewrite it. On another processor than the reference's, where the fit and the workload may compare
+differently, times may be 1.5 times the reference's.
 
     python bench/guard.py              # exit code 1: worse
     python bench/guard.py --only aim --first-only --json
@@ -42,11 +42,10 @@ from missdp.synth import AIM, MST
 REFERENCE = Path(__file__).with_name("guard.json")
 ALLOWED = 1.10
 ELSEWHERE = 1.50  # times, on another processor
-ATTEMPTS = 3  # at a time
+ROUNDS = 9  # at first, and as many again if something looks worse
 ROWS = 5_000
 SIZES = (2, 3, 4, 6)
 SYNTHETIC_ROWS = 40_000  # so many that their own sampling error does not count
-REPEAT = 2  # new seeds per first seed when something looks worse
 
 
 def example():
@@ -127,12 +126,12 @@ def query(seed):
 
 
 UNIT = distance(independent(), TRUTH)
-# Name: what is run, and on how many seeds at first.
+# Name: what is run, and on how many seeds in a round.
 SUBJECTS = {
-    "privbayes": (synthesis(lambda seed: PrivBayes(epsilon=1.0, random_state=seed)), 20),
-    "mst": (synthesis(lambda seed: MST(epsilon=1.0, delta=1e-6, random_state=seed)), 4),
-    "aim": (synthesis(lambda seed: AIM(epsilon=1.0, delta=1e-6, random_state=seed)), 8),
-    "query": (query, 20),
+    "privbayes": (synthesis(lambda seed: PrivBayes(epsilon=1.0, random_state=seed)), 6),
+    "mst": (synthesis(lambda seed: MST(epsilon=1.0, delta=1e-6, random_state=seed)), 3),
+    "aim": (synthesis(lambda seed: AIM(epsilon=1.0, delta=1e-6, random_state=seed)), 3),
+    "query": (query, 8),
 }
 
 
@@ -152,22 +151,32 @@ def workload():
     return time.process_time() - start
 
 
-def measure(once, seeds):
-    """Time and error ratios of each seed."""
-    times, errors = [], []
-    gc.collect()
-    before = workload()
+def one_round(once, seeds):
+    """Time and error ratios of one subject on a few seeds."""
+    seconds, work, errors = 0.0, workload(), []
     for seed in seeds:
-        seconds, error = once(seed)
-        after = workload()
-        times.append(2 * seconds / (before + after))
+        took, error = once(seed)
+        seconds += took
         errors.append(error)
-        before = after
-    return {"time": times, "error": errors}
+        work += workload()
+    return seconds / len(errors) / (work / (len(errors) + 1)), statistics.fmean(errors)
+
+
+def measure(names, rounds):
+    """Time and error ratios of subjects, by round; they take turns."""
+    found = {name: {"time": [], "error": []} for name in names}
+    gc.collect()
+    for number in rounds:
+        for name in names:
+            once, many = SUBJECTS[name]
+            slow, wrong = one_round(once, range(number * many, (number + 1) * many))
+            found[name]["time"].append(slow)
+            found[name]["error"].append(wrong)
+    return found
 
 
 def compare(found, reference):
-    """How many times slower and worse than the reference, on the seeds that were run."""
+    """How many times slower and worse than the reference, over the rounds that were run."""
     known = {key: values[: len(found[key])] for key, values in reference.items()}
     slower = [now / then for now, then in zip(found["time"], known["time"], strict=True)]
     return {
@@ -176,22 +185,20 @@ def compare(found, reference):
     }
 
 
-def guard(name, reference, *, first_only=False):
-    """Compare one subject; what looks worse is measured again on new seeds, and all count."""
-    once, first = SUBJECTS[name]
-    found = measure(once, range(first))
-    result = compare(found, reference)
-    if first_only:
-        return result
-    if result["error"] > ALLOWED:
-        more = measure(once, range(first, (1 + REPEAT) * first))
-        both = {key: found[key] + more[key] for key in found}
-        result["error"] = compare(both, reference)["error"]
-    for _ in range(ATTEMPTS - 1):
-        if result["time"] > ALLOWED:
-            again = compare(measure(once, range(first)), reference)
-            result["time"] = min(result["time"], again["time"])
+def guard(names, reference, allowed, *, first_only=False):
+    """Compare subjects; those that look worse are measured again, and all rounds count."""
+    found = measure(names, range(ROUNDS))
+    result = {name: compare(found[name], reference[name]) for name in names}
+    again = [] if first_only else worse(result, allowed)
+    for name, more in measure(again, range(ROUNDS, 2 * ROUNDS)).items():
+        both = {key: found[name][key] + more[key] for key in more}
+        result[name] = compare(both, reference[name])
     return result
+
+
+def worse(result, allowed):
+    """Names of the subjects that are slower or less accurate than is allowed."""
+    return [name for name, r in result.items() if any(r[k] > allowed[k] for k in allowed)]
 
 
 def processor():
@@ -203,20 +210,19 @@ def processor():
 
 
 def update(names):
-    """Measure all seeds of the named subjects, and write them down."""
+    """Measure all rounds of the named subjects, and write them down."""
     document = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {}
     subjects = document.get("subjects", {})
     for name in names:
-        once, first = SUBJECTS[name]
-        once(0)  # imports
-        found = measure(once, range((1 + REPEAT) * first))
+        SUBJECTS[name][0](0)  # imports
+    for name, found in measure(names, range(2 * ROUNDS)).items():
         subjects[name] = {key: [round(v, 4) for v in values] for key, values in found.items()}
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     ).stdout.strip()
     document = {
         "measured": {
-            "how": "python bench/guard.py --update: ratios per seed, see the script",
+            "how": "python bench/guard.py --update: ratios per round, see the script",
             "last": time.strftime("%Y-%m-%d"),
             "commit": commit,
             "processor": processor(),
@@ -245,20 +251,19 @@ def main(arguments=None):
     reference, measured = document["subjects"], document.get("measured", {})
     same = measured.get("processor", processor()) == processor()
     allowed = {"time": ALLOWED if same else ELSEWHERE, "error": ALLOWED}
-    found = {}
     for name in names:
         SUBJECTS[name][0](0)  # imports
-        found[name] = guard(name, reference[name], first_only=options.first_only)
-    worse = [n for n, ratios in found.items() if any(ratios[k] > allowed[k] for k in allowed)]
+    found = guard(names, reference, allowed, first_only=options.first_only)
+    failed = worse(found, allowed)
     if options.json:
         print(json.dumps(found))
     else:
         print(f"{'':<12}{'time':>7}{'error':>7}   (1 is as recorded)")
         print(f"{'worse above':<12}{allowed['time']:>7.2f}{allowed['error']:>7.2f}")
         for name, ratios in found.items():
-            mark = "  WORSE" if name in worse else ""
+            mark = "  WORSE" if name in failed else ""
             print(f"{name:<12}{ratios['time']:>7.3f}{ratios['error']:>7.3f}{mark}")
-    return 1 if worse else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
