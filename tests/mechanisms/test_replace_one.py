@@ -22,7 +22,7 @@ from missdp.mechanisms.rdp_maps import Sensitivity
 from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack
 from missdp.mechanisms.replace_one import NoisyTest, ReplaceOneDoor
 from missdp.mechanisms.row_domain import BoundedNumbers, Labels, RowDomain
-from missdp.mechanisms.row_questions import Query
+from missdp.mechanisms.row_questions import VectorQuery
 from missdp.mechanisms.table_distance import TableDistance
 
 DOMAIN = RowDomain(rows=40, columns=2)
@@ -50,7 +50,7 @@ def with_target(rows, target, weights, text):
 
 def query(function=first_entry, size=1, multiplier=1e-6, **more):
     unit = Sensitivity(replaced=2.0)
-    return Query(
+    return VectorQuery(
         domain=DOMAIN, function=function, size=size, sensitivity=unit, multiplier=multiplier, **more
     )
 
@@ -93,7 +93,7 @@ def test_laws_that_are_none_are_refused(bad):
 
 def test_a_query_is_answered_with_the_noise_that_was_charged():
     budget = Budget(1e9, 1e-3, adjacency="replace-one")
-    mean = Query.mean(DOMAIN, multiplier=1e-4)
+    mean = VectorQuery.mean(DOMAIN, multiplier=1e-4)
     found = door(budget=budget).ask(mean)
     np.testing.assert_allclose(found, DOMAIN.enforce(ROWS).mean(axis=0), atol=1e-4)
     (event,) = budget.events
@@ -110,7 +110,7 @@ def test_a_query_takes_target_and_released_values():
 
 
 def test_counts_of_bins_are_whole():
-    asked = Query.bin_counts(DOMAIN, column=1, edges=[-1, 0, 1], multiplier=0.01)
+    asked = VectorQuery.bin_counts(DOMAIN, column=1, edges=[-1, 0, 1], multiplier=0.01)
     found = door().ask(asked)
     assert found.dtype == np.int64
     assert found.tolist() == [(ROWS[:, 1] < 0).sum(), (ROWS[:, 1] >= 0).sum()]
@@ -176,7 +176,7 @@ def test_a_question_about_other_rows_is_refused_before_it_is_charged():
     budget = Budget(1e6, 1e-3, adjacency="replace-one")
     for other in (replace(DOMAIN, rows=41), replace(DOMAIN, radius=0.5)):
         with pytest.raises(ParameterError, match="another domain"):
-            door(budget=budget).ask(Query.mean(other, multiplier=1.0))
+            door(budget=budget).ask(VectorQuery.mean(other, multiplier=1.0))
     assert not budget.events
 
 
@@ -186,7 +186,7 @@ def test_what_the_budget_refuses_is_not_read():
             raise AssertionError("read")
 
     budget = Budget(0.01, 1e-3, adjacency="replace-one")
-    for asked in (Query.mean(DOMAIN, multiplier=1.0), steps(), steps(batch=2)):
+    for asked in (VectorQuery.mean(DOMAIN, multiplier=1.0), steps(), steps(batch=2)):
         with pytest.raises(BudgetExceededError):
             door(budget=budget, noise=Unread(0)).ask(asked)
         with pytest.raises(BudgetExceededError):
@@ -345,7 +345,7 @@ class Alarming:
 @pytest.mark.parametrize(("here", "passes"), [(30.0, True), (1.0, False), (1e9, True)])
 def test_a_question_is_answered_if_the_test_passes(here, passes):
     facts = replace(FACTS, steps=(Alarming(here),))
-    asked, test = Query.mean(facts.domain, multiplier=1e-4), NoisyTest(5.0, 1e-6)
+    asked, test = VectorQuery.mean(facts.domain, multiplier=1e-4), NoisyTest(5.0, 1e-6)
     budget = Budget(1e30, 1e-3, adjacency="replace-one")
     found = door(facts=facts, budget=budget).ask_if(asked, test)
     assert (found is not None) == passes
@@ -363,7 +363,9 @@ class Loud(Alarming):
 def test_a_step_that_fails_says_nothing_of_the_rows():
     facts = replace(FACTS, steps=(Loud(1.0),))
     with pytest.raises(DataError, match="alarming") as caught:
-        door(np.full((40, 2), 0.123), facts=facts).ask(Query.mean(facts.domain, multiplier=1.0))
+        door(np.full((40, 2), 0.123), facts=facts).ask(
+            VectorQuery.mean(facts.domain, multiplier=1.0)
+        )
     assert "0.123" not in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -380,7 +382,7 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     rows[: n // 2, 1] = 0.0
     other = rows.copy()
     other[0, 0] = -1.0
-    query = Query.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
+    query = VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
     moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
     assert moved > 1 + 1.5 * gaussian_slack(2)
     assert moved**2 / 2 <= query.privacy_map.rho(TableDistance(replaced=1))

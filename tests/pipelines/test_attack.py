@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from missdp.mechanisms.noise import SeededNoise
-from missdp.mechanisms.replace_one import PrivateRows, ReplaceOneDoor
+from missdp.mechanisms.replace_one import HeldRows, ReplaceOneDoor
 from missdp.pipelines import PricedPipeline, PrivateMean, price
 from missdp.transforms import Deduplicator, MeanImputer, Quantizer
 
@@ -88,7 +88,7 @@ def test_the_imputation_price_is_almost_reached():
         steps, PrivateMean(noise_multiplier=2.0), rows=200, columns=1, complete=complete,
         delta=DELTA,
     )  # fmt: skip
-    finals = [PrivateRows(t, None, pipeline.facts()).final().mean() for t in (x, y)]
+    finals = [HeldRows(t, None, pipeline.facts()).final().mean() for t in (x, y)]
     sigma = 2.0 * 2 / 200
     assert abs(finals[0] - finals[1]) / sigma == pytest.approx(
         math.sqrt(2 * pipeline.bounds()[0].event.rho), rel=1e-4

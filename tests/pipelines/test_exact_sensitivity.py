@@ -23,7 +23,7 @@ from missdp.mechanisms.rdp_bounds import Bound
 from missdp.mechanisms.rdp_maps import Sensitivity
 from missdp.mechanisms.rdp_noise import VectorNoise
 from missdp.mechanisms.replace_one import ReplaceOneDoor
-from missdp.mechanisms.row_questions import Query
+from missdp.mechanisms.row_questions import VectorQuery
 from missdp.mechanisms.table_distance import TableDistance
 from missdp.pipelines import (
     PricedPipeline,
@@ -273,7 +273,7 @@ def unclipped(self, point, sample):
 
 
 def test_without_clipping_it_would_be_found(monkeypatch):
-    monkeypatch.setattr("missdp.mechanisms.gradient_steps.RowGradients._factors", unclipped)
+    monkeypatch.setattr("missdp.mechanisms.gradient_steps.LossGradients._factors", unclipped)
     assert most_used(alone(Steep(noise_multiplier=30.0, n_iter=2)), worst_pair()) > 1.01
 
 
@@ -321,7 +321,7 @@ def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     law = question.law(facts.distance)
     if not isinstance(law, VectorNoise) or isinstance(event, RDPEvent):
         return
-    size = question.size if isinstance(question, Query) else question.domain.columns
+    size = question.size if isinstance(question, VectorQuery) else question.domain.columns
     ratio = law.sensitivity / law.scale + law.slack(size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)

@@ -271,7 +271,7 @@ def test_estimators_reach_for_nothing_behind_an_answer(module):
     assert offences(Path(module.__file__).read_text(encoding="utf-8")) == []
     for line in ("answer._gradients()", "import_ = question.x._y"):
         assert offences(line)
-    assert offences("from missdp.mechanisms.gradient_steps import RowGradients")
+    assert offences("from missdp.mechanisms.gradient_steps import LossGradients")
 
 
 # What is left of the rows after a fit

@@ -24,15 +24,15 @@ from missdp.mechanisms.parameters import number, whole
 from missdp.mechanisms.rdp_maps import GaussianMap
 from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack, noisy_gaussian, sum_slack
 from missdp.mechanisms.row_domain import RowDomain, Target, clip_rows
-from missdp.mechanisms.row_questions import Query, check_frozen, check_multiplier
+from missdp.mechanisms.row_questions import VectorQuery, check_frozen, check_multiplier
 from missdp.mechanisms.table_distance import TableDistance
 
 __all__ = [
     "Asked",
     "GradientSteps",
     "LastIterate",
+    "LossGradients",
     "NoisyGradients",
-    "RowGradients",
     "SecretStop",
     "samples",
 ]
@@ -192,7 +192,7 @@ class SecretStop:
 class LastIterate:
     """The law of the last iterate of projected noisy steps, one row each, stopped at random.
 
-    What is exact is a `RowGradients`: the gradient of every row as a function of the iterate.
+    What is exact is a `LossGradients`: the gradient of every row as a function of the iterate.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class LastIterate:
     coefficient_norm: float
     sensitivity: float
 
-    def draw(self, exact: RowGradients, source: NoiseSource) -> FloatArray:
+    def draw(self, exact: LossGradients, source: NoiseSource) -> FloatArray:
         """Return the last iterate."""
         point = np.zeros(self.columns)
         for row in range(_secret_stop(self.rows, source)):
@@ -222,7 +222,7 @@ class LastIterate:
             point = clip_rows((point - self.rate * step)[None, :], self.coefficient_norm)[0]
         return point
 
-    def exceeds(self, event: Event, exact: RowGradients, other: RowGradients) -> NoReturn:
+    def exceeds(self, event: Event, exact: LossGradients, other: LossGradients) -> NoReturn:
         """Refuse: gradients are functions of every iterate, of which some would be tried only."""
         del event, exact, other
         raise UnprovenError(
@@ -236,10 +236,10 @@ class LastIterate:
         raise UnprovenError("the likelihood of a last iterate has no closed form")
 
 
-Asked: TypeAlias = Query | GradientSteps | SecretStop
+Asked: TypeAlias = VectorQuery | GradientSteps | SecretStop
 
 
-class RowGradients:
+class LossGradients:
     """Gradients of rows as functions of the coefficients, each of bounded norm; private.
 
     Parameters
@@ -294,7 +294,7 @@ class NoisyGradients:
         self,
         question: GradientSteps,
         answer: Callable[[Law, Callable[[], Any]], Any],
-        gradients: Callable[[], RowGradients],
+        gradients: Callable[[], LossGradients],
         law: VectorNoise,
         samples: Iterator[Sample],
     ) -> None:

@@ -229,9 +229,9 @@ class PreparedRows:
 
     Examples
     --------
-    >>> from missdp.mechanisms.row_questions import Query
+    >>> from missdp.mechanisms.row_questions import VectorQuery
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
-    >>> query = Query.mean(facts.domain, multiplier=5.0)
+    >>> query = VectorQuery.mean(facts.domain, multiplier=5.0)
     >>> facts.bounds(query)[0].name
     'direct'
     """

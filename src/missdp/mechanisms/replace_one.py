@@ -28,8 +28,8 @@ from missdp.mechanisms.answers import Law, no_warnings
 from missdp.mechanisms.gradient_steps import (
     Asked,
     GradientSteps,
+    LossGradients,
     NoisyGradients,
-    RowGradients,
     SecretStop,
     samples,
 )
@@ -38,11 +38,11 @@ from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.rdp_bounds import Bound, PreparedRows, Step
 from missdp.mechanisms.rdp_noise import VectorNoise, laplace_slack
 from missdp.mechanisms.row_domain import RowDomain, Target
-from missdp.mechanisms.row_questions import Query
+from missdp.mechanisms.row_questions import VectorQuery
 
 __all__ = [
+    "HeldRows",
     "NoisyTest",
-    "PrivateRows",
     "ReplaceOneDoor",
     "refuse_add_remove",
 ]
@@ -127,7 +127,7 @@ class ReplaceOneDoor(Handle):
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
     >>> budget = Budget(1.0, 1e-6, adjacency="replace-one")
     >>> with ReplaceOneDoor(np.zeros((100, 2)), facts, budget=budget, noise=SecureNoise()) as door:
-    ...     mean = door.ask(Query.mean(door.domain, multiplier=5.0))
+    ...     mean = door.ask(VectorQuery.mean(door.domain, multiplier=5.0))
     >>> mean.shape, len(budget.events)
     ((2,), 1)
     """
@@ -146,7 +146,7 @@ class ReplaceOneDoor(Handle):
         refuse_add_remove(budget, facts.label)
         super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
         self._facts = facts
-        self._rows = PrivateRows(values, target, facts)
+        self._rows = HeldRows(values, target, facts)
         self._priced: tuple[Asked, Bound] | None = None
 
     # Public facts
@@ -174,7 +174,7 @@ class ReplaceOneDoor(Handle):
 
         Parameters
         ----------
-        question : Query, GradientSteps or SecretStop
+        question : VectorQuery, GradientSteps or SecretStop
 
         Returns
         -------
@@ -211,7 +211,7 @@ class ReplaceOneDoor(Handle):
             return self._answer(event, law, exact)
 
         match question:
-            case Query():
+            case VectorQuery():
                 law, read = question.law(distance), question.target
                 return answer(law, lambda: question.exact(rows.final(), rows.target(read)))
             case SecretStop():
@@ -251,14 +251,14 @@ class ReplaceOneDoor(Handle):
         return f"ReplaceOneDoor({self._facts.label})"
 
 
-class PrivateRows:
+class HeldRows:
     """The rows, where they are brought into their domain and prepared; only a door holds one."""
 
     def __init__(self, values: Any, target: Any, facts: PreparedRows) -> None:
         self._values, self._target, self._facts = values, target, facts
         self._final: FloatArray | None = None
         self._read: tuple[Target, FloatArray] | None = None
-        self._gradients: tuple[object, RowGradients] | None = None
+        self._gradients: tuple[object, LossGradients] | None = None
         self._open = True
 
     def final(self) -> FloatArray:
@@ -288,12 +288,12 @@ class PrivateRows:
                 self._read = (reader, reader.read(self._target))
         return self._read[1]
 
-    def gradients(self, question: GradientSteps | SecretStop) -> RowGradients:
+    def gradients(self, question: GradientSteps | SecretStop) -> LossGradients:
         """Return the gradients of a loss at every row."""
         if self._gradients is None or self._gradients[0] is not question:
             target = self.target(question.target)
             assert target is not None
-            self._gradients = (question, RowGradients(question.loss, self.final(), target))
+            self._gradients = (question, LossGradients(question.loss, self.final(), target))
         return self._gradients[1]
 
     def forget(self) -> None:

@@ -20,7 +20,7 @@ from missdp.mechanisms.rdp_noise import NoiseKind, VectorNoise, check_kind, sum_
 from missdp.mechanisms.row_domain import RowDomain, Target
 from missdp.mechanisms.table_distance import TableDistance
 
-__all__ = ["NoiseKind", "Query", "Question", "check_frozen", "check_multiplier"]
+__all__ = ["NoiseKind", "Question", "VectorQuery", "check_frozen", "check_multiplier"]
 
 FloatArray = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Question(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Query:
+class VectorQuery:
     """A vector computed from rows, with noise calibrated to what one replaced row can change.
 
     Parameters
@@ -77,7 +77,7 @@ class Query:
     >>> def share_of_positive(rows):
     ...     return (rows[:, :1] > 0).mean(axis=0)
     >>> domain = RowDomain(rows=100, columns=2)
-    >>> query = Query(domain=domain, function=share_of_positive, size=1,
+    >>> query = VectorQuery(domain=domain, function=share_of_positive, size=1,
     ...               sensitivity=Sensitivity(replaced=1 / 100), multiplier=5.0)
     >>> query.scale
     0.05
@@ -105,7 +105,9 @@ class Query:
             read_only(value)
 
     @classmethod
-    def mean(cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian") -> Query:
+    def mean(
+        cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
+    ) -> VectorQuery:
         """Return the query for the mean row; times the public number of rows it is the sum.
 
         One replaced row moves it by at most the diameter over n, since rows are scaled down to
@@ -136,7 +138,7 @@ class Query:
         edges: ArrayLike,
         multiplier: float,
         noise: NoiseKind = "gaussian",
-    ) -> Query:
+    ) -> VectorQuery:
         """Return the query for the number of rows in each bin of a column.
 
         One replaced row changes two counts by 1. However little a row moves, it may cross an

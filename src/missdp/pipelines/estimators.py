@@ -14,7 +14,7 @@ from missdp.mechanisms.gradient_steps import Asked
 from missdp.mechanisms.parameters import whole
 from missdp.mechanisms.rdp_maps import Sensitivity
 from missdp.mechanisms.row_domain import RowDomain
-from missdp.mechanisms.row_questions import NoiseKind, Query
+from missdp.mechanisms.row_questions import NoiseKind, VectorQuery
 from missdp.pipelines.pipeline import PrivateEstimator, RandomState
 
 __all__ = ["PrivateCovariance", "PrivateHistogram", "PrivateMean"]
@@ -75,9 +75,9 @@ class PrivateMean(PrivateEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    def question(self, domain: RowDomain) -> Query:
+    def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the mean row."""
-        return Query.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
+        return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
 
     def keep(self, question: Asked, answer: FloatArray) -> None:
         """Keep the noisy mean."""
@@ -131,10 +131,10 @@ class PrivateCovariance(PrivateEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    def question(self, domain: RowDomain) -> Query:
+    def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the upper triangle, off-diagonal entries stretched by sqrt(2)."""
         R, n = domain.radius, domain.rows
-        return Query(
+        return VectorQuery(
             domain=domain,
             function=_stretched_covariance,
             size=domain.columns * (domain.columns + 1) // 2,
@@ -203,11 +203,11 @@ class PrivateHistogram(PrivateEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    def question(self, domain: RowDomain) -> Query:
+    def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
         if (column := whole("column", self.column, least=0)) >= domain.columns:
             raise ParameterError("column must be a column of the table")
-        return Query.bin_counts(
+        return VectorQuery.bin_counts(
             domain,
             column=column,
             edges=self._edges(),

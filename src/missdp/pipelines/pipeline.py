@@ -70,7 +70,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        Query, GradientSteps or SecretStop
+        VectorQuery, GradientSteps or SecretStop
         """
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        question : Query, GradientSteps or SecretStop
+        question : VectorQuery, GradientSteps or SecretStop
             What `question` returned.
         answer : ndarray or NoisyGradients
             What the door answered.
