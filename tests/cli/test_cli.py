@@ -115,7 +115,7 @@ def test_the_method_and_delta_are_said(folder, capsys):
     assert "(1, 1e-06)-differentially private" in out
     code, out, _ = run(capsys, *SYNTHESIZE, "--delta", 0)
     assert code == 0
-    assert "method: delta is 0, which PrivBayes offers" in out
+    assert "method: privbayes, since delta is 0" in out
     assert "1-differentially private (pure)" in out
     assert run(capsys, *SYNTHESIZE, "--method", "privbayes", "--json")[0] == 0
 

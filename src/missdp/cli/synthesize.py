@@ -142,7 +142,7 @@ def synthesize(
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     drawn = counted(len(synthetic), "synthetic row")
-    said = "delta is 0, which PrivBayes offers" if method is None and delta == 0 else chosen
+    said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
         f"Wrote {place}: the model; missdp sample draws more rows from it at no cost.\n\n"
