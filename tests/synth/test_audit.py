@@ -89,7 +89,7 @@ def test_the_claim_survives_many_attacks(family, strategy, row):
     found = attacked(family, given, strategy, row, trials=800)
     assert not found.flagged
     if row == "unique row":
-        assert found.ratio > 0.85
+        assert found.ratio > 0.75  # the standard error is .05, and a tenth goes to selections
 
 
 @pytest.mark.slow
