@@ -28,6 +28,32 @@ def test_what_reads_nothing_imports_nothing_heavy(arguments):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("missdp s", {"schema", "synthesize", "sample", "simulate"}), ("missdp --ver", {"--version"})],
+)
+def test_names_are_completed_without_importing_anything_heavy(typed, offered, monkeypatch):
+    for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_WORDS", typed)):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COMP_CWORD", "1")
+    code = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); " + (
+        "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *found, heavy = done.stdout.split()
+    assert set(found) == offered
+    assert heavy == "False"
+
+
+def test_options_of_a_command_are_completed(monkeypatch):
+    for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_CWORD", "2")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COMP_WORDS", "missdp synthesize --me")
+    code = "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--method"]
+
+
 def test_importing_the_package_imports_nothing_heavy():
     code = "import missdp, sys; print('numpy' in sys.modules, 'typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

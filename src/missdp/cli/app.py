@@ -42,6 +42,11 @@ class _Commands(TyperGroup):
         del ctx
         return command_named(cmd_name) if cmd_name in COMMANDS else None
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        commands: dict[str, Any] = {n: TyperGroup(name=n, help=h) for n, h in COMMANDS.items()}
+        listed = TyperGroup(name=self.name, commands=commands, params=self.params)
+        return listed.shell_complete(type(ctx)(listed), incomplete)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
         with formatter.section("Commands"):

@@ -26,7 +26,7 @@ from missdp.files import check_outputs, write_atomically
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES, strategy_named
 from missdp.synth.base import Synthesizer
-from missdp.synth.inputs import default_delta
+from missdp.synth.inputs import chosen_delta
 from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.table.files import output_format
 
@@ -125,7 +125,7 @@ def synthesize(
         if keep_holes and not strategy_named(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
-        outcome.spending(epsilon, _delta_of(synthesizer))
+        outcome.spending(epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
@@ -149,10 +149,6 @@ def synthesize(
         f"{synthesizer.guarantee_.in_words()}"
     )
     emit(document, text, as_json=as_json)
-
-
-def _delta_of(model: Synthesizer) -> float:
-    return default_delta(model.n_rows) if model.delta is None else model.delta
 
 
 def _build(

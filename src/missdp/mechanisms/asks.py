@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
 from missdp.mechanisms.answers import Noise
+from missdp.mechanisms.parameters import number
 
 __all__ = ["Ask", "Noisy", "Released", "check_real"]
 
@@ -126,7 +126,4 @@ def check_real(name: str, value: Any, *, least: float = 0.0, most: float = _MOST
     >>> check_real("epsilon", 1)
     1.0
     """
-    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not least < found <= most:
-        raise ParameterError(f"{name} must be a finite number above {least:g} and at most {most:g}")
-    return found
+    return number(name, value, least=least, most=most, open_end=True)

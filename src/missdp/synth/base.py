@@ -29,7 +29,7 @@ from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_sou
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import default_delta, is_declared, is_noisy, is_whole, open_data
+from missdp.synth.inputs import chosen_delta, is_declared, is_noisy, is_whole, open_data
 from missdp.synth.randomness import sampling_generator
 from missdp.synth.state import FittedState
 from missdp.synth.storage import read_model, write_model
@@ -286,7 +286,7 @@ class Synthesizer(FittedState, abc.ABC):
     @property
     def _delta(self) -> float:
         """The delta of the fit: what was asked for, or the default."""
-        return default_delta(self.n_rows) if self.delta is None else self.delta
+        return chosen_delta(self.delta, self.n_rows)
 
     @property
     def _applied_strategy(self) -> Strategy:

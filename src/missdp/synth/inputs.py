@@ -11,7 +11,7 @@ from missdp.sources import MarginalSource, is_source, open_source
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
-__all__ = ["default_delta", "is_declared", "is_noisy", "is_whole", "open_data"]
+__all__ = ["chosen_delta", "is_declared", "is_noisy", "is_whole", "open_data"]
 
 
 def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
@@ -27,14 +27,16 @@ def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKi
     return open_source(data, schema), frame_kind(data)
 
 
-def default_delta(n_rows: str | int) -> float:
-    """Return the delta of a release that names none: 1e-6, or 1 / (100 n) for a large declared n.
+def chosen_delta(delta: float | None, n_rows: str | int) -> float:
+    """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
 
     Examples
     --------
-    >>> default_delta("noisy"), default_delta(10**6)
-    (1e-06, 1e-08)
+    >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
+    (1e-06, 1e-08, 0.0)
     """
+    if delta is not None:
+        return delta
     return min(1e-6, 1 / (100 * n_rows)) if is_declared(n_rows) and n_rows > 0 else 1e-6
 
 
