@@ -89,7 +89,8 @@ def test_the_claim_survives_many_attacks(family, strategy, row):
     found = attacked(family, given, strategy, row, trials=800)
     assert not found.flagged
     if row == "unique row":
-        assert found.ratio > 0.75  # the standard error is .05, and a tenth goes to selections
+        # AIM: .86 on average of nine audits (.82 to .92), for it also pays for a selection.
+        assert found.ratio > (0.85 if family is PrivBayes else 0.75)
 
 
 @pytest.mark.slow
