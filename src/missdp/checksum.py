@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from missdp.errors import DataError
 
-__all__ = ["sealed", "unsealed"]
+__all__ = ["array_from_json", "array_to_json", "sealed", "unsealed"]
 
 _NAME = "sha256"
 
@@ -51,3 +55,15 @@ def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
 def _digest(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def array_to_json(array: NDArray[np.float64]) -> dict[str, Any]:
+    """Encode an array exactly: shape and little-endian doubles in base64."""
+    data = np.ascontiguousarray(array, dtype="<f8")
+    return {"shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode("ascii")}
+
+
+def array_from_json(stored: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Inverse of :func:`array_to_json`."""
+    flat = np.frombuffer(base64.b64decode(stored["data"]), dtype="<f8")
+    return flat.reshape(stored["shape"]).astype(np.float64)

@@ -20,7 +20,9 @@ from missdp.mechanisms.rdp_bounds import Bound, PreparedRows
 from missdp.mechanisms.rdp_maps import PrivacyMap
 from missdp.mechanisms.replace_one import ReplaceOneDoor, refuse_add_remove
 from missdp.mechanisms.row_domain import RowDomain, as_rows
-from missdp.transforms import NotFittedOnThisTable, StableTransformer, Stage, trace
+from missdp.transforms.base import StableTransformer
+from missdp.transforms.chain import Stage, trace
+from missdp.transforms.conditions import NotFittedOnThisTable
 
 __all__ = ["PricedPipeline", "PrivateEstimator", "RandomState", "calibrated"]
 

@@ -13,7 +13,9 @@ from missdp.accounting import Guarantee
 from missdp.errors import ParameterError
 from missdp.mechanisms.rdp_bounds import Bound, bounds
 from missdp.pipelines.pipeline import PricedPipeline
-from missdp.transforms import NEIGHBOURS, RowDomain, Stage
+from missdp.mechanisms.row_domain import RowDomain
+from missdp.mechanisms.table_distance import NEIGHBOURS
+from missdp.transforms.chain import Stage
 
 __all__ = ["Price", "PriceStep", "price"]
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import Guarantee
 from missdp.checksum import sealed, unsealed
@@ -19,7 +15,7 @@ from missdp.files import write_atomically
 from missdp.schema import Schema
 from missdp.table import FrameKind
 
-__all__ = ["StoredModel", "array_from_json", "array_to_json", "read_model", "write_model"]
+__all__ = ["StoredModel", "read_model", "write_model"]
 
 _FORMAT = 2
 _WITHOUT_CHECKSUM = 1
@@ -108,15 +104,3 @@ def read_model(path: Path, *, family: str) -> StoredModel:
 def _renamed(parameters: Mapping[str, Any]) -> dict[str, Any]:
     missing = parameters["missing"]
     return {**parameters, "missing": _RENAMED.get(missing, missing)}
-
-
-def array_to_json(array: NDArray[np.float64]) -> dict[str, Any]:
-    """Encode an array exactly: shape and little-endian doubles in base64."""
-    data = np.ascontiguousarray(array, dtype="<f8")
-    return {"shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode("ascii")}
-
-
-def array_from_json(stored: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Inverse of :func:`array_to_json`."""
-    flat = np.frombuffer(base64.b64decode(stored["data"]), dtype="<f8")
-    return flat.reshape(stored["shape"]).astype(np.float64)

@@ -13,7 +13,7 @@ from missdp.errors import DataError, replacing
 
 __all__ = ["relation_batches", "relation_table"]
 
-_BATCH_ROWS: Final = 65_536
+_BATCH_ROWS = 65_536
 
 _AS_THEY_ARE = frozenset(
     (

@@ -18,7 +18,8 @@ from missdp.synth.graphical import beliefs
 from missdp.synth.graphical.entropy import Target, fit_entropy, log_linear
 from missdp.synth.graphical.learn import MISFIT, Learner
 from missdp.synth.graphical.levels import Levels
-from missdp.synth.graphical.zeros import level_kinds, merge_zeros, read_zeros
+from missdp.synth.graphical.levels import level_kinds, merge_zeros
+from missdp.synth.graphical.zeros import read_zeros
 from synth.graphical.graphs import joint, marginal, models
 
 SCHEMA = Schema(

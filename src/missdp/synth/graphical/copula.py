@@ -19,7 +19,7 @@ __all__ = ["coincident", "fit_correlation"]
 
 Floats = NDArray[np.float64]
 
-_EVIDENCE = 3.0  # standard deviations
+_COINCIDENCE = 3.0  # standard deviations
 _LARGEST = 0.99  # correlation
 _ROWS = 1000  # rows of the model that expectations are taken over
 _NODES = 129
@@ -82,7 +82,7 @@ def fit_correlation(
         alone = float((rows[:, a] * rows[:, b]).mean())
         chance = n_rows * alone * (1 - alone)
         known[a, b] = known[b, a] = True
-        if abs(count - n_rows * alone) > _EVIDENCE * np.sqrt(std**2 + chance):
+        if abs(count - n_rows * alone) > _COINCIDENCE * np.sqrt(std**2 + chance):
             found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
             correlation[a, b] = correlation[b, a] = found
     return _positive(_completed(correlation, known))

@@ -19,7 +19,7 @@ from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.masks import MaskModel
 from missdp.synth.graphical.measured import Measured, both_missing, strips
 from missdp.synth.graphical.pairs import PairCounts
-from missdp.synth.graphical.zeros import Zeros, level_kinds, merge_zeros
+from missdp.synth.graphical.levels import Zeros, level_kinds, merge_zeros
 
 __all__ = ["Estimate"]
 

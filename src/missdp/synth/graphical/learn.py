@@ -22,7 +22,7 @@ from missdp.mechanisms.noise import check_scale
 from missdp.synth.graphical.estimate import Estimate
 from missdp.synth.graphical.junction import Clique, Growth
 from missdp.synth.graphical.score import SCORE_SENSITIVITY, marginal_score
-from missdp.synth.graphical.zeros import Zeros
+from missdp.synth.graphical.levels import Zeros
 from missdp.synth.totals import least_squares_total
 
 __all__ = ["MISFIT", "Learner", "Plan"]

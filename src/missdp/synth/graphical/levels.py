@@ -8,12 +8,16 @@ released one-way marginals, and adding up private counts over it leaves their se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Levels"]
+from missdp.synth.graphical.junction import Clique
+
+__all__ = ["Levels", "Zeros", "level_kinds", "merge_zeros"]
 
 Floats = NDArray[np.float64]
 
@@ -93,3 +97,36 @@ class Levels:
         last = np.searchsorted(self.groups[order], codes, side="right") - 1
         drawn: NDArray[np.int64] = order[np.clip(found, first, last)]
         return drawn
+
+
+Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
+"""Impossible cells by sorted attribute positions, on the declared levels."""
+
+
+
+def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Number the levels of each attribute by what they are impossible with.
+
+    Levels of one kind are interchangeable, so that merging them loses no constraint.
+
+    Examples
+    --------
+    >>> level_kinds({(0, 1): np.array([[True, False], [False, False], [False, False]])}, [3, 2])
+    [array([1, 0, 0]), array([1, 0])]
+    """
+    kinds = []
+    for v, size in enumerate(sizes):
+        seen = [
+            np.moveaxis(table, clique.index(v), 0).reshape(size, -1)
+            for clique, table in zeros.items()
+            if v in clique
+        ]
+        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *seen], axis=1)
+        kinds.append(np.unique(pattern, axis=0, return_inverse=True)[1].reshape(size))
+    return kinds
+
+
+def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
+    """Put impossible cells on merged levels of one kind each."""
+    first = [np.unique(level.groups, return_index=True)[1] for level in levels]
+    return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}

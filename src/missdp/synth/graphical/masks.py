@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from missdp.synth.graphical.copula import coincident
-from missdp.synth.storage import array_from_json, array_to_json
+from missdp.checksum import array_from_json, array_to_json
 
 __all__ = ["MaskModel", "Strip"]
 

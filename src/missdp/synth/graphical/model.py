@@ -15,8 +15,8 @@ from missdp.synth.graphical.entropy import Parameters, log_linear
 from missdp.synth.graphical.junction import Clique
 from missdp.synth.graphical.levels import Levels
 from missdp.synth.graphical.masks import MaskModel
-from missdp.synth.graphical.zeros import Zeros, merge_zeros
-from missdp.synth.storage import array_from_json, array_to_json
+from missdp.synth.graphical.levels import Zeros, merge_zeros
+from missdp.checksum import array_from_json, array_to_json
 
 __all__ = ["GraphicalModel"]
 

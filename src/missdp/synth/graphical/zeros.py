@@ -19,14 +19,10 @@ from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.synth.graphical.entropy import log_linear
 from missdp.synth.graphical.junction import Clique, tree_cells
-from missdp.synth.graphical.levels import Levels
+from missdp.synth.graphical.levels import Zeros
 from missdp.synth.graphical.workload import MAX_CELLS
 
-__all__ = ["StructuralZeros", "Zeros", "level_kinds", "merge_zeros", "read_zeros"]
-__all__ += ["zeros_from_json", "zeros_to_json"]
-
-Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]
-"""Impossible cells by sorted attribute positions, on the declared levels."""
+__all__ = ["StructuralZeros", "read_zeros", "zeros_from_json", "zeros_to_json"]
 
 StructuralZeros: TypeAlias = Mapping[
     tuple[str, ...], NDArray[np.bool_] | Sequence[tuple[str | int | bool, ...]]
@@ -140,34 +136,6 @@ def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> Non
         possible = False
     if not possible:
         raise ParameterError("structural_zeros rule out every row")
-
-
-def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Number the levels of each attribute by what they are impossible with.
-
-    Levels of one kind are interchangeable, so that merging them loses no constraint.
-
-    Examples
-    --------
-    >>> level_kinds({(0, 1): np.array([[True, False], [False, False], [False, False]])}, [3, 2])
-    [array([1, 0, 0]), array([1, 0])]
-    """
-    kinds = []
-    for v, size in enumerate(sizes):
-        seen = [
-            np.moveaxis(table, clique.index(v), 0).reshape(size, -1)
-            for clique, table in zeros.items()
-            if v in clique
-        ]
-        pattern = np.concatenate([np.zeros((size, 1), dtype=bool), *seen], axis=1)
-        kinds.append(np.unique(pattern, axis=0, return_inverse=True)[1].reshape(size))
-    return kinds
-
-
-def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
-    """Put impossible cells on merged levels of one kind each."""
-    first = [np.unique(level.groups, return_index=True)[1] for level in levels]
-    return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
 
 
 def zeros_to_json(given: StructuralZeros | None) -> Any:

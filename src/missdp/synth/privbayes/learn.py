@@ -21,7 +21,7 @@ from missdp.synth.totals import least_squares_total
 
 __all__ = ["Learner"]
 
-_CELLS_AT_ONCE = 50_000_000  # 400 MB of counts
+_CELLS_PER_CALL = 50_000_000  # 400 MB of counts
 
 
 class Learner:
@@ -102,7 +102,7 @@ class Learner:
         """
         cliques = reachable_cliques(self._names, rule, degree)
         schema = self._door.schema
-        if sum(math.prod(schema.extended_shape(clique)) for clique in cliques) <= _CELLS_AT_ONCE:
+        if sum(math.prod(schema.extended_shape(clique)) for clique in cliques) <= _CELLS_PER_CALL:
             self._door.expect(cliques)
 
     def _select(self, families: list[Family]) -> Family:

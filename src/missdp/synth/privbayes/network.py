@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.door import Clique
 from missdp.synth.privbayes.structure import Family
-from missdp.synth.storage import array_from_json, array_to_json
+from missdp.checksum import array_from_json, array_to_json
 
 __all__ = ["Codes", "Network", "stratified_uniforms"]
 
