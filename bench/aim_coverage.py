@@ -18,8 +18,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from missdp import Categorical, Schema, Table
+from missdp.evaluate.combine import combine_estimates
 from missdp.synth import AIM
-from missdp.synth.combine import combine_estimates
 
 NAMES = ("a", "b", "c", "d", "e")
 LEVELS = 4

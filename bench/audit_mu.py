@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from missdp import AIM, MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
-from missdp.knn import ImputedStatistics, KNNImputation
 from missdp.mechanisms import Door, Training
-from missdp.pipelines import PrivateMean
+from missdp.preprocess import PrivateMean
 from missdp.sources import MemorySource, strategy_named
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import TINY, Audit, audit, audit_synthesizer, canary, examples
 
 # Structures that are public where they can be: then nearly all is spent on what one row moves.

@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from missdp import Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.accounting import Budget
-from missdp.knn import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 from missdp.synth import AIM, MST
 
 REFERENCE = Path(__file__).with_name("guard.json")

@@ -20,8 +20,14 @@ from _data import SHARED
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Budget
 from missdp.errors import UnprovenError
-from missdp.knn import CappedKNN, CompleteRows, ImputedStatistics, KNNImputation, ReleasedModel
-from missdp.mechanisms.smooth_plan import plan_smooth
+from missdp.mechanisms.smooth import plan_smooth
+from missdp.statistics import (
+    CappedKNN,
+    CompleteRows,
+    ImputedStatistics,
+    KNNImputation,
+    ReleasedModel,
+)
 
 EPSILONS = (0.5, 1.0, 2.0, 6 * math.log(2))
 HOURS, LONG = "hours-per-week", "`hours-per-week` >= 40"

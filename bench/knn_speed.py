@@ -9,8 +9,8 @@ import time
 import numpy as np
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.knn import KNNImputation
-from missdp.mechanisms.smooth_plan import plan_smooth
+from missdp.mechanisms.smooth import plan_smooth
+from missdp.statistics import KNNImputation
 
 CASES = [(100_000, (10, 16, 7, 2)), (1_000_000, (10, 16, 7, 2)), (1_000_000, (74, 16, 7, 5))]
 

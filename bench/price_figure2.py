@@ -15,10 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from missdp.accounting import RDPEvent, epsilon_of
-from missdp.mechanisms.rdp_bounds import ORDERS
-from missdp.mechanisms.rdp_maps import GaussianMap, Sensitivity, theorem_two
-from missdp.pipelines import bounds
-from missdp.transforms import (
+from missdp.preprocess import (
     NEIGHBOURS,
     MeanImputer,
     PCARankReducer,
@@ -26,7 +23,10 @@ from missdp.transforms import (
     RowDomain,
     StableTransformer,
     TableDistance,
+    bounds,
 )
+from missdp.preprocess.costs import ORDERS
+from missdp.preprocess.maps import GaussianMap, Sensitivity, theorem_two
 
 mpl.rcParams["svg.hashsalt"] = "missdp"  # The same picture byte for byte.
 DELTA, NOISE = 1e-6, 10.0

@@ -33,15 +33,16 @@ from sklearn.datasets import make_classification
 
 from missdp.accounting import zcdp_rho
 from missdp.errors import UnprovenError
-from missdp.pipelines import (
+from missdp.preprocess import (
+    PCARankReducer,
     PricedPipeline,
     PrivateLogisticRegression,
     Refused,
+    RowClipper,
     calibrated,
     price,
     propose_test_release,
 )
-from missdp.transforms import PCARankReducer, RowClipper
 
 mpl.rcParams["svg.hashsalt"] = "missdp"  # The same picture byte for byte.
 ROWS, COLUMNS, RANK, DELTA = 1000, 6000, 50, 1e-5

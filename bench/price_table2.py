@@ -24,25 +24,26 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from missdp.mechanisms.gradient_maps import IterationMap, SubsampledMap
-from missdp.mechanisms.rdp_maps import (
+from missdp.preprocess import (
+    NEIGHBOURS,
+    Deduplicator,
+    MeanImputer,
+    PCARankReducer,
+    PrivateMean,
+    Quantizer,
+    RowDomain,
+    StandardScaler,
+    TableDistance,
+    overall_curve,
+)
+from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
+from missdp.preprocess.maps import (
     ExponentialMap,
     GaussianMap,
     LaplaceMap,
     PrivacyMap,
     Sensitivity,
     theorem_two,
-)
-from missdp.pipelines import PrivateMean, overall_curve
-from missdp.transforms import (
-    NEIGHBOURS,
-    Deduplicator,
-    MeanImputer,
-    PCARankReducer,
-    Quantizer,
-    RowDomain,
-    StandardScaler,
-    TableDistance,
 )
 
 ALPHA, EPSILON = 11.0, 0.1

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import missdp
 from missdp import Guarantee, PrivBayes
 from missdp.accounting import LaplaceEvent
-from missdp.checksum import sealed, unsealed
 from missdp.datasets import yrbss
 from missdp.errors import DataError
+from missdp.record import sealed, unsealed
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -15,10 +15,10 @@ def test_every_public_name_is_there():
         "missingness",
         "evaluate",
         "accounting",
-        "knn",
-        "pipelines",
+        "preprocess",
+        "statistics",
         "testing",
-        "transforms",
+        "ground_truth",
     ):
         assert room in dir(missdp)
         assert getattr(missdp, room).__name__ == f"missdp.{room}"

@@ -49,16 +49,15 @@ _ROOMS = frozenset(
         "datasets",
         "evaluate",
         "ground_truth",
-        "knn",
         "mechanisms",
         "missingness",
-        "pipelines",
+        "preprocess",
         "schema",
         "sources",
+        "statistics",
         "synth",
         "table",
         "testing",
-        "transforms",
     }
 )
 

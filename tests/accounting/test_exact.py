@@ -19,9 +19,16 @@ from missdp.accounting import (
     laplace_scale,
     scale_for,
 )
-from missdp.accounting._convert import delta_from_rdp, epsilon_from_rdp
-from missdp.accounting._exact import ceiling, exact, float_down, float_up, total
 from missdp.accounting.curves import rdp_curve
+from missdp.accounting.exact import (
+    ceiling,
+    delta_from_rdp,
+    epsilon_from_rdp,
+    exact,
+    float_down,
+    float_up,
+    total,
+)
 from missdp.accounting.filters import Cost, filter_cost
 from missdp.errors import BudgetExceededError
 

@@ -26,7 +26,7 @@ from missdp.accounting import (
     epsilon_of,
     zcdp_rho,
 )
-from missdp.accounting._convert import epsilon_from_rdp, epsilon_from_rho
+from missdp.accounting.exact import epsilon_from_rdp, epsilon_from_rho
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.ground_truth import ground_truth_guarantee

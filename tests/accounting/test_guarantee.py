@@ -28,8 +28,7 @@ from missdp.accounting import (
     epsilon_of,
     replace_one_of,
 )
-from missdp.accounting._convert import add_remove_share
-from missdp.accounting._exact import float_up
+from missdp.accounting.exact import add_remove_share, float_up
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.ground_truth import FixedGates, ground_truth_guarantee
 

@@ -183,10 +183,10 @@ if {everything}:
     for found in pkgutil.walk_packages(missdp.__path__, "missdp."):
         if "cli" not in found.name and "__main__" not in found.name:
             importlib.import_module(found.name)
-from missdp.accounting._record import Record, _know
+from missdp.record import Record, _know
 if not {everything}:
     import missdp.accounting
-    assert "missdp.transforms" not in sys.modules
+    assert "missdp.preprocess" not in sys.modules
     _know("of no family")
 print(json.dumps(sorted(kind for family in Record._families for kind in family._kinds)))
 """

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
-from missdp.accounting.weakness import weaknesses
+from missdp.accounting.words import weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
-from missdp.knn import ImputedStatistics, KNNImputation
-from missdp.pipelines import PricedPipeline, PrivateMean
+from missdp.preprocess import PricedPipeline, PrivateMean
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.synth import base
 
 SCHEMA = Schema(

@@ -140,7 +140,7 @@ def test_a_parameter_of_the_method_can_be_set(folder, capsys):
     ],
 )
 def test_the_examples_of_the_help_run(folder, capsys, more):
-    assert " ".join(map(str, more)) in EXAMPLES
+    assert " ".join(map(str, more)) in EXAMPLES["synthesize"]
     assert run(capsys, *SYNTHESIZE, *more)[0] == 0
 
 
@@ -452,7 +452,7 @@ def test_sampling_shows_its_progress(folder, capsys, monkeypatch):
     def watched():
         yield lambda stage, done: seen.append(stage)
 
-    monkeypatch.setattr("missdp.cli.sample.progress_bar", watched)
+    monkeypatch.setattr("missdp.cli.synthesize.progress_bar", watched)
     assert run(capsys, "sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
     assert seen == ["reading the model", "drawing 1 row", "writing"]
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, Schema
-from missdp.checksum import sealed
 from missdp.cli.app import app
 from missdp.cli.main import EXIT_CODES, main
+from missdp.record import sealed
 
 TOKEN = "Xq7Zt"  # stands for a private cell
 NUMBER = "918273645"  # another one

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import missdp.evaluate.marginals as module
+import missdp.evaluate.distances as module
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.evaluate import MarginalDistance, marginal_distance

@@ -19,7 +19,7 @@ from missdp.ground_truth import (
     paper_approximation,
     sound_partition,
 )
-from missdp.ground_truth.elimination import log_expectation, min_fill_order
+from missdp.ground_truth.mixture import log_expectation, min_fill_order
 
 EXAMPLE = {"State": 0.75, "Occupation": 1.0, "Gender": 0.75, "Income": 0.75}
 

@@ -15,7 +15,7 @@ from missdp.ground_truth import (
     gated_epsilon,
     gaussian_partition,
 )
-from missdp.ground_truth.gaussian import candidate_partitions
+from missdp.ground_truth.profile import candidate_partitions
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 pytestmark = pytest.mark.no_cover

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from missdp import AIM, MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting import DataDependentDomain, PublicDomain
 from missdp.errors import ParameterError, SchemaError
-from missdp.knn import ImputedStatistics, KNNImputation
 from missdp.mechanisms import domain_conditions
-from missdp.pipelines import PricedPipeline, PrivateMean
-from missdp.transforms import MeanImputer
+from missdp.preprocess import MeanImputer, PricedPipeline, PrivateMean
+from missdp.statistics import ImputedStatistics, KNNImputation
 
 
 def schema(undeclared):

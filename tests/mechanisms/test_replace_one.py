@@ -15,15 +15,13 @@ from scipy.stats import chisquare
 from missdp.accounting import Budget, DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
-from missdp.mechanisms.gradient_losses import LogisticLoss, SquaredLoss
-from missdp.mechanisms.gradient_steps import GradientSteps, SecretStop, _secret_stop, samples
-from missdp.mechanisms.rdp_bounds import PreparedRows
-from missdp.mechanisms.rdp_maps import Sensitivity
-from missdp.mechanisms.rdp_noise import VectorNoise, gaussian_slack
-from missdp.mechanisms.replace_one import NoisyTest, ReplaceOneDoor
-from missdp.mechanisms.row_domain import BoundedNumbers, Labels, RowDomain
-from missdp.mechanisms.row_questions import VectorQuery
-from missdp.mechanisms.table_distance import TableDistance
+from missdp.preprocess.costs import PreparedRows
+from missdp.preprocess.domain import BoundedNumbers, Labels, RowDomain, TableDistance
+from missdp.preprocess.gradient_maps import LogisticLoss, SquaredLoss
+from missdp.preprocess.gradient_steps import GradientSteps, SecretStop, _secret_stop, samples
+from missdp.preprocess.maps import Sensitivity
+from missdp.preprocess.questions import VectorNoise, VectorQuery, gaussian_slack
+from missdp.preprocess.replace_one import NoisyTest, ReplaceOneDoor
 
 DOMAIN = RowDomain(rows=40, columns=2)
 FACTS = PreparedRows(raw=DOMAIN, label="test", delta=1e-3)

@@ -37,12 +37,12 @@ from missdp.mechanisms import (
     Witness,
 )
 from missdp.mechanisms.answers import read_only
-from missdp.mechanisms.private_rows import PrivateRows
+from missdp.mechanisms.asks import ScaleRelease
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import Charged
+from missdp.mechanisms.rows import PrivateRows
+from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
-from missdp.mechanisms.smooth_plan import plan_smooth
-from missdp.mechanisms.smooth_scale import ScaleRelease
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=tuple(range(5)), nullable=True),

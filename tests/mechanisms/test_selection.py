@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import softmax
 
 from missdp.accounting import Budget, ExplicitSeed, PureEvent, SelectionEvent
-from missdp.accounting._exact import exact
+from missdp.accounting.exact import exact
 from missdp.errors import BudgetExceededError, DataError, ParameterError
 from missdp.mechanisms import (
     SecureNoise,

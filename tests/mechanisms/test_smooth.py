@@ -14,14 +14,7 @@ from scipy.special import betainc
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.smooth import (
-    SmoothNoise,
-    bits_of,
-    cauchy_loss,
-    lomax_loss,
-    release_smooth,
-)
-from missdp.mechanisms.smooth_exact import (
+from missdp.mechanisms.exact_smooth import (
     LazyUniform,
     SecureBits,
     SeededBits,
@@ -29,8 +22,17 @@ from missdp.mechanisms.smooth_exact import (
     round_laplace,
     round_lomax,
 )
+from missdp.mechanisms.smooth import (
+    SmoothNoise,
+    bits_of,
+    cauchy_loss,
+    lomax_loss,
+    plan_smooth,
+    public_grid,
+    reference_bound,
+    release_smooth,
+)
 from missdp.mechanisms.smooth_laws import ScaledGaussian
-from missdp.mechanisms.smooth_plan import plan_smooth, public_grid, reference_bound
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)

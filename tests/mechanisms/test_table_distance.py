@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.errors import DataError, ParameterError
-from missdp.mechanisms.row_domain import clip_rows
-from missdp.mechanisms.table_distance import row_movements
-from missdp.transforms import NEIGHBOURS, RowDomain, TableDistance
-from transforms.stability_cases import complete_pair, holey_pair
+from missdp.preprocess import NEIGHBOURS, RowDomain, TableDistance
+from missdp.preprocess.domain import clip_rows, row_movements
+from preprocess.stability_cases import complete_pair, holey_pair
 
 SEEDS = st.integers(0, 2**32 - 1)
 

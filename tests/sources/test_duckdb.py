@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.sources.open as opening
+import missdp.sources.strategies as opening
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source

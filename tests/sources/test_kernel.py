@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-import missdp.sources.kernel as kernel
-import missdp.sources.memory as memory
+import missdp.sources.counts as kernel
+import missdp.sources.counts as memory
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import ParameterError
 from missdp.sources import MemorySource

@@ -10,7 +10,7 @@ import pytest
 from missdp import PrivBayes
 from missdp.synth import AIM
 from missdp.testing import TINY, audit_synthesizer, canary
-from missdp.testing.tables import appended
+from missdp.testing.subject import appended
 from synth.conformance import CASES, IDS
 
 CROWD, _ = canary(TINY, 12)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from missdp.synth.projection import make_consistent, project_to_simplex
+from missdp.synth.noisy_counts import make_consistent, project_to_simplex
 
 vectors = arrays(float, st.integers(1, 8), elements=st.floats(-3, 3))
 

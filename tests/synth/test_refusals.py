@@ -18,12 +18,11 @@ from missdp.errors import (
     ParameterError,
     SchemaError,
 )
-from missdp.synth import AIM, MST
-from missdp.synth.combine import combine_estimates
-from missdp.synth.graphical import workload
-from missdp.synth.graphical.family import GraphicalSynthesizer
-from missdp.synth.privbayes import plan
-from missdp.synth.randomness import sampling_generator
+from missdp.evaluate import combine_estimates
+from missdp.synth import AIM, MST, workload
+from missdp.synth.graphical import GraphicalSynthesizer
+from missdp.synth.privbayes import structure as plan
+from missdp.synth.state import sampling_generator
 from synth.conformance import CASES, FAMILIES, IDS, make_table
 
 extremes = st.sampled_from([1e-300, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1 - 1e-12])

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.totals import Total, least_squares_total
+from missdp.synth.noisy_counts import Total, least_squares_total
 
 SIZES = [[2] * 8, [10] * 8, [2, 3, 4, 5, 6, 8, 9, 10]]
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")

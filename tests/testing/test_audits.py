@@ -16,10 +16,9 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
-from missdp.mechanisms.answers import Best
-from missdp.mechanisms.handle import Handle
+from missdp.mechanisms.answers import Best, Handle
 from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
-from missdp.testing.tables import TINY
+from missdp.testing.subject import TINY
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])

@@ -15,15 +15,14 @@ from missdp.accounting import (
     ZCDPEvent,
 )
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
-from missdp.knn import ImputedStatistics, KNNImputation
 from missdp.mechanisms import Door, Noise, Training
-from missdp.mechanisms.answers import Best
-from missdp.mechanisms.handle import Handle
-from missdp.mechanisms.rdp_noise import VectorNoise
+from missdp.mechanisms.answers import Best, Handle
+from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
-from missdp.mechanisms.smooth_plan import plan_smooth
-from missdp.pipelines import PrivateLogisticRegression, PrivateMean
+from missdp.preprocess import PrivateLogisticRegression, PrivateMean
+from missdp.preprocess.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
+from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import (
     TINY,
     Claim,
@@ -35,7 +34,7 @@ from missdp.testing import (
     examples,
     neighbours,
 )
-from missdp.testing.tables import SCHEMA
+from missdp.testing.subject import SCHEMA
 
 FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 
@@ -76,7 +75,7 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.knn.profile import Profile
+    from missdp.statistics.profile import Profile
 
     monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)
@@ -383,7 +382,7 @@ def test_smooth_noise_is_scaled_too(law):
 
 
 def test_a_last_iterate_tells_nothing():
-    from missdp.mechanisms.gradient_steps import LastIterate
+    from missdp.preprocess.gradient_steps import LastIterate
 
     law = LastIterate(rows=2, columns=1, sigma=1.0, rate=0.1, coefficient_norm=1.0, sensitivity=1.0)
     with pytest.raises(UnprovenError):

@@ -24,9 +24,9 @@ from missdp.testing import (
     made_up,
     neighbours,
 )
-from missdp.testing.look import differences, facts_of
+from missdp.testing.interference import differences, facts_of
 from missdp.testing.record import PerCall, same
-from missdp.testing.tables import SCHEMA
+from missdp.testing.subject import SCHEMA
 from synth.worked_example import Independent
 
 

@@ -4,8 +4,6 @@ Events state what was done, accountants bound what it costs, a `Guarantee` says 
 and under which conditions, and a `Budget` refuses what it cannot afford before it is computed.
 """
 
-from missdp.accounting._convert import replace_one_of
-from missdp.accounting._exact import difference, scale_for, share_of
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
@@ -16,6 +14,7 @@ from missdp.accounting.accountants import (
     ZCDPAccountant,
     delta_of,
     epsilon_of,
+    epsilon_under,
 )
 from missdp.accounting.budget import Budget, Schedule
 from missdp.accounting.calibrate import (
@@ -39,7 +38,6 @@ from missdp.accounting.conditions import (
     PublicDomain,
     RowIndependentMissingness,
 )
-from missdp.accounting.dp_events import to_dp_event
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
@@ -55,9 +53,10 @@ from missdp.accounting.events import (
     ZCDPEvent,
     flatten,
 )
+from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of
 from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.neighbours import epsilon_under
+from missdp.accounting.words import to_dp_event
 
 __all__ = [
     "DEFAULT_ACCOUNTANTS",

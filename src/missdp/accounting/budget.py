@@ -12,10 +12,7 @@ from typing import Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from missdp.accounting._exact import ceiling, exact, float_down, float_up
-from missdp.accounting._record import check_delta, check_positive
-from missdp.accounting._totals import Totals
-from missdp.accounting.accountants import RDP_ORDERS
+from missdp.accounting.accountants import RDP_ORDERS, epsilon_under
 from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.events import (
     Adjacency,
@@ -24,10 +21,11 @@ from missdp.accounting.events import (
     flatten,
     replace_one_refusal,
 )
-from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
+from missdp.accounting.exact import ceiling, exact, float_down, float_up
+from missdp.accounting.filters import Cost, Currency, FilterEvent, Totals, filter_cost
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.neighbours import epsilon_under
 from missdp.errors import BudgetExceededError, ParameterError
+from missdp.record import check_delta, check_positive
 
 __all__ = ["Budget", "Schedule"]
 

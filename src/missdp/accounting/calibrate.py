@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 
 from scipy.special import log_ndtr
 
-from missdp.accounting._convert import rho_capacity
-from missdp.accounting._exact import scale_for
-from missdp.accounting._record import check_delta, check_nonnegative, check_positive
+from missdp.accounting.accountants import epsilon_under
 from missdp.accounting.curves import integer_shift
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
-from missdp.accounting.neighbours import epsilon_under
+from missdp.accounting.exact import rho_capacity, scale_for
 from missdp.errors import ParameterError, UnprovenError
+from missdp.record import check_delta, check_nonnegative, check_positive
 
 __all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale", "zcdp_rho"]
 

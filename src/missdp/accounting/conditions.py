@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from missdp.accounting._record import (
+from missdp.errors import ParameterError
+from missdp.record import (
     Record,
     check_fraction,
     check_nonnegative,
     check_positive,
 )
-from missdp.errors import ParameterError
 
 __all__ = [
     "Assumption",

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from missdp.accounting._exact import exact, float_up, total
 from missdp.accounting.events import (
     ApproximateEvent,
     Event,
@@ -27,6 +26,7 @@ from missdp.accounting.events import (
     SelectionEvent,
     ZCDPEvent,
 )
+from missdp.accounting.exact import exact, float_up, total
 from missdp.errors import UnprovenError
 
 __all__ = [

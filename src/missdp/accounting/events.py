@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
-from missdp.accounting._convert import replace_one_of
-from missdp.accounting._record import (
+from missdp.accounting.exact import replace_one_of
+from missdp.errors import ParameterError, UnprovenError
+from missdp.record import (
     Record,
     check_delta,
     check_fraction,
     check_nonnegative,
     check_positive,
 )
-from missdp.errors import ParameterError, UnprovenError
 
 __all__ = [
     "Adjacency",

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
-from missdp.accounting._convert import add_remove_share, replace_one_of
-from missdp.accounting._exact import exact, float_up
-from missdp.accounting._exact import total as exact_total
-from missdp.accounting._record import check_delta, check_nonnegative, read_json
-from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, PureAccountant
+from missdp.accounting.accountants import (
+    DEFAULT_ACCOUNTANTS,
+    FAST_ACCOUNTANTS,
+    PureAccountant,
+    epsilon_under,
+    proves,
+)
 from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
 from missdp.accounting.events import (
     Adjacency,
@@ -23,9 +25,10 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.neighbours import epsilon_under, proves
-from missdp.checksum import sealed, unsealed
+from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
+from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.record import check_delta, check_nonnegative, read_json, sealed, unsealed
 
 __all__ = ["Guarantee", "Protects"]
 
@@ -349,7 +352,7 @@ class Guarantee:
         It rests on this condition:
         - WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
         """
-        from missdp.accounting._words import guarantee_in_words
+        from missdp.accounting.words import guarantee_in_words
 
         return guarantee_in_words(self)
 

@@ -27,6 +27,15 @@ COMMANDS = {
 }
 """Each command with a line for the overview; its module is imported when it is called."""
 
+# Commands that share a module with another one.
+_ROOMS = {
+    "schema": "tables",
+    "simulate": "tables",
+    "evaluate": "tables",
+    "sample": "synthesize",
+    "demo": "synthesize",
+}
+
 # Parameters of the Python API whose options have another name.
 _OPTIONS = {"n": "rows", "n_rows": "public-rows", "random_state": "seed", "match_on": "match"}
 
@@ -55,14 +64,14 @@ class _Commands(TyperGroup):
 
 def command_named(name: str) -> Any:
     """Import a command and return it."""
-    module = import_module(f"missdp.cli.{name}")
-    if hasattr(module, "app"):
-        group = typer.main.get_group(module.app)
+    module = import_module(f"missdp.cli.{_ROOMS.get(name, name)}")
+    command = getattr(module, name)
+    if isinstance(command, typer.Typer):
+        group = typer.main.get_group(command)
         group.name = name
         return group
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    epilog = getattr(module, "EXAMPLES", None)
-    alone.command(name, epilog=epilog)(getattr(module, name))
+    alone.command(name, epilog=getattr(module, "EXAMPLES", {}).get(name))(command)
     return typer.main.get_command(alone)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from missdp import errors
 from missdp.cli import outcome
-from missdp.cli.streams import complain, forgive_streams, give_streams_up, say
+from missdp.cli.outcome import complain, forgive_streams, give_streams_up, say
 
 __all__ = ["EXIT_CODES", "main", "run"]
 

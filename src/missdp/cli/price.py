@@ -13,12 +13,12 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.weakness import warn_if_weak
+from missdp.accounting.words import warn_if_weak
 from missdp.cli.common import JsonOption, emit
 from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable
-from missdp.pipelines import load_pipeline, plot_price
-from missdp.pipelines import price as price_pipeline
+from missdp.preprocess import load_pipeline, plot_price
+from missdp.preprocess import price as price_pipeline
 from missdp.synth import load
 
 __all__ = ["price"]

@@ -10,10 +10,10 @@ import typer
 from missdp.accounting import Budget
 from missdp.cli import outcome
 from missdp.cli.common import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
-from missdp.cli.streams import check_stdout
+from missdp.cli.outcome import check_stdout
 from missdp.errors import ParameterError
-from missdp.knn import Estimate, Histogram, QueryRequest, run_query
 from missdp.schema import Schema
+from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import Table
 
 __all__ = ["query"]

@@ -1,22 +1,29 @@
 """How close a synthetic table is to the truth. Curator only.
 
-Everything here reads the private truth and adds no noise: results are **not** differentially
+What compares tables reads the private truth and adds no noise: results are **not** differentially
 private. Do not publish them, and do not choose what to publish by them, without a mechanism.
+`combine_estimates` reads estimates from released tables only, and may be published.
 """
 
-from missdp.evaluate.classifiers import ClassifierF1, classifier_f1, holdout
-from missdp.evaluate.learners import LEARNERS
-from missdp.evaluate.marginals import MarginalDistance, marginal_distance
-from missdp.evaluate.missing import MissingFidelity, missing_fidelity
-from missdp.evaluate.progress import Progress, progress_bar
+from missdp.evaluate.classifiers import LEARNERS, ClassifierF1, classifier_f1, holdout
+from missdp.evaluate.combine import Combined, combine_estimates
+from missdp.evaluate.distances import (
+    MarginalDistance,
+    MissingFidelity,
+    marginal_distance,
+    missing_fidelity,
+)
+from missdp.progress import Progress, progress_bar
 
 __all__ = [
     "LEARNERS",
     "ClassifierF1",
+    "Combined",
     "MarginalDistance",
     "MissingFidelity",
     "Progress",
     "classifier_f1",
+    "combine_estimates",
     "holdout",
     "marginal_distance",
     "missing_fidelity",

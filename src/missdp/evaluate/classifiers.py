@@ -1,4 +1,9 @@
-"""Paper A's second metric: classifiers trained on synthetic rows, tested on true ones."""
+"""Features and binary targets of a table; their layout is fixed by the schema.
+
+The nine classifiers of paper A §6.1, with their libraries' defaults and an explicit seed.
+
+Paper A's second metric: classifiers trained on synthetic rows, tested on true ones.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +12,162 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
 
-from missdp.errors import DataError, ParameterError
-from missdp.evaluate.features import balanced_split, features
+from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.evaluate.inputs import align, names_of, whole
-from missdp.evaluate.learners import LEARNERS, check_learners
-from missdp.evaluate.progress import Progress
-from missdp.schema import Schema
+from missdp.progress import Progress
+from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
 
-__all__ = ["ClassifierF1", "classifier_f1", "holdout"]
+__all__ = [
+    "LEARNERS",
+    "ClassifierF1",
+    "Learner",
+    "balanced_split",
+    "check_learners",
+    "classifier_f1",
+    "features",
+    "holdout",
+]
+
+
+_MAX_ONE_HOT = 64
+
+
+def features(table: Table, names: Iterable[str]) -> NDArray[np.float64]:
+    """Encode attributes as numbers, shape ``(n, f)``.
+
+    Unordered levels become one indicator each (up to 64 of them); levels with an order, bins and
+    very long lists of levels become one number in [-1, 1]. Missing cells are 0 and have one more
+    indicator.
+    """
+    return np.hstack([_block(table.schema[name], table.codes(name)) for name in names])
+
+
+def _block(attribute: AnyAttribute, codes: NDArray[np.unsignedinteger]) -> NDArray[np.float64]:
+    missing = codes == attribute.missing_code
+    if isinstance(attribute, Categorical) and attribute.size <= _MAX_ONE_HOT:
+        return np.asarray(np.eye(attribute.size + 1)[codes], dtype=np.float64)
+    place = 2.0 * codes / max(attribute.size - 1, 1) - 1.0
+    return np.column_stack([np.where(missing, 0.0, place), missing])
+
+
+def balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Split the levels of an attribute into two classes that are as equally frequent as possible.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        Ordered levels and bins are cut at one point; unordered ones are split into the most
+        balanced pair of sets (an exact subset sum).
+    counts : array of int, shape (size,)
+        Rows per level.
+
+    Returns
+    -------
+    array of bool, shape (size,), or None
+        True for the rarer class, which counts as positive; None if only one level occurs.
+    """
+    if np.count_nonzero(counts) < 2:
+        return None
+    upper = _subset(counts) if isinstance(attribute, Categorical) else _cut(counts)
+    return upper if 2 * counts[upper].sum() <= counts.sum() else ~upper
+
+
+def _cut(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    below = np.cumsum(counts)[:-1]
+    at = int(np.argmin(np.abs(2 * below - counts.sum())))
+    return np.asarray(np.arange(len(counts)) > at)
+
+
+def _subset(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Levels whose counts add up as closely as possible to half of all rows.
+
+    Bit ``s`` of ``reach[i]`` says whether some of the first ``i`` levels add up to ``s``.
+    """
+    half = int(counts.sum()) // 2
+    window = (1 << (half + 1)) - 1
+    reach = [1]
+    for count in counts:
+        reach.append((reach[-1] | reach[-1] << int(count)) & window)
+    rest = reach[-1].bit_length() - 1
+    chosen = np.zeros(len(counts), dtype=bool)
+    for i in range(len(counts) - 1, -1, -1):
+        if not reach[i] >> rest & 1:
+            chosen[i] = True
+            rest -= int(counts[i])
+    return chosen
+
+
+class Learner(Protocol):
+    """The part of scikit-learn's classifier interface that is used."""
+
+    def fit(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> Any:  # noqa: D102
+        ...
+
+    def predict(self, X: NDArray[np.float64]) -> NDArray[np.int64]:  # noqa: D102
+        ...
+
+
+def _xgboost(seed: int) -> Learner:
+    absent = MissingDependencyError(
+        "the XGBoost learner needs an extra: pip install 'missdp[learners]', or name the other "
+        "learners"
+    )
+    with replacing(ImportError, by=absent):
+        from xgboost import XGBClassifier
+    learner: Learner = XGBClassifier(random_state=seed, n_jobs=1)
+    return learner
+
+
+LEARNERS: dict[str, Callable[[int], Learner]] = {
+    "LogisticRegression": lambda seed: LogisticRegression(random_state=seed),
+    "AdaBoost": lambda seed: AdaBoostClassifier(random_state=seed),
+    "GradientBoosting": lambda seed: GradientBoostingClassifier(random_state=seed),
+    "XGBoost": _xgboost,
+    "RandomForest": lambda seed: RandomForestClassifier(random_state=seed, n_jobs=1),
+    "BernoulliNB": lambda _: BernoulliNB(),
+    "DecisionTree": lambda seed: DecisionTreeClassifier(random_state=seed),
+    "Bagging": lambda seed: BaggingClassifier(random_state=seed, n_jobs=1),
+    "MLP": lambda seed: MLPClassifier(random_state=seed),
+}
+"""Name to maker: a maker takes a seed and returns a fresh classifier."""
+
+
+def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the learners to use, or refuse unknown ones and absent libraries at once.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, repeated, or there is none.
+    MissingDependencyError
+        If the learner's library is not installed.
+    """
+    chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
+    if unknown := [name for name in chosen if name not in LEARNERS]:
+        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}")
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ParameterError("name at least one learner, each once")
+    for name in chosen:
+        LEARNERS[name](0)
+    return chosen
 
 
 @dataclass(frozen=True)

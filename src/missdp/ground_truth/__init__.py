@@ -4,8 +4,11 @@ Closed forms and the mask mixture work on plain numbers (gates, epsilons, observ
 probabilities); `ground_truth_guarantee` applies the best proven bound to events.
 """
 
-from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.bounds import (
+    GroupCost,
+    LinearCost,
+    PureCost,
+    RenyiCost,
     adaptive_structure_bound,
     amplified_epsilon,
     column_wise_bound,
@@ -13,12 +16,12 @@ from missdp.ground_truth.bounds import (
     distinct_targets_bound,
     largest_gate_probability,
 )
-from missdp.ground_truth.costs import GroupCost, LinearCost, PureCost, RenyiCost
-from missdp.ground_truth.ex_post import ExPostLoss, ex_post_loss
-from missdp.ground_truth.gates import Gate, gate_probability
-from missdp.ground_truth.gaussian import GaussianPartition, gaussian_partition
-from missdp.ground_truth.ground_truth import (
+from missdp.ground_truth.gates import DataChosenGates, FixedGates, Gate, gate_probability
+from missdp.ground_truth.guarantee import (
+    AmplifiedEvent,
+    ExPostLoss,
     GroundTruthPrice,
+    ex_post_loss,
     ground_truth_guarantee,
     ground_truth_price,
 )
@@ -35,11 +38,12 @@ from missdp.ground_truth.paper import (
 )
 from missdp.ground_truth.partition import Block, Partition, best_partition
 from missdp.ground_truth.profile import (
+    GaussianPartition,
     gate_loss_distribution,
     gated_delta,
     gated_epsilon,
+    gaussian_partition,
 )
-from missdp.ground_truth.structure import DataChosenGates, FixedGates
 
 __all__ = [
     "AmplifiedEvent",

@@ -26,11 +26,9 @@ from missdp.ground_truth.bounds import (
     distinct_targets_bound,
     largest_gate_probability,
 )
-from missdp.ground_truth.gates import gate_probability
-from missdp.ground_truth.gaussian import candidate_partitions
+from missdp.ground_truth.gates import DataChosenGates, FixedGates, gate_probability
 from missdp.ground_truth.mixture import mask_mixture
-from missdp.ground_truth.profile import gate_loss_distribution, gated_epsilon
-from missdp.ground_truth.structure import DataChosenGates, FixedGates
+from missdp.ground_truth.profile import candidate_partitions, gate_loss_distribution, gated_epsilon
 
 __all__ = ["Bound", "best_bound"]
 

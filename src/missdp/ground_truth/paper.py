@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from missdp.ground_truth.costs import LinearCost, PureCost
+from missdp.ground_truth.bounds import LinearCost, PureCost
 from missdp.ground_truth.gates import Gate
 from missdp.ground_truth.partition import Partition, best_partition
 

@@ -5,8 +5,7 @@ Everything here charges its budget before it computes, and draws discrete noise 
 """
 
 from missdp.mechanisms.answers import Noise, Score, Total, Witness
-from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.domain import Undeclared, domain_conditions
+from missdp.mechanisms.asks import Ask, Undeclared, domain_conditions
 from missdp.mechanisms.door import Door
 from missdp.mechanisms.noise import (
     NoiseSource,
@@ -16,14 +15,16 @@ from missdp.mechanisms.noise import (
     noise_source,
 )
 from missdp.mechanisms.questions import Counts, Query, Sums
-from missdp.mechanisms.release import CountNoise, noisy_total, release_counts
-from missdp.mechanisms.row_door import Preparation, Prepared, RowDoor
-from missdp.mechanisms.selection import (
+from missdp.mechanisms.release import (
+    CountNoise,
     SelectionMethod,
     exponential_mechanism,
     generalised_exponential_mechanism,
+    noisy_total,
     normalised_scores,
+    release_counts,
 )
+from missdp.mechanisms.row_door import Preparation, Prepared, RowDoor
 from missdp.mechanisms.training import PrivateTraining, Training
 
 __all__ = [

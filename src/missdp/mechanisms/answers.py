@@ -2,27 +2,32 @@
 
 Whatever anyone learns about private rows is an answer: a `Law` drew it from exact numbers, after an
 event was charged for it. A `Witness` in the place of the noise sees all of it, for tests.
+
+What every door has: a budget that is charged first, and answers that come from one place.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from missdp.accounting import Cost, Event, scale_for
+from missdp.accounting import Budget, Condition, Cost, Event, scale_for
 from missdp.errors import ParameterError
-from missdp.mechanisms.movement import (
+from missdp.mechanisms.noise import (
+    NoiseSource,
+    SeededNoise,
     above,
+    check_scale,
     distance,
     epsilon_paid,
     gaussian_exceeds,
@@ -30,11 +35,11 @@ from missdp.mechanisms.movement import (
     other_kind,
     too_far,
 )
-from missdp.mechanisms.noise import NoiseSource, SeededNoise, check_scale
 from missdp.mechanisms.release import CountNoise, add_noise
 
 __all__ = [
     "Best",
+    "Handle",
     "Law",
     "Noise",
     "Score",
@@ -44,6 +49,7 @@ __all__ = [
     "plain_function",
     "read_only",
 ]
+
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12
@@ -372,3 +378,71 @@ class Witness(SeededNoise):
         """
         del event
         return law.draw(exact(), self)
+
+
+class Handle:
+    """A budget and a source of noise; private rows are added by those who inherit from it.
+
+    Whatever leaves goes through `_release`, or through `_charge` and `_answer` in this order. A
+    handle cannot be copied or pickled.
+
+    Parameters
+    ----------
+    budget : Budget
+    noise : NoiseSource
+    conditions : iterable of Condition
+        What every release rests on, beside the noise.
+    """
+
+    def __init__(
+        self, *, budget: Budget, noise: NoiseSource, conditions: Iterable[Condition] = ()
+    ) -> None:
+        self._budget, self._noise = budget, noise
+        self._conditions = (*conditions, *noise.conditions)
+
+    @property
+    def left(self) -> Cost:
+        """What can still be spent."""
+        return self._budget.left
+
+    def share(self, part: float) -> Cost:
+        """Return a share of what can still be spent.
+
+        Parameters
+        ----------
+        part : float in (0, 1]
+        """
+        if isinstance(part, bool) or not 0 < part <= 1:
+            raise ParameterError("a share must be above 0 and at most 1")
+        return replace(self.left, amount=self.left.amount * part)
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for post-processing; its draws protect nothing."""
+        return self._noise.generator()
+
+    def _release(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Charge for an event, then compute what is exact and draw the answer."""
+        self._charge(event)
+        return self._answer(event, law, exact)
+
+    def _charge(self, *events: Event) -> None:
+        self._budget.charge(*events, conditions=self._conditions)
+
+    def _answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer to what was charged. This is the one place where numbers leave."""
+        if self._budget is not None:  # a fork holds a second copy of what was charged for once
+            self._budget.check_process()
+        if isinstance(self._noise, Witness):
+            return self._noise.answer(event, law, exact)
+        return law.draw(exact(), self._noise)
+
+    def _with(self, **changes: Any) -> Self:
+        """Return another handle on the same rows, with the same noise."""
+        another = object.__new__(type(self))
+        another.__dict__.update(self.__dict__ | changes)
+        return another
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError(
+            "a door cannot be copied or pickled: private rows are behind it. Keep what it answered"
+        )

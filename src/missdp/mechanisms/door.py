@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, SelectionEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Best, Noise, Score, Total, no_warnings
-from missdp.mechanisms.handle import Handle
+from missdp.mechanisms.answers import Best, Handle, Noise, Score, Total, no_warnings
 from missdp.mechanisms.noise import NoiseSource
-from missdp.mechanisms.release import count_event
+from missdp.mechanisms.release import count_event, selection_scale
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.rows import (
     ExactCounts,
@@ -24,7 +23,6 @@ from missdp.mechanisms.rows import (
     complete_schema,
     filled_rows,
 )
-from missdp.mechanisms.selection import selection_scale
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy

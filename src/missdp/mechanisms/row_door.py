@@ -18,22 +18,32 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost, Event, Guarantee, LaplaceEvent, PureEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Law, Noise
-from missdp.mechanisms.asks import Ask, Released
-from missdp.mechanisms.domain import domain_conditions
-from missdp.mechanisms.handle import Handle
+from missdp.mechanisms.answers import Handle, Law, Noise
+from missdp.mechanisms.asks import (
+    Ask,
+    Released,
+    ReleasedScale,
+    ScaleRelease,
+    domain_conditions,
+    log_steps,
+)
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.mechanisms.private_rows import (
+from missdp.mechanisms.questions import Question
+from missdp.mechanisms.rows import (
     Preparation,
     Prepared,
     PrivateRows,
     as_they_came,
     observed_on,
 )
-from missdp.mechanisms.questions import Question
-from missdp.mechanisms.smooth_choice import Choice, SmoothKind, plain_law
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
-from missdp.mechanisms.smooth_scale import ReleasedScale, ScaleRelease, log_steps
+from missdp.mechanisms.smooth_laws import (
+    Bounded,
+    Choice,
+    PaperLaw,
+    SmoothKind,
+    SmoothLaw,
+    plain_law,
+)
 from missdp.schema import Schema
 from missdp.table import Table
 

@@ -1,10 +1,7 @@
 """Masks, patterns, and simulators that punch holes into complete tables."""
 
-from missdp.missingness.declared import DeclaredMechanism
-from missdp.missingness.fitted import MAR, MNAR, SelfMasking
-from missdp.missingness.masks import missing_mask, missing_patterns
-from missdp.missingness.mcar import MCAR
-from missdp.missingness.mechanism import MissingMechanism
+from missdp.missingness.mechanism import MissingMechanism, missing_mask, missing_patterns
+from missdp.missingness.simulators import MAR, MCAR, MNAR, DeclaredMechanism, SelfMasking
 
 __all__ = [
     "MAR",

@@ -1,4 +1,9 @@
-"""What every missing-data mechanism does."""
+"""What every missing-data mechanism does.
+
+Where the holes are. Everything here is private: for the curator's eyes.
+
+Logistic models of missingness as one score per level: logit = intercept + Σ score[code].
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,29 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.missingness.masks import with_holes
-from missdp.schema import Schema
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
+from missdp.table.encode import Column
 
-__all__ = ["MissingMechanism", "Probabilities", "RandomState", "RateKind"]
+__all__ = [
+    "MissingMechanism",
+    "Probabilities",
+    "RandomState",
+    "RateKind",
+    "Scores",
+    "fitted_probability",
+    "missing_mask",
+    "missing_patterns",
+    "positions",
+    "random_scores",
+    "sum_scores",
+    "with_holes",
+]
+
 
 RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 Probabilities: TypeAlias = dict[str, NDArray[np.float64]]
@@ -165,3 +186,133 @@ def _check_complete(table: Table) -> None:
             "missing values are simulated on complete tables, and this one has holes already; "
             "drop its incomplete rows or fill them first"
         )
+
+
+def missing_mask(table: Table) -> NDArray[np.bool_]:
+    """Return True where a cell is missing.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+
+    Returns
+    -------
+    array of bool, shape (n, d)
+        Columns in schema order. Private, like the cells themselves.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.missingness import missing_mask
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
+    >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
+    [[False], [True]]
+    """
+    return np.column_stack([table.mask(name) for name in table.schema.names])
+
+
+def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
+    """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
+
+    Parameters
+    ----------
+    table : Table
+        Private rows.
+
+    Returns
+    -------
+    dict of tuple of str to int
+        Names of the missing attributes (empty: a complete row), most frequent pattern first.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.missingness import missing_patterns
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
+    >>> missing_patterns(Table.from_codes(schema, {"a": [0, 2, 1]}))
+    {(): 2, ('a',): 1}
+    """
+    patterns, counts = np.unique(missing_mask(table), axis=0, return_counts=True)
+    names = np.array(table.schema.names, dtype=object)
+    order = np.argsort(-counts, kind="stable")
+    return {tuple(names[patterns[i]]): int(counts[i]) for i in order}
+
+
+def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
+    """Return the table with cells removed; every attribute named is nullable in its schema."""
+    schema = Schema(
+        tuple(
+            a.model_copy(update={"nullable": True}) if a.name in holes else a for a in table.schema
+        )
+    )
+    columns = {name: Column(table.codes(name), _values(table, name)) for name in schema.names}
+    return Table(schema, columns, kind=table.kind).with_missing(holes)
+
+
+def _values(table: Table, name: str) -> NDArray[np.float64] | None:
+    if not isinstance(table.schema[name], Numeric):
+        return None
+    try:
+        return table.values(name)
+    except DataError:  # a table of bins only
+        return None
+
+
+Scores = Mapping[str, NDArray[np.float64]]
+
+
+def positions(attribute: AnyAttribute) -> NDArray[np.float64]:
+    """Place the ordered levels or bins of an attribute evenly on [-1, 1]: a public scale."""
+    if attribute.size == 1:
+        return np.zeros(1)
+    return np.linspace(-1.0, 1.0, attribute.size)
+
+
+def sum_scores(table: Table, scores: Scores) -> NDArray[np.float64]:
+    """Add up the scores of each row's levels."""
+    total = np.zeros(len(table))
+    for name, score in scores.items():
+        total += score[table.codes(name)]
+    return total
+
+
+def random_scores(
+    table: Table, drivers: Iterable[str], *, strength: float, rng: np.random.Generator
+) -> Scores:
+    """Draw a linear predictor of the drivers whose standard deviation in the table is ``strength``.
+
+    Each driver is standardised in the table (unordered levels are first given standard normal
+    numbers), weighted by a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
+    """
+    scores = {}
+    for name in drivers:
+        attribute = table.schema[name]
+        unordered = isinstance(attribute, Categorical)
+        score = rng.standard_normal(attribute.size) if unordered else positions(attribute)
+        weight = rng.standard_normal()
+        scores[name] = weight * _divide(score, score[table.codes(name)])
+    total = sum_scores(table, scores)
+    return {name: strength * _divide(score, total) for name, score in scores.items()}
+
+
+def fitted_probability(linear: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+    """Shift logits by the intercept that makes the mean probability equal the rate."""
+    if rate in (0.0, 1.0) or not linear.size:
+        return np.full(linear.shape, rate)
+    target = float(logit(rate))
+    low, high = target - float(linear.max()), target - float(linear.min())
+    if high - low < 1e-12:
+        return np.full(linear.shape, rate)
+
+    def excess(intercept: float) -> float:
+        return float(expit(linear + intercept).mean()) - rate
+
+    intercept = brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13)
+    return np.asarray(expit(linear + intercept), dtype=np.float64)
+
+
+def _divide(score: NDArray[np.float64], realised: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale a score by the spread it has in the table; leave a constant alone."""
+    spread = float(realised.std()) if realised.size else 0.0
+    return score / spread if spread > 1e-12 else score

@@ -1,10 +1,8 @@
 """Who counts: exact, private counts of many cliques in one pass. Sources never add noise."""
 
-from missdp.sources.base import Clique, Counts, MarginalSource, Rows
+from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
 from missdp.sources.duckdb import DuckDBSource
-from missdp.sources.memory import MemorySource
-from missdp.sources.open import is_source, open_source
-from missdp.sources.strategies import STRATEGIES, Strategy, strategy_named
+from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
 
 __all__ = [
     "STRATEGIES",

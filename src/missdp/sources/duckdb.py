@@ -14,12 +14,9 @@ import pyarrow as pa
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.sources.base import Clique, Counts, Rows
-from missdp.sources.kernel import Counter, check_cliques
+from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.table.encode import Encoder
-from missdp.table.files import file_batches, file_columns
-from missdp.table.frames import check_columns
-from missdp.table.relations import relation_batches
+from missdp.table.frames import check_columns, file_batches, file_columns, relation_batches
 
 __all__ = ["DuckDBSource"]
 

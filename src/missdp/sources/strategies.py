@@ -1,17 +1,25 @@
-"""Missing-data strategies: which rows are counted, and what that makes of their holes."""
+"""Missing-data strategies: which rows are counted, and what that makes of their holes.
+
+Choose a source for any kind of input.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeGuard
 
-from missdp.errors import ParameterError
+import duckdb
+
+from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
-from missdp.sources.base import MarginalSource, Rows
-from missdp.sources.memory import MemorySource
+from missdp.sources.counts import MarginalSource, MemorySource, Rows
+from missdp.sources.duckdb import DuckDBSource
+from missdp.table import Table
 
-__all__ = ["STRATEGIES", "GateChoice", "Strategy", "strategy_named"]
+__all__ = ["STRATEGIES", "GateChoice", "Strategy", "is_source", "open_source", "strategy_named"]
+
 
 GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
@@ -129,3 +137,61 @@ def strategy_named(name: str) -> Strategy:
     if not isinstance(name, str) or name not in STRATEGIES:
         raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}")
     return STRATEGIES[name]
+
+
+_STREAM_BYTES = 64 * 2**20
+
+
+def open_source(data: Any, schema: Schema) -> MarginalSource:
+    """Return a source that counts ``data``.
+
+    Parameters
+    ----------
+    data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
+        Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
+        are streamed. A source comes back as it is. A source with a method ``check()`` is asked to
+        refuse now what it would refuse later, so that a fit charges nothing for it.
+    schema : Schema
+        The declared domain.
+
+    Raises
+    ------
+    DataError
+        If the data does not fit the schema.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.sources import open_source
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
+    >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
+    MemorySource(smoker)
+    """
+    source = _open(data, schema)
+    check = getattr(type(source), "check", None)
+    if check is not None:
+        check(source)
+    return source
+
+
+def _open(data: Any, schema: Schema) -> MarginalSource:
+    if is_source(data):
+        if data.schema != schema:
+            raise DataError("the source was opened with another schema")
+        return data
+    if isinstance(data, duckdb.DuckDBPyRelation):
+        return DuckDBSource(data, schema)
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        if path.is_file() and path.stat().st_size > _STREAM_BYTES:
+            return DuckDBSource(path, schema)
+    return MemorySource(Table.read(data, schema))
+
+
+def is_source(data: Any) -> TypeGuard[MarginalSource]:
+    """Tell whether ``data`` can count by itself.
+
+    Asked of its type: a frame may have columns that are called "schema" and "counts".
+    """
+    return callable(getattr(type(data), "counts", None))

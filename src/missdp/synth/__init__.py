@@ -3,9 +3,9 @@
 from missdp.synth.aim import AIM
 from missdp.synth.base import Synthesizer
 from missdp.synth.mst import MST
+from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
-from missdp.synth.totals import SmallTableWarning
 
 __all__ = [
     "AIM",

@@ -7,9 +7,9 @@ from typing import Literal
 
 from missdp.accounting import Budget
 from missdp.errors import ParameterError
-from missdp.synth.graphical.family import GraphicalSynthesizer
-from missdp.synth.graphical.learn import Plan
-from missdp.synth.graphical.workload import Workload
+from missdp.synth.graphical import GraphicalSynthesizer
+from missdp.synth.learn import Plan
+from missdp.synth.workload import Workload
 
 __all__ = ["AIM"]
 

@@ -18,7 +18,7 @@ from missdp.accounting import (
     ExplicitSeed,
     Guarantee,
 )
-from missdp.accounting.weakness import warn_if_weak
+from missdp.accounting.words import warn_if_weak
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -29,11 +29,18 @@ from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_sou
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
-from missdp.synth.inputs import chosen_delta, is_declared, is_noisy, is_whole, open_data
-from missdp.synth.randomness import sampling_generator
-from missdp.synth.state import FittedState
-from missdp.synth.storage import read_model, write_model
-from missdp.synth.totals import whole_rows
+from missdp.synth.noisy_counts import whole_rows
+from missdp.synth.state import (
+    FittedState,
+    chosen_delta,
+    is_declared,
+    is_noisy,
+    is_whole,
+    open_data,
+    read_model,
+    sampling_generator,
+    write_model,
+)
 from missdp.table import FrameKind, Table
 
 __all__ = ["MissingValues", "Progress", "Synthesizer"]

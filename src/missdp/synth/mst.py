@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from missdp.synth.graphical.family import GraphicalSynthesizer
-from missdp.synth.graphical.learn import Plan
-from missdp.synth.graphical.workload import Workload
+from missdp.synth.graphical import GraphicalSynthesizer
+from missdp.synth.learn import Plan
+from missdp.synth.workload import Workload
 
 __all__ = ["MST"]
 

@@ -1,16 +1,47 @@
-"""What a fit leaves behind, taken over whole or forgotten whole; copies and pickles of it."""
+"""What a fit leaves behind, taken over whole or forgotten whole; copies and pickles of it.
+
+Where synthetic rows come from: never the stream that the noise came from.
+
+Open the data of a fit; small questions about its parameters.
+
+Released models on disk: JSON, readable by anyone, executed by no one.
+"""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+import json
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeGuard
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
-from missdp.accounting import Budget
-from missdp.errors import NotFittedError, ParameterError
+from missdp.accounting import Budget, Guarantee
+from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
+from missdp.files import write_atomically
+from missdp.mechanisms import Witness
+from missdp.record import sealed, unsealed
+from missdp.schema import Schema
+from missdp.sources import MarginalSource, is_source, open_source
+from missdp.table import FrameKind, Table
+from missdp.table.frames import frame_kind
 
-__all__ = ["FittedState"]
+__all__ = [
+    "FittedState",
+    "StoredModel",
+    "chosen_delta",
+    "is_declared",
+    "is_noisy",
+    "is_whole",
+    "open_data",
+    "read_model",
+    "sampling_generator",
+    "write_model",
+]
 
 
 class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -66,3 +97,157 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def _check_fitted(self) -> None:
         if "guarantee_" not in self.__dict__:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+
+_SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
+
+
+def sampling_generator(seed: Any) -> np.random.Generator:
+    """Return a generator of its own for a seed, a generator or None.
+
+    Examples
+    --------
+    >>> one, two = sampling_generator(5), np.random.default_rng(5)
+    >>> bool(one.random() == two.random())
+    False
+    """
+    if seed is None:
+        return np.random.default_rng()
+    if isinstance(seed, Witness):
+        return seed.generator()
+    if isinstance(seed, np.random.Generator):  # repeatable, but not the generator's own stream
+        entropy = seed.integers(2**32, size=8).tolist()
+        return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=_SAMPLING))
+    if not (is_whole(seed) and seed >= 0):
+        raise ParameterError("random_state must be None or a whole number, at least 0")
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
+
+
+def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
+    """Return a source for any input, and the kind of frame to give back."""
+    if isinstance(data, Table):
+        return open_source(data, schema or data.schema), data.kind
+    if is_source(data):
+        return open_source(data, schema or data.schema), "pandas"
+    if schema is None:
+        raise SchemaError(
+            "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
+        )
+    return open_source(data, schema), frame_kind(data)
+
+
+def chosen_delta(delta: float | None, n_rows: str | int) -> float:
+    """Return the delta of a fit: what was asked for, else 1e-6, or 1 / (100 n) for a large known n.
+
+    Examples
+    --------
+    >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
+    (1e-06, 1e-08, 0.0)
+    """
+    if delta is not None:
+        return delta
+    return min(1e-6, 1 / (100 * n_rows)) if is_declared(n_rows) and n_rows > 0 else 1e-6
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a parameter is a whole number."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_noisy(n_rows: Any) -> TypeGuard[str]:
+    """Whether the number of rows is to be released."""
+    return isinstance(n_rows, str) and n_rows == "noisy"
+
+
+def is_declared(n_rows: str | int) -> TypeGuard[int]:
+    """Whether the number of rows was declared public."""
+    return not is_noisy(n_rows)
+
+
+_FORMAT = 2
+_WITHOUT_CHECKSUM = 1
+# What strategies were called in files written before version 0.2.
+_RENAMED = {"adaptive": "observed", "auto": "joint"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """What a model file holds: public facts and released values only."""
+
+    parameters: dict[str, Any]
+    schema: Schema
+    kind: FrameKind
+    n_rows: int
+    n_rows_std: float
+    guarantee: Guarantee
+    released: dict[str, Any]
+
+
+def write_model(
+    path: Path,
+    *,
+    family: str,
+    parameters: Mapping[str, Any],
+    schema: Schema,
+    kind: FrameKind,
+    n_rows: int,
+    n_rows_std: float,
+    guarantee: Guarantee,
+    released: Mapping[str, Any],
+) -> None:
+    """Write a released model, whole or not at all."""
+    document = {
+        "format": _FORMAT,
+        "family": family,
+        "parameters": dict(parameters),
+        "schema": schema.to_dict(),
+        "kind": kind,
+        "n_rows": n_rows,
+        "n_rows_std": n_rows_std,
+        "guarantee": guarantee.to_dict(),
+        "released": dict(released),
+    }
+    write_atomically(
+        path, json.dumps(sealed(document), indent=1, ensure_ascii=False).encode("utf-8")
+    )
+
+
+def read_model(path: Path, *, family: str) -> StoredModel:
+    """Read what :func:`write_model` wrote.
+
+    Raises
+    ------
+    DataError
+        If the file is absent, is not a model file, or holds a model of another family.
+    """
+    broken = DataError(f"{str(path)!r} is not a missdp model file")
+
+    def unreadable(error: BaseException) -> DataError:
+        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
+
+    # Not one of ours among the errors of the first two blocks, which are replaced.
+    with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=broken):
+        document = json.loads(path.read_text(encoding="utf-8"))
+    with replacing(KeyError, TypeError, by=broken):
+        written, kind = document["format"], document["family"]
+    if written not in (_FORMAT, _WITHOUT_CHECKSUM):
+        raise DataError(f"{str(path)!r} was written by another version of missdp")
+    if written != _WITHOUT_CHECKSUM:
+        document = unsealed(document)
+    if kind != family:
+        raise DataError(f"{str(path)!r} holds a {kind} model; load it with that class")
+    with replacing(ValueError, KeyError, TypeError, by=broken):
+        return StoredModel(
+            parameters=_renamed(document["parameters"]),
+            schema=Schema.from_dict(document["schema"]),
+            kind=document["kind"],
+            n_rows=int(document["n_rows"]),
+            n_rows_std=float(document["n_rows_std"]),
+            guarantee=Guarantee.from_dict(document["guarantee"]),
+            released=document["released"],
+        )
+
+
+def _renamed(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    missing = parameters["missing"]
+    return {**parameters, "missing": _RENAMED.get(missing, missing)}

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.reading import MAX_WHOLE, number_text, read_number
-from missdp.schema.toml import dump_toml
-from missdp.table.cells import Cells, Plain, Unreadable, distinct
-from missdp.table.encode import encode
-from missdp.table.files import file_table
-from missdp.table.frames import columns_from_native
+from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
+from missdp.schema.schema import dump_toml
+from missdp.table.encode import Cells, Plain, Unreadable, distinct, encode
+from missdp.table.frames import columns_from_native, file_table
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]
 

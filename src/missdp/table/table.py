@@ -12,10 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.table.cells import Cells
-from missdp.table.encode import Column, code_dtype, encode
-from missdp.table.files import file_table
-from missdp.table.frames import FrameKind, columns_from_native, frame_kind, native_from_arrow
+from missdp.table.encode import Cells, Column, code_dtype, encode
+from missdp.table.frames import (
+    FrameKind,
+    columns_from_native,
+    file_table,
+    frame_kind,
+    native_from_arrow,
+)
 
 __all__ = ["Table"]
 

@@ -8,13 +8,11 @@ from missdp.testing import examples
 from missdp.testing.auditing import Audit, audit, audit_synthesizer, judge
 from missdp.testing.claims import Claim, mu_of
 from missdp.testing.interference import PAIRS, check_non_interference
-from missdp.testing.record import Answer, Recorder, Repeater
-from missdp.testing.results import Finding, Report
-from missdp.testing.samples import audit_samples
+from missdp.testing.record import Answer, Finding, Recorder, Repeater, Report
 from missdp.testing.sensitivity import check_sensitivity
 from missdp.testing.sources import check_source
-from missdp.testing.synthesizer import HABITS, check_habits, check_synthesizer
-from missdp.testing.tables import SCHEMA, TINY, canary, made_up, neighbours
+from missdp.testing.subject import SCHEMA, TINY, canary, made_up, neighbours
+from missdp.testing.synthesizer import HABITS, audit_samples, check_habits, check_synthesizer
 
 __all__ = [
     "HABITS",

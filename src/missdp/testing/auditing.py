@@ -26,8 +26,7 @@ from missdp.table import Table
 from missdp.testing.claims import Claim, gaussian_of
 from missdp.testing.record import Differs, Enough, Recorder, Repeater
 from missdp.testing.sensitivity import log_ratio
-from missdp.testing.subject import Run, Subject, subjects
-from missdp.testing.tables import TINY, canary
+from missdp.testing.subject import TINY, Run, Subject, canary, subjects
 
 __all__ = ["Audit", "audit", "audit_synthesizer", "judge"]
 

@@ -20,8 +20,7 @@ from missdp.mechanisms.training import Training
 from missdp.schema import Schema
 from missdp.sources import Clique, Counts, MemorySource, Rows
 from missdp.synth import Synthesizer
-from missdp.synth.imputers import impute
-from missdp.synth.projection import project_to_simplex
+from missdp.synth.noisy_counts import impute, project_to_simplex
 
 __all__ = [
     "CarryingScore",

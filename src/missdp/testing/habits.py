@@ -29,7 +29,7 @@ from missdp.errors import (
 from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource, strategy_named
 from missdp.table import Table
-from missdp.testing.results import expect, refuses
+from missdp.testing.record import expect, refuses
 from missdp.testing.subject import Subject
 
 __all__ = ["BUDGET_HABITS"]

@@ -22,9 +22,8 @@ from missdp.schema import Categorical, Schema
 from missdp.sources import DuckDBSource, strategy_named
 from missdp.table import Table
 from missdp.testing.habits import in_folder
-from missdp.testing.results import Caught, expect, refuses
-from missdp.testing.subject import Subject
-from missdp.testing.tables import frame_of
+from missdp.testing.record import Caught, expect, refuses
+from missdp.testing.subject import Subject, frame_of
 
 __all__ = ["OUTPUT_HABITS"]
 

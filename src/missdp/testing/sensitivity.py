@@ -28,10 +28,31 @@ from missdp.mechanisms.answers import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import Answer, Differs, Enough, Recorder, Repeater, same
-from missdp.testing.results import Broken, Finding, Report, Unchecked, examine, expect
-from missdp.testing.subject import Guarded, Run, Subject, is_run, name_of, subjects
-from missdp.testing.tables import SCHEMA, Codes, neighbours
+from missdp.testing.record import (
+    Answer,
+    Broken,
+    Differs,
+    Enough,
+    Finding,
+    Recorder,
+    Repeater,
+    Report,
+    Unchecked,
+    examine,
+    expect,
+    same,
+)
+from missdp.testing.subject import (
+    SCHEMA,
+    Codes,
+    Guarded,
+    Run,
+    Subject,
+    is_run,
+    name_of,
+    neighbours,
+    subjects,
+)
 
 __all__ = ["check_sensitivity", "log_ratio", "sensitivity_of"]
 

@@ -13,8 +13,8 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, Rows
 from missdp.table import Table
-from missdp.testing.results import Caught, Report, examine, expect, refuses
-from missdp.testing.tables import made_up, neighbours
+from missdp.testing.record import Caught, Report, examine, expect, refuses
+from missdp.testing.subject import made_up, neighbours
 
 __all__ = ["SOURCE_SCHEMA", "check_source", "counted_by_hand"]
 

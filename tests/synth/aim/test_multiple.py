@@ -6,8 +6,8 @@ import pytest
 
 from missdp import Categorical, Schema, Table
 from missdp.errors import ParameterError
+from missdp.evaluate import combine_estimates
 from missdp.synth import AIM
-from missdp.synth.combine import combine_estimates
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 pytestmark = pytest.mark.no_cover

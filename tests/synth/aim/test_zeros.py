@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.graphs import joint, marginal, models
 from missdp import Budget, Categorical, Numeric, Schema, Table
 from missdp.accounting import releases
 from missdp.accounting.curves import zcdp_rho_of
 from missdp.errors import ParameterError
+from missdp.inference import beliefs
+from missdp.inference.beliefs import Target, fit_entropy, log_linear
+from missdp.inference.model import Levels, level_kinds, merge_zeros
 from missdp.synth import AIM, MST
-from missdp.synth.graphical import beliefs
-from missdp.synth.graphical.entropy import Target, fit_entropy, log_linear
-from missdp.synth.graphical.learn import MISFIT, Learner
-from missdp.synth.graphical.levels import Levels
-from missdp.synth.graphical.levels import level_kinds, merge_zeros
-from missdp.synth.graphical.zeros import read_zeros
-from synth.graphical.graphs import joint, marginal, models
+from missdp.synth.learn import MISFIT, Learner
+from missdp.synth.workload import read_zeros
 
 SCHEMA = Schema(
     (

@@ -3,8 +3,13 @@ import itertools
 import numpy as np
 import pytest
 
-from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
-from missdp.synth.privbayes.network import Network, condition, stratified_uniforms
+from missdp.synth.privbayes.network import (
+    Network,
+    condition,
+    fill_holes,
+    fit_filling_model,
+    stratified_uniforms,
+)
 from missdp.synth.privbayes.structure import Family
 
 

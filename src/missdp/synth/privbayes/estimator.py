@@ -18,13 +18,10 @@ from missdp.synth.base import (
     MissingValues,
     Synthesizer,
 )
-from missdp.synth.imputers import Imputer, impute
-from missdp.synth.inputs import is_declared
-from missdp.synth.privbayes.fill import fill_holes, fit_filling_model
-from missdp.synth.privbayes.learn import Learner
-from missdp.synth.privbayes.network import Network
-from missdp.synth.privbayes.plan import Plan, check_cells, check_degree, make_plan
-from missdp.synth.totals import least_squares_total
+from missdp.synth.noisy_counts import Imputer, impute, least_squares_total
+from missdp.synth.privbayes.network import Learner, Network, fill_holes, fit_filling_model
+from missdp.synth.privbayes.structure import Plan, check_cells, check_degree, make_plan
+from missdp.synth.state import is_declared
 
 __all__ = ["PrivBayes"]
 

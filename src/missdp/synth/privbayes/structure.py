@@ -1,24 +1,36 @@
-"""Which attributes are whose parents: chosen by the exponential mechanism."""
+"""Which attributes are whose parents: chosen by the exponential mechanism.
+
+Public arithmetic of PrivBayes: how the budget is split and how large a table may be.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Score
+from missdp.mechanisms.noise import check_scale
 
 __all__ = [
     "DEPENDENCE",
+    "MAX_CELLS",
     "SCORE_SENSITIVITY",
     "Family",
+    "Plan",
     "candidates",
+    "check_cells",
+    "check_degree",
     "dependence_score",
+    "make_plan",
     "reachable_cliques",
 ]
+
 
 # Proven: below 2. The rest is room for floating-point rounding, which stays below 1e-5 up to 2**29
 # rows: rounding errors of the sum are a few units in the last place of m per level of pairwise
@@ -148,3 +160,195 @@ def reachable_cliques(
 def _fits(clique: Clique, child: int, allowed: Callable[[Family], bool]) -> bool:
     parents = clique[:child] + clique[child + 1 :]
     return not parents or allowed(Family(clique[child], parents))
+
+
+MAX_CELLS = 200_000
+MAX_CLIQUES = 500_000
+MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts
+_AUTO_DEGREE = 2
+# What many parts cost together is rounded many times: this much is left unspent for it.
+_ROOM = 1 - 1e-9
+_CAP = 1 + 1e-10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What each part of a fit may cost; functions of public parameters only.
+
+    Parameters
+    ----------
+    pure : bool
+        Laplace noise and pure DP if True, Gaussian noise and zCDP if False.
+    selection_epsilon : float
+        Epsilon of each of the ``d - 1`` choices of parents.
+    table_cost : float
+        Epsilon (pure) or rho (zCDP) of all tables together.
+    """
+
+    pure: bool
+    selection_epsilon: float
+    table_cost: float
+
+    @property
+    def table_cap(self) -> float:
+        """What all tables together may cost, rounding included."""
+        return self.table_cost * _CAP
+
+    def mean_scale(self, tables: int) -> float:
+        """Noise scale (Laplace b, Gaussian sigma) if the tables shared the budget evenly."""
+        if self.pure:
+            return tables / self.table_cost
+        return math.sqrt(tables / (2 * self.table_cost))
+
+    def noise_scales(self, cells: Mapping[Clique, int]) -> dict[Clique, float]:
+        """Noise scale of each table, minimising the expected total absolute error.
+
+        Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
+        ``cells ** (1/2)`` (pure) or ``cells ** (2/3)`` (zCDP).
+        """
+        power = 0.5 if self.pure else 2.0 / 3.0
+        weight = {clique: size**power for clique, size in cells.items()}
+        whole = sum(weight.values())
+        costs = {clique: self.table_cost * w / whole for clique, w in weight.items()}
+        if self.pure:
+            return {clique: 1.0 / cost for clique, cost in costs.items()}
+        return {clique: math.sqrt(1.0 / (2 * cost)) for clique, cost in costs.items()}
+
+    def check(self, attributes: int, *, largest: int) -> None:
+        """Refuse, before anything is charged, what no noise can be drawn for.
+
+        Parameters
+        ----------
+        attributes : int
+        largest : int
+            Number of codes of the largest attribute.
+
+        Raises
+        ------
+        ParameterError
+        """
+        cells = max(MAX_CELLS, largest)
+        # A table of one cell, beside two for each attribute of the most cells there may be.
+        tables: dict[Clique, int] = {(str(i),): cells for i in range(2 * attributes)}
+        small = self.noise_scales({("",): 1, **tables})
+        check_scale("the noise scale of a table", max(small.values()))
+        if attributes > 1:
+            check_scale("the noise scale of a choice of parents", 8 / self.selection_epsilon)
+
+
+def check_cells(sizes: Iterable[int]) -> None:
+    """Refuse attributes whose one-way tables together have too many cells to release."""
+    if sum(sizes) > MAX_TOTAL_CELLS:
+        raise ParameterError(
+            f"the attributes have more than {MAX_TOTAL_CELLS:,} levels together; declare coarser "
+            "ones"
+        )
+
+
+def check_degree(degree: int, sizes: Sequence[int]) -> None:
+    """Refuse a degree that makes for more sets of parents than can be looked at.
+
+    Examples
+    --------
+    >>> check_degree(2, [3] * 50)
+    >>> check_degree(4, [3] * 50)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: degree 4 makes ...
+    """
+    if _many_cliques(degree, sizes, MAX_CELLS):
+        raise ParameterError(
+            f"degree {degree} makes for more than {MAX_CLIQUES:,} possible tables of these "
+            "attributes; use a smaller degree, or 'auto'"
+        )
+
+
+def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
+    """Whether more than `MAX_CLIQUES` sets of up to ``degree + 1`` attributes are small enough."""
+    most = sum(math.comb(len(sizes), k) for k in range(1, degree + 2))
+    if most <= MAX_CLIQUES:
+        return False
+    ordered, found = sorted(sizes), 0
+    stack = [(0, 1, 0)]  # next attribute, cells so far, attributes so far
+    while stack:
+        start, product, members = stack.pop()
+        for i in range(start, len(ordered)):
+            if product * ordered[i] > cells:
+                break  # all later ones are larger
+            found += 1
+            if found > MAX_CLIQUES:
+                return True
+            if members < degree:
+                stack.append((i + 1, product * ordered[i], members + 1))
+    return False
+
+
+def make_plan(*, pure: bool, left: float, structure_share: float, attributes: int) -> Plan:
+    """Split what is left of a budget between structure and tables.
+
+    Parameters
+    ----------
+    pure : bool
+        Whether ``left`` is a pure epsilon; a zCDP rho otherwise.
+    left : float
+        What was not spent before (on row counts, imputation).
+    structure_share : float in (0, 1)
+    attributes : int
+
+    Raises
+    ------
+    ParameterError
+        If nothing is left.
+    """
+    if not 0 < structure_share < 1:
+        raise ParameterError("structure_share must be strictly between 0 and 1")
+    if left <= 0:
+        raise ParameterError(
+            "nothing is left of the budget for tables at this epsilon: row counts and imputation, "
+            "which are pure, cost more than it; use a smaller epsilon or imputer_share"
+        )
+    choices = max(1, attributes - 1)
+    share = structure_share if attributes > 1 else 0.0
+    choice, tables = share * left * _ROOM / choices, (1 - share) * left * _ROOM
+    selection = choice if pure else math.sqrt(8 * choice)
+    return Plan(pure=pure, selection_epsilon=selection, table_cost=tables)
+
+
+@dataclass(frozen=True)
+class TableRule:
+    """Public rule on which families are small enough.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Number of codes per attribute.
+    cells : float
+        Most cells a family's table may have.
+    """
+
+    sizes: Mapping[str, int]
+    cells: float
+
+    def __call__(self, family: Family) -> bool:
+        """Tell whether the family's table is small enough."""
+        return math.prod(self.sizes[name] for name in family.clique) <= self.cells
+
+
+def usefulness_rule(
+    sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: Plan
+) -> tuple[TableRule, int]:
+    """Return the rule on table sizes and the largest number of parents.
+
+    With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta``
+    times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
+    degree given as a number replaces the rule by a plain memory limit.
+    """
+    if degree == "auto":
+        cells = min(max(0.0, n_rows) / (theta * plan.mean_scale(len(sizes))), MAX_CELLS)
+        most = _AUTO_DEGREE
+        while most > 1 and _many_cliques(most, list(sizes.values()), cells):
+            most -= 1
+        return TableRule(sizes, cells), most
+    if isinstance(degree, bool) or not isinstance(degree, int) or not 0 <= degree <= 6:
+        raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
+    return TableRule(sizes, MAX_CELLS), degree

@@ -1,0 +1,273 @@
+"""Exact sums of privacy costs: rational numbers, rounded up wherever they must be rounded.
+
+A budget that adds floating-point numbers accepts charges of 1e-17 without end. Here a number that a
+person wrote (``epsilon=0.1``) counts as that decimal number, and a number that follows from noise
+(sensitivity / scale) counts as the exact quotient.
+
+From Rényi and zCDP curves to (epsilon, delta) and back: the tight conversions.
+
+Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy",
+Proposition 12: R(a) gives epsilon = R(a) + log(1 - 1/a) - (log delta + log a) / (a - 1).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+__all__ = [
+    "add_remove_share",
+    "best_order",
+    "ceiling",
+    "delta_from_rdp",
+    "delta_from_rho",
+    "difference",
+    "epsilon_from_rdp",
+    "epsilon_from_rho",
+    "exact",
+    "float_down",
+    "float_up",
+    "replace_one_of",
+    "rho_capacity",
+    "scale_for",
+    "share_of",
+    "total",
+]
+
+
+# Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
+_MAX_BITS = 4096
+_FINE = 2**1024
+
+
+def exact(value: float) -> Fraction:
+    """Return a number as it is written in decimal, so that ten times 0.1 is exactly 1.
+
+    Examples
+    --------
+    >>> sum([exact(0.1)] * 10) == 1
+    True
+    """
+    return Fraction(repr(float(value)))
+
+
+def ceiling(number: Fraction) -> Fraction:
+    """Return the number, or, if it takes very many digits, the next number up that takes fewer.
+
+    Examples
+    --------
+    >>> ceiling(Fraction(1, 3))
+    Fraction(1, 3)
+    """
+    if number.denominator.bit_length() <= _MAX_BITS:
+        return number
+    return Fraction(-((-number.numerator * _FINE) // number.denominator), _FINE)
+
+
+def total(costs: Iterable[Fraction]) -> Fraction:
+    """Return the sum of costs, exact or rounded up in a place that nobody will ever see.
+
+    Examples
+    --------
+    >>> total([Fraction(1, 3)] * 3)
+    Fraction(1, 1)
+    """
+    found = Fraction(0)
+    for cost in costs:
+        found = ceiling(found + cost)
+    return found
+
+
+def float_up(number: Fraction) -> float:
+    """Return the smallest floating-point number that, written in decimal, is at least ``number``.
+
+    Infinity if there is none.
+
+    Examples
+    --------
+    >>> float_up(Fraction(3, 10)), float_up(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    near = _float(number)
+    while near < math.inf and exact(near) < number:
+        near = math.nextafter(near, math.inf)
+    return near
+
+
+def float_down(number: Fraction) -> float:
+    """Return a floating-point number that, written in decimal, is at most ``number``.
+
+    Examples
+    --------
+    >>> float_down(Fraction(3, 10)), float_down(Fraction(2, 3))
+    (0.3, 0.6666666666666666)
+    """
+    near = min(_float(number), sys.float_info.max)
+    while exact(near) > number:
+        near = math.nextafter(near, -math.inf)
+    return near
+
+
+def share_of(amount: float, part: float) -> float:
+    """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
+
+    Examples
+    --------
+    >>> share_of(0.3, 0.1)
+    0.03
+    """
+    return float_down(exact(amount) * exact(part))
+
+
+def difference(amount: float, *parts: float, up: bool = False) -> float:
+    """Return what parts leave of a budget, rounded down or up; 0 if they leave nothing.
+
+    Examples
+    --------
+    >>> difference(1.0, 0.1, 0.2)
+    0.7
+    """
+    left = max(Fraction(0), exact(amount) - sum(map(exact, parts)))
+    return float_up(left) if up else float_down(left)
+
+
+def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
+    """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
+
+    Infinity if there is none.
+
+    Examples
+    --------
+    >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
+    (10.0, 4.2857142857142865)
+    """
+    target = count * Fraction(sensitivity) / exact(epsilon)
+    near = _float(target)
+    while near < math.inf and Fraction(near) < target:  # the noise is drawn at the binary number
+        near = math.nextafter(near, math.inf)
+    return near
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+FloatArray = NDArray[np.float64]
+
+# Rounding of (1 + e^epsilon) and of its product with delta, upwards.
+_OUTWARD = 1 + 2.0**-50
+
+
+def overhead(orders: FloatArray | float, delta: float) -> FloatArray:
+    """Return what the conversion adds to the Rényi divergence at each order."""
+    a = np.asarray(orders, dtype=np.float64)
+    return np.asarray(np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))
+
+
+def _known(bounds: FloatArray) -> FloatArray:
+    return np.where(np.isnan(bounds), math.inf, bounds)
+
+
+def epsilon_from_rdp(orders: FloatArray, curve: FloatArray, delta: float) -> float:
+    """Return the smallest epsilon over the orders; infinity if ``delta`` is 0."""
+    if delta <= 0:
+        return 0.0 if np.all(curve == 0) else math.inf
+    # Where a number is too large to be computed, nothing is known of that order.
+    return max(0.0, float(np.min(_known(curve + overhead(orders, delta)))))
+
+
+def delta_from_rdp(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
+    """Return the smallest delta over the orders."""
+    with np.errstate(over="ignore"):
+        logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
+    return min(1.0, math.exp(min(0.0, float(np.min(_known(logs))))))
+
+
+def epsilon_from_rho(rho: float, delta: float) -> float:
+    """Return the smallest epsilon over all real orders above 1 for a rho-zCDP mechanism."""
+    if rho == 0:
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    return max(0.0, _minimum(lambda a: rho * a + float(overhead(a, delta)))[1])
+
+
+def delta_from_rho(rho: float, epsilon: float) -> float:
+    """Return the smallest delta over all real orders above 1 for a rho-zCDP mechanism."""
+    if rho == 0:
+        return 0.0
+    log_delta = _minimum(
+        lambda a: (a - 1) * (rho * a - epsilon + math.log1p(-1 / a)) - math.log(a)
+    )[1]
+    return min(1.0, math.exp(min(0.0, log_delta)))
+
+
+def rho_capacity(epsilon: float, delta: float) -> float:
+    """Return the largest rho such that rho-zCDP implies (epsilon, delta)-DP here."""
+    order = best_order(epsilon, delta)
+    return max(0.0, (epsilon - float(overhead(order, delta))) / order)
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    """Return the order at which `rho_capacity` is attained: a public function of the target."""
+    return _minimum(lambda a: -(epsilon - float(overhead(a, delta))) / a)[0]
+
+
+def _minimum(objective: object) -> tuple[float, float]:
+    """Minimise over the order; any order is valid, so an imperfect minimum only costs tightness.
+
+    A coarse grid brackets the minimum before the local search, since the objectives need not be
+    unimodal over twenty orders of magnitude.
+    """
+    grid = np.linspace(-12.0, 18.0, 121)
+    values = np.array([objective(1 + math.exp(u)) for u in grid])  # type: ignore[operator]
+    best = int(np.argmin(values))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+    found = minimize_scalar(
+        lambda u: objective(1 + math.exp(u)),  # type: ignore[operator]
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    if float(found.fun) < values[best]:
+        return 1 + math.exp(float(found.x)), float(found.fun)
+    return 1 + math.exp(float(grid[best])), float(values[best])
+
+
+def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what an add-remove (epsilon, delta) guarantee gives when one row is replaced.
+
+    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
+    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
+
+    Examples
+    --------
+    >>> replace_one_of(1.0, 0.0)
+    (2.0, 0.0)
+    """
+    if delta == 0:
+        return 2 * epsilon, 0.0
+    factor = 1 + math.exp(epsilon) if epsilon < 700 else math.inf
+    return 2 * epsilon, min(1.0, factor * delta * _OUTWARD)
+
+
+def add_remove_share(epsilon: float, delta: float) -> float:
+    """Return the add-remove delta that gives ``delta`` when one row is replaced, rounded down.
+
+    The inverse of `replace_one_of`, at add-remove ``epsilon``.
+
+    Examples
+    --------
+    >>> round(add_remove_share(1.0, 3.72e-6), 8)
+    1e-06
+    """
+    return delta * math.exp(-epsilon) / ((1 + math.exp(-epsilon)) * _OUTWARD)

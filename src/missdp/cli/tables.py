@@ -1,0 +1,201 @@
+"""``missdp schema``: draft and check the public facts.
+
+``missdp simulate``: punch holes into a complete table.
+
+``missdp evaluate``: how close a synthetic table is to the truth. Curator only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from missdp.cli.common import DataArgument, JsonOption, SchemaOption, SyntheticArgument, emit
+from missdp.cli.outcome import say
+from missdp.errors import OutputError, ParameterError, replacing
+from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity, progress_bar
+from missdp.files import check_outputs, reserved
+from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
+from missdp.schema import Schema
+from missdp.table import Table, draft_columns
+from missdp.table.frames import output_format, write_arrow
+
+__all__ = ["evaluate", "schema", "simulate"]
+
+
+schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich_markup_mode=None)
+
+
+@schema.command()
+def draft(
+    data: DataArgument,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the draft.", show_default=False)
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a draft schema from column names and cells, for a person to complete.
+
+    Every fact that was read from the private cells is marked `undeclared`; a release refuses a
+    schema with such marks. A column that cannot be drafted becomes a comment. The draft itself is
+    private until the marks and comments are gone.
+    """
+    if os.path.lexists(output) and not force:
+        raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
+    check_outputs([output], inputs=[data])
+    drafted = draft_columns(data)
+    drafted.to_toml(output)
+    marked = [a.name for a in drafted.attributes if a.undeclared]
+    lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
+    if marked:
+        lines += [
+            f"Facts read from the data and not declared public yet: {', '.join(marked)}.",
+            "Check each against what is publicly known, correct it, then delete its 'undeclared' "
+            "mark.",
+        ]
+    if drafted.stubs:
+        lines += ["To be written by hand (comments at the end of the file):"]
+        lines += [f"  {why}" for why in drafted.stubs.values()]
+    text = "\n".join(lines)
+    emit({}, text, as_json=False)
+
+
+@schema.command()
+def check(
+    schema: Annotated[Path, typer.Argument(help="TOML schema.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Argument(help="Data that should fit it.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a schema, and whether data fits it."""
+    facts = Schema.from_toml(schema)
+    if data is not None:
+        Table.read(data, facts)
+    document = {
+        "attributes": list(facts.names),
+        "nullable": list(facts.nullable),
+        "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
+        "data_fits": None if data is None else True,
+    }
+    lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
+    if data is not None:
+        lines.append("The data fits.")
+    if facts.undeclared:
+        lines.append(
+            "Not declared public yet: "
+            + "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
+        )
+    emit(document, "\n".join(lines), as_json=as_json)
+
+
+_MECHANISMS: dict[str, type[MCAR] | type[MAR] | type[MNAR] | type[SelfMasking]] = {
+    "mcar": MCAR,
+    "mar": MAR,
+    "mnar": MNAR,
+    "self-masking": SelfMasking,
+}
+
+
+def simulate(
+    data: DataArgument,
+    schema: SchemaOption,
+    rate: Annotated[
+        float,
+        typer.Option(help="Share of missing cells per column with holes.", show_default=False),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
+    ],
+    seed: Annotated[int, typer.Option(help="Seed of the holes.", show_default=False)],
+    mechanism: Annotated[str, typer.Option(help=f"One of {', '.join(_MECHANISMS)}.")] = "mcar",
+    output_schema: Annotated[
+        Path | None,
+        typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
+    ] = None,
+) -> None:
+    """Punch holes into a complete table, for experiments. The result is as private as the input."""
+    check_outputs([output, output_schema], inputs=[data, schema])
+    output_format(output)
+    if mechanism not in _MECHANISMS:
+        raise ParameterError(
+            f"--mechanism must be one of {', '.join(_MECHANISMS)}, not {mechanism!r}"
+        )
+    if not 0 <= rate < 1:
+        raise ParameterError("--rate must be at least 0 and below 1")
+    if seed < 0:
+        raise ParameterError("--seed must be a whole number, at least 0")
+    simulator: MissingMechanism = _MECHANISMS[mechanism](rate=rate)
+    complete = Table.read(data, Schema.from_toml(schema))
+    holed = simulator.apply(complete, random_state=seed)
+    with reserved([output, output_schema]):
+        write_arrow(holed.to_arrow(), output)
+        if output_schema is not None:
+            holed.schema.to_toml(output_schema)
+    say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
+
+
+_WARNING = (
+    "CURATOR ONLY: these figures are computed from the private table without noise. "
+    "Do not publish them."
+)
+
+
+def evaluate(
+    data: DataArgument,
+    synthetic: SyntheticArgument,
+    schema: SchemaOption,
+    ways: Annotated[str, typer.Option(help="Marginals to compare, e.g. 1,2,3.")] = "1,2",
+    bins: Annotated[
+        int | None, typer.Option(help="Compare numbers on this many bins instead of the schema's.")
+    ] = None,
+    f1: Annotated[
+        bool, typer.Option("--f1", help="Also train nine classifiers per attribute (slow).")
+    ] = False,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Held-out true rows for --f1 that were not synthesized from."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the classifiers.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a synthetic table with the private one. The result is private, for the curator."""
+    facts = Schema.from_toml(schema)
+    truth, other = Table.read(data, facts), Table.read(synthetic, facts)
+    sizes = _parse_ways(ways, len(facts))
+    document: dict[str, Any] = {"curator_only": True, "marginals": {}}
+    parts = [_WARNING]
+    for k in sizes:
+        with progress_bar(f"{k}-way marginals", console=Console(stderr=True)) as progress:
+            distance = marginal_distance(truth, other, k=k, bins=bins, progress=progress)
+        document["marginals"][str(k)] = distance.to_dict()
+        parts.append(str(distance))
+    fidelity = missing_fidelity(truth, other)
+    document["missing"] = fidelity.to_dict()
+    parts.append(str(fidelity))
+    if f1:
+        with progress_bar("training classifiers", console=Console(stderr=True)) as progress:
+            scores = classifier_f1(
+                truth,
+                other,
+                random_state=seed,
+                test=None if test is None else Table.read(test, facts),
+                progress=progress,
+            )
+        document["f1"] = scores.to_dict()
+        parts.append(str(scores))
+    emit(document, "\n\n".join(parts), as_json=as_json)
+
+
+def _parse_ways(text: str, attributes: int) -> list[int]:
+    refusal = ParameterError("--ways must be whole numbers separated by commas, e.g. 1,2")
+    with replacing(ValueError, by=refusal):
+        ways = [int(part) for part in text.split(",")]
+    if not ways or any(not 1 <= k <= min(3, attributes) for k in ways):
+        raise ParameterError(f"--ways must be between 1 and {min(3, attributes)}")
+    return ways

@@ -1,0 +1,423 @@
+"""Count all pairs of attributes in synthetic rows at once, as products of indicator matrices.
+
+What is known from released values only: measurements, the fitted model, predictions.
+
+Nothing here sees private counts.
+
+Several tables that differ as much as the released model is uncertain: a parametric bootstrap.
+
+Tables drawn from one fitted model agree with each other far better than with the truth: they know
+nothing of the noise, of the sample, or of the holes behind the model.  Here each table gets a
+model of its own: the private table is simulated (rows, holes), the same marginals are counted in
+it, noise of the released size is added, and the model is fitted again.  Everything is a function
+of released values, so it costs no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.beliefs import Calibrated, Parameters, Target, fit_entropy, log_linear
+from missdp.inference.junction import Clique
+from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
+from missdp.inference.model import GraphicalModel, Levels, Zeros, level_kinds, merge_zeros
+
+__all__ = ["Estimate", "PairCounts", "Recipe"]
+
+
+Floats = NDArray[np.float64]
+
+_CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
+
+
+class PairCounts:
+    """Numbers of rows by the levels of two attributes, plain and weighted.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (d, n)
+        Synthetic rows.
+    weights : ndarray, shape (d, n)
+        Weight of each cell; a row has the product of both in a pair.
+    sizes : sequence of int
+        Levels of each attribute.
+
+    Examples
+    --------
+    >>> rows, weights = np.array([[0, 1, 1], [0, 0, 1]]), np.array([[1, 0.5, 1], [1, 0.5, 0.5]])
+    >>> counts, weighted = PairCounts(rows, weights, [2, 2]).of(0, 1)
+    >>> counts.tolist(), weighted.tolist()
+    ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.25, 0.5])
+    """
+
+    def __init__(self, rows: NDArray[np.int64], weights: Floats, sizes: Sequence[int]) -> None:
+        self._ends = np.cumsum([0, *sizes])
+        width, n = int(self._ends[-1]), rows.shape[1]
+        # Whole numbers up to 2^24 are exact in single precision, which is twice as fast.
+        self._counts, self._weighted = np.zeros((width, width)), np.zeros((width, width))
+        step = max(1, _CELLS_AT_ONCE // width)
+        column = rows + self._ends[:-1, np.newaxis]
+        for start in range(0, n, step):
+            part = column[:, start : start + step]
+            at = np.arange(part.shape[1])
+            ones = np.zeros((part.shape[1], width), dtype=np.float32)
+            ones[at, part] = 1.0
+            self._counts += ones.T @ ones
+            table = np.zeros((part.shape[1], width))
+            table[at, part] = weights[:, start : start + step]
+            self._weighted += table.T @ table
+
+    def of(self, a: int, b: int) -> tuple[Floats, Floats]:
+        """Return both counts of a pair, flat, ``b`` running fastest."""
+        block = slice(*self._ends[a : a + 2]), slice(*self._ends[b : b + 2])
+        return self._counts[block].ravel(), self._weighted[block].ravel()
+
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+_RARE = 5.0  # levels below this many standard deviations are merged for modelling
+_HOLES = 3.0  # fewer holes than this many standard deviations are taken for none
+_PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
+_LEAST_OBSERVED = 0.02
+_TURNS = 6
+_MANY_ATTRIBUTES = 30  # with more, all pairs are counted at once
+_MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
+
+
+class Estimate:
+    """Complete-data model and mask model, refitted to everything measured so far.
+
+    Parameters
+    ----------
+    ones : list of ndarray
+        Noisy one-way counts, with a last "missing" level where ``extended``.
+    std : float
+        Their noise.
+    extended : list of bool
+        Whether an attribute's counts have the "missing" level.
+    n_rows : float or None
+        Released number of rows; None takes it from the one-way counts, which must all have it.
+    partial : bool
+        True if a marginal counts only the rows observed on it and says nothing about the others.
+    rng : numpy Generator
+        Post-processing randomness.
+    shrink, ridge : float
+        Regularisation of the two models.
+    model_rows : int
+        Rows drawn from the model to evaluate expectations over the mask model.
+    zeros : mapping of Clique to ndarray of bool
+        Cells on the declared levels that are publicly known to be impossible.
+    """
+
+    def __init__(
+        self,
+        ones: list[NDArray[np.int64]],
+        *,
+        std: float,
+        extended: list[bool],
+        n_rows: float | None,
+        partial: bool,
+        rng: np.random.Generator,
+        shrink: float,
+        ridge: float,
+        model_rows: int,
+        zeros: Zeros,
+    ) -> None:
+        self._rng, self._shrink, self._ridge, self._draws = rng, shrink, ridge, model_rows
+        self._partial, self._extended = partial, extended
+        values = [
+            np.asarray(y[:-1] if e else y, dtype=float) for y, e in zip(ones, extended, strict=True)
+        ]
+        totals = np.array([float(y.sum()) for y in ones])
+        self.n_rows = max(1.0, _pooled(totals, ones) if n_rows is None else n_rows)
+        kinds = level_kinds(zeros, [len(y) for y in values])
+        self.levels = [
+            Levels.from_counts(y, threshold=_RARE * std, kinds=kind)
+            for y, kind in zip(values, kinds, strict=True)
+        ]
+        self.sizes = [level.n_groups for level in self.levels]
+        self._forbidden = merge_zeros(zeros, self.levels)
+        self._possible: Calibrated | None = None
+        if zeros:
+            self._possible = log_linear(self.sizes, {}, self._forbidden)[0]
+        holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
+        if partial:
+            holes = [self.n_rows - total for total in totals]
+        floors = [_HOLES * std * (np.sqrt(len(y)) if partial else 1.0) for y in ones]
+        rates = [
+            h / self.n_rows if h > floor else 0.0 for h, floor in zip(holes, floors, strict=True)
+        ]
+        self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED))
+        self._ones: dict[Clique, Measured] = {}
+        for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
+            merged = np.asarray(level.merge(y, 0), dtype=float)
+            self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
+        self.measured: dict[Clique, Measured] = {}
+        self.parameters: Parameters = {}
+        self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
+        self._weigh()
+        self.refit(iterations=100)
+        if self._models_holes:
+            self.redraw()
+
+    @property
+    def _models_holes(self) -> bool:
+        """Whether there are holes, and marginals that count them."""
+        return bool(self.masks.present.any()) and not self._partial
+
+    @property
+    def cliques(self) -> list[Clique]:
+        """Everything the model is fitted to, or constrained by."""
+        return [*self._ones, *self.measured, *self._forbidden]
+
+    def possible(self, clique: Clique) -> NDArray[np.bool_]:
+        """Cells of a marginal that structural zeros leave possible; public but for merging."""
+        if self._possible is None:
+            return np.ones([self.sizes[v] for v in clique], dtype=bool)
+        return np.asarray(self._possible.marginal(clique) > 0)
+
+    def add(self, clique: Clique, counts: Floats, std: float) -> None:
+        """Take in one more released marginal."""
+        new = Measured(np.asarray(counts, dtype=float), std)
+        old = self.measured.get(clique)
+        self.measured[clique] = new if old is None else old.combine(new)
+
+    def finish(self) -> None:
+        """Refit until both models agree: they are fitted in turns, and measurements are done."""
+        for _ in range(_TURNS if self._models_holes else 0):
+            self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
+        self.refit(iterations=300)
+        if self._models_holes:
+            both = both_missing(self.measured, self.sizes, self.masks.present)
+            self.masks.correlation = fit_correlation(1.0 - self._observed.T, both, self.n_rows)
+
+    def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
+        """Fit the mask model to rows of the complete-data model, then the latter again."""
+        if sweeps and self._models_holes:
+            self.redraw(draws)
+            self.masks.learn(
+                self._rows.T,
+                self.n_rows,
+                strips(self.measured, self.sizes, self.masks.present),
+                ridge=self._ridge,
+                sweeps=sweeps,
+            )
+            self._weigh()
+        targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
+        self.model, self.parameters = fit_entropy(
+            self.sizes,
+            targets,
+            shrink=self._shrink,
+            iterations=iterations,
+            start=self.parameters,
+            forbidden=self._forbidden,
+        )
+
+    def redraw(self, draws: int | None = None) -> None:
+        """Draw rows from the model, on which expectations over the mask model are taken."""
+        rows = self.model.sample(draws or self._draws, self._rng)
+        self._rows = np.ascontiguousarray(rows.T)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Work out how likely each drawn cell is observed, and that by attribute and level."""
+        self._observed = np.ascontiguousarray(1.0 - self.masks.missing(self._rows.T).T)
+        self._rates: dict[int, Floats] = {}
+        for v in np.flatnonzero(self.masks.present):
+            n = np.bincount(self._rows[v], minlength=self.sizes[v]) + 1.0
+            rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
+            self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
+        self._pairs: PairCounts | None = None
+
+    def predict(self, clique: Clique) -> Floats:
+        """Expected counts of the rows observed on all of ``clique``.
+
+        Masks are modelled as independent given the row.  Where a released total tells that holes
+        coincide more or less often than that, the prediction is scaled to it, or the marginal
+        would be selected for its holes again and again.
+        """
+        expected: Floats = self.n_rows * self.model.marginal(clique) * self.observed(clique)
+        known = self.measured.get(clique)
+        if known is not None and not self._partial:
+            total = float(self.values(clique, known.counts).sum())
+            noise = float(known.std) * np.sqrt(expected.size)
+            if abs(total - expected.sum()) > _HOLES * noise and total > 0:
+                expected = expected * (total / max(1.0, float(expected.sum())))
+        return expected
+
+    def values(self, clique: Clique, table: NDArray[Number]) -> NDArray[Number]:
+        """Return the part of a marginal where nothing is missing; impossible cells are zero."""
+        observed = table[tuple(slice(0, self.sizes[v]) for v in clique)]
+        return observed if self._possible is None else observed * self.possible(clique)
+
+    def observed(self, clique: Clique) -> Floats | float:
+        """Chance that a row is observed on ``clique``, by its values there."""
+        return self._chance(clique)[0]
+
+    def _chance(self, clique: Clique) -> tuple[Floats | float, Floats | float]:
+        """Return the chance to be observed, and the variance of its relative error.
+
+        The chance is a mean over rows drawn from the model; the error is that of the mean, and
+        stands for that of the mask model too, which knows no better what few rows show.
+        """
+        holes = [v for v in clique if self.masks.present[v]]
+        if not holes:
+            return 1.0, 0.0
+        if self._partial:
+            return self._partial_rate(clique), 0.0
+        shape = tuple(self.sizes[v] for v in clique)
+        counts, seen = self._drawn(clique, holes)
+        rows = counts + _PRIOR_ROWS
+        first, *others = (self._rates.get(v, np.ones(self.sizes[v])) for v in clique)
+        prior = first
+        for rate in others:
+            prior = np.multiply.outer(prior, rate).ravel()
+        total = seen + _PRIOR_ROWS * prior
+        chance = np.minimum(np.maximum(total / rows, _LEAST_OBSERVED), 1.0)
+        error = (1 - chance) / (chance * rows)
+        return chance.reshape(shape), error.reshape(shape)
+
+    def _partial_rate(self, clique: Clique) -> float:
+        if clique in self.measured:
+            rate = float(self.measured[clique].counts.sum()) / self.n_rows
+        else:
+            rate = prod(1 - float(self.masks.rates[v]) for v in clique)
+        return min(1.0, max(_LEAST_OBSERVED, rate))
+
+    @property
+    def _many_pairs(self) -> bool:
+        return len(self.sizes) > _MANY_ATTRIBUTES and sum(self.sizes) <= _MOST_LEVELS
+
+    def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
+        """Drawn rows by cell: their number, and how many of them are observed, as expected."""
+        if len(clique) == 2 and self._many_pairs:
+            if self._pairs is None:
+                self._pairs = PairCounts(self._rows, self._observed, self.sizes)
+            return self._pairs.of(*clique)
+        index = np.zeros(self._rows.shape[1], dtype=np.int64)
+        for v in clique:
+            index = index * self.sizes[v] + self._rows[v]
+        cells = prod(self.sizes[v] for v in clique)
+        chances = self._observed[holes].prod(axis=0)
+        seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
+        return np.bincount(index, minlength=cells).astype(np.float64), seen
+
+    def _target(self, clique: Clique, measured: Measured) -> Target:
+        """Complete-data proportions: divide by the chance of being observed, then normalise.
+
+        Each marginal is divided by its own noisy total, so that neither unequal numbers of
+        observed rows nor coinciding holes are mistaken for signal; its noise grows accordingly.
+        """
+        chance, error = (1.0, 0.0) if self._partial else self._chance(clique)
+        values = self.values(clique, measured.counts) / chance
+        std = np.sqrt(np.square(measured.std / chance) + np.square(values) * error)
+        noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
+        total = max(float(values.sum()), noise, 1.0)
+        return Target(clique, values / total, std / total)
+
+
+def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
+    """Average the totals of the one-way tables, less noisy the fewer cells they have."""
+    weight = np.array([1.0 / len(y) for y in ones])
+    return float((weight * totals).sum() / weight.sum())
+
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model was learned; public parameters and released values.
+
+    Parameters
+    ----------
+    n_rows : float
+        Released number of rows behind the marginals.
+    first_sigma : float
+        Noise of each one-way marginal.
+    sigmas : mapping of Clique to float
+        Noise of each larger marginal.
+    extended : list of bool
+        Attributes counted with a level for missing.
+    partial : bool
+        Whether marginals counted only the rows observed on them.
+    shrink, ridge, model_rows
+        See :class:`~missdp.inference.estimate.Estimate`.
+    """
+
+    n_rows: float
+    first_sigma: float
+    sigmas: Mapping[Clique, float]
+    extended: list[bool]
+    partial: bool
+    shrink: float
+    ridge: float
+    model_rows: int
+
+    def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
+        """Simulate a table from ``model``, release it again, and fit a model to that."""
+        n = max(1, round(self.n_rows))
+        rows = model.law.sample(n, rng, draws="independent")
+        holes = model.masks.draw(rows, rng)
+        codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
+        ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]
+        estimate = Estimate(
+            ones,
+            std=self.first_sigma,
+            extended=self.extended,
+            n_rows=self.n_rows if self.partial else None,
+            partial=self.partial,
+            rng=rng,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+            zeros=model.zeros,
+        )
+        for clique, sigma in self.sigmas.items():
+            counts = self._counts(clique, codes, holes, estimate.levels)
+            estimate.add(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
+        estimate.finish()
+        return GraphicalModel(
+            tuple(estimate.levels), estimate.parameters, estimate.masks, model.zeros
+        )
+
+    def _one(
+        self,
+        codes: Codes,
+        hole: NDArray[np.bool_],
+        v: int,
+        model: GraphicalModel,
+        rng: np.random.Generator,
+    ) -> Codes:
+        size = len(model.levels[v].groups)
+        counts = np.bincount(np.where(hole, size, codes), minlength=size + 1)
+        counts = counts[: size + self.extended[v]]
+        return np.rint(counts + rng.normal(0, self.first_sigma, len(counts))).astype(np.int64)
+
+    def _counts(
+        self, clique: Clique, codes: Codes, holes: NDArray[np.bool_], levels: list[Levels]
+    ) -> NDArray[np.float64]:
+        shape = [levels[v].n_groups + self.extended[v] for v in clique]
+        merged = [
+            np.where(holes[:, v], levels[v].n_groups, levels[v].groups[codes[:, v]]) for v in clique
+        ]
+        seen = np.ones(len(codes), dtype=bool)
+        for v in clique:
+            seen &= ~holes[:, v] | self.extended[v]
+        flat = np.ravel_multi_index(tuple(column[seen] for column in merged), shape)
+        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {**vars(self), "sigmas": [[list(c), s] for c, s in self.sigmas.items()]}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Recipe:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**stored, "sigmas": {tuple(c): s for c, s in stored["sigmas"]}})

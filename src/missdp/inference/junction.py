@@ -1,0 +1,305 @@
+"""Junction trees: the order in which a graphical model over a discrete domain is summed out.
+
+Pure combinatorics on public facts (domain sizes and the attribute sets that were measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from math import prod
+from typing import NamedTuple
+
+__all__ = ["Clique", "Growth", "JunctionTree", "Link", "tree_cells"]
+
+
+Clique = tuple[int, ...]
+
+
+def _neighbours(n: int, cliques: Iterable[Clique]) -> list[int]:
+    """Adjacency of the moral graph, one bit mask per vertex."""
+    masks = [0] * n
+    for clique in cliques:
+        whole = 0
+        for v in clique:
+            whole |= 1 << v
+        for v in clique:
+            masks[v] |= whole
+    return [mask & ~(1 << v) for v, mask in enumerate(masks)]
+
+
+def _members(mask: int) -> Clique:
+    out = []
+    while mask:
+        low = mask & -mask
+        out.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(out)
+
+
+def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
+    """Maximal cliques (bit masks) of a triangulation, with their cells.
+
+    Always eliminates the vertex whose elimination clique has the fewest cells.  Greedy, so not
+    optimal, but deterministic and quick: it runs for many candidates in every selection round.
+    An attribute of one level counts as two: a limit on cells is then one on attributes as well,
+    of which an array can have but a few dozen.
+    """
+    near = list(near)
+    sizes = [max(2, size) for size in sizes]
+    weight = [prod(sizes[u] for u in _members(near[v])) * sizes[v] for v in range(len(sizes))]
+    queue = [(w, v) for v, w in enumerate(weight)]
+    heapify(queue)
+    left = (1 << len(sizes)) - 1
+    found: dict[int, int] = {}
+    inner: set[int] = set()
+    while left:
+        cells, v = heappop(queue)
+        if not left >> v & 1 or cells != weight[v]:  # an entry that was overtaken
+            continue
+        around = near[v]
+        left &= ~(1 << v)
+        # Inside an earlier clique only if it is all that an earlier elimination left of one.
+        if around | 1 << v not in inner:
+            found[around | 1 << v] = cells
+        inner.add(around)
+        for u in _members(around):
+            now = (near[u] | around) & ~(1 << u) & ~(1 << v)
+            more = prod(sizes[x] for x in _members(now & ~near[u]))
+            weight[u] = weight[u] // sizes[v] * more
+            near[u] = now
+            heappush(queue, (weight[u], u))
+    return found
+
+
+def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
+    """Cells that a junction tree holding every given clique needs (a single level counts as two).
+
+    Examples
+    --------
+    >>> tree_cells([2, 3, 4], [(0, 1), (1, 2)])
+    18
+    >>> tree_cells([2, 3, 4], [(0, 1), (1, 2), (0, 2)])
+    24
+    """
+    return sum(_eliminate(sizes, _neighbours(len(sizes), cliques)).values())
+
+
+class Growth:
+    """How large the junction tree would be with one more clique; remembers what it worked out.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of levels of every attribute.
+
+    Examples
+    --------
+    >>> growth = Growth([2, 3, 4])
+    >>> growth.hold([(0, 1), (1, 2)])
+    >>> growth.cells((0, 2)), growth.cells((0, 1))
+    (24, 18)
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = tuple(sizes)
+        self._near: list[int] = []
+        self._known: dict[Clique, int] = {}
+        self._least: dict[Clique, int] = {}
+        self.hold([])
+
+    def hold(self, cliques: Iterable[Clique]) -> None:
+        """Set the cliques that are there already; more of them each time."""
+        near = _neighbours(len(self._sizes), cliques)
+        if near != self._near:
+            self._near = near
+            self._least |= self._known
+            self._known = {}
+
+    def cells(self, clique: Clique) -> int:
+        """Cells of the tree with ``clique`` added."""
+        if clique not in self._known:
+            whole = sum(1 << v for v in clique)
+            near = list(self._near)
+            for v in clique:
+                near[v] |= whole & ~(1 << v)
+            self._known[clique] = sum(_eliminate(self._sizes, near).values())
+        return self._known[clique]
+
+    def fits(self, clique: Clique, limit: float) -> bool:
+        """Whether the tree with ``clique`` added has at most ``limit`` cells.
+
+        What was too large with fewer cliques held is taken for too large still, which saves most
+        of the work: only the greedy order of elimination could say otherwise.
+        """
+        return self._least.get(clique, 0) <= limit and self.cells(clique) <= limit
+
+
+class Link(NamedTuple):
+    """A clique and its parent: axes to sum out to reach their separator, shapes to come back."""
+
+    parent: int
+    own_axes: tuple[int, ...]
+    outer_axes: tuple[int, ...]
+    own_shape: tuple[int, ...]
+    outer_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """A rooted tree of maximal cliques with the running intersection property.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Number of levels of every attribute.
+    cliques : tuple of Clique
+        Maximal cliques in a top-down order: parents come before their children.
+    parents : tuple of int
+        Index of each clique's parent, -1 for the root.
+    """
+
+    sizes: tuple[int, ...]
+    cliques: tuple[Clique, ...]
+    parents: tuple[int, ...]
+
+    @classmethod
+    def build(cls, sizes: Sequence[int], cliques: Iterable[Clique]) -> JunctionTree:
+        """Triangulate, then join the maximal cliques by a maximum-weight spanning tree.
+
+        Examples
+        --------
+        >>> JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)]).cells
+        18
+        """
+        masks = list(_eliminate(sizes, _neighbours(len(sizes), cliques)))
+        root = max(range(len(masks)), key=lambda i: prod(sizes[v] for v in _members(masks[i])))
+        order, parents = [root], [-1]
+        # Prim: the widest separator first keeps the running intersection.  For each clique that is
+        # left, the width of its best separator and (negative) where the other clique is.
+        best = {c: ((masks[c] & masks[root]).bit_count(), 0) for c in range(len(masks))}
+        del best[root]
+        while best:
+            child = max(best, key=lambda c: (*best[c], -c))
+            parents.append(-best.pop(child)[1])
+            for c, (width, _) in best.items():
+                wider = (masks[c] & masks[child]).bit_count()
+                if wider > width:
+                    best[c] = wider, -len(order)
+            order.append(child)
+        return cls(tuple(sizes), tuple(_members(masks[i]) for i in order), tuple(parents))
+
+    @cached_property
+    def separators(self) -> tuple[Clique, ...]:
+        """Attributes that each clique shares with its parent (empty for the root)."""
+        return tuple(
+            () if p < 0 else tuple(v for v in c if v in self.cliques[p])
+            for c, p in zip(self.cliques, self.parents, strict=True)
+        )
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """How each clique but the root hangs on its parent, the first clique's link left out."""
+        found = []
+        for i in range(1, len(self.cliques)):
+            own, outer, sep = self.cliques[i], self.cliques[self.parents[i]], self.separators[i]
+            inner = set(sep)
+            found.append(
+                Link(
+                    self.parents[i],
+                    tuple(k for k, v in enumerate(own) if v not in inner),
+                    tuple(k for k, v in enumerate(outer) if v not in inner),
+                    tuple(self.sizes[v] if v in inner else 1 for v in own),
+                    tuple(self.sizes[v] if v in inner else 1 for v in outer),
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def children(self) -> tuple[Clique, ...]:
+        """Indices of each clique's children."""
+        return tuple(
+            tuple(j for j, p in enumerate(self.parents) if p == i) for i in range(len(self.cliques))
+        )
+
+    @cached_property
+    def below(self) -> tuple[frozenset[int], ...]:
+        """Attributes that occur in the subtree of each clique."""
+        seen: list[set[int]] = [set(c) for c in self.cliques]
+        for i in range(len(self.cliques) - 1, 0, -1):
+            seen[self.parents[i]] |= seen[i]
+        return tuple(frozenset(s) for s in seen)
+
+    @cached_property
+    def toward(self) -> tuple[dict[int, int], ...]:
+        """For each clique, the child below which an attribute lies that it does not hold."""
+        return tuple(
+            {v: j for j in children for v in self.below[j] if v not in clique}
+            for clique, children in zip(self.cliques, self.children, strict=True)
+        )
+
+    @cached_property
+    def cells(self) -> int:
+        """Total number of cells over the cliques."""
+        return sum(self.clique_cells(i) for i in range(len(self.cliques)))
+
+    def clique_cells(self, i: int) -> int:
+        """Cells of the i-th clique, a single level counted as two."""
+        return prod(max(2, self.sizes[v]) for v in self.cliques[i])
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Shape of a table over ``clique``."""
+        return tuple(self.sizes[v] for v in clique)
+
+    @cached_property
+    def holding(self) -> tuple[Clique, ...]:
+        """Indices of the cliques that hold each attribute, those with fewest cells first."""
+        found: list[list[int]] = [[] for _ in self.sizes]
+        for i in sorted(range(len(self.cliques)), key=self.clique_cells):
+            for v in self.cliques[i]:
+                found[v].append(i)
+        return tuple(tuple(indices) for indices in found)
+
+    def home(self, clique: Clique) -> int | None:
+        """Index of the smallest tree clique that contains ``clique``, if any."""
+        if not clique:
+            return min(range(len(self.cliques)), key=self.clique_cells)
+        wanted = set(clique)
+        fits = (i for i in self.holding[clique[0]] if wanted.issubset(self.cliques[i]))
+        return next(fits, None)
+
+    def grown(self, clique: Clique) -> int:
+        """Cells of one tree that holds ``clique`` too; the best tree may have fewer.
+
+        Every attribute of the clique is carried to where the largest one is, along the tree.
+
+        Examples
+        --------
+        >>> tree = JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)])
+        >>> tree.grown((0, 1)), tree.grown((0, 2))  # the second: one clique of 24, one of 6
+        (18, 30)
+        """
+        *others, hub = sorted(clique, key=lambda v: self.sizes[v])
+        target = self._line[self.holding[hub][0]]
+        extra: dict[int, set[int]] = {}
+        for v in others:
+            line = self._line[self.holding[v][0]]
+            common = next(i for i in line if i in target)
+            path = [*line[: line.index(common)], *target[: target.index(common)], common]
+            for i in path:
+                extra.setdefault(i, set()).add(v)
+        more = 0
+        for i, carried in extra.items():
+            new = carried.difference(self.cliques[i])
+            more += self.clique_cells(i) * (prod(max(2, self.sizes[v]) for v in new) - 1)
+        return self.cells + more
+
+    @cached_property
+    def _line(self) -> tuple[Clique, ...]:
+        """Each clique with its ancestors, from itself up to the root."""
+        lines: list[Clique] = []
+        for i, parent in enumerate(self.parents):
+            lines.append((i, *(lines[parent] if parent >= 0 else ())))
+        return tuple(lines)

@@ -1,0 +1,277 @@
+"""What a question about prepared rows costs: the best of every bound that applies, and which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import (
+    Condition,
+    DeclaredRowCount,
+    Event,
+    Guarantee,
+    PublicDomain,
+    PureEvent,
+    RDPEvent,
+    ZCDPEvent,
+    epsilon_under,
+)
+from missdp.errors import ParameterError, UnprovenError
+from missdp.preprocess.domain import NEIGHBOURS, RowDomain, TableDistance
+from missdp.preprocess.maps import Curve, PrivacyMap, tabulated, theorem_two
+from missdp.preprocess.questions import Question
+
+__all__ = ["ORDERS", "Bound", "PreparedRows", "Step", "bounds", "overall_curve"]
+
+
+FloatArray = NDArray[np.float64]
+
+ORDERS: tuple[float, ...] = tuple(
+    float(a)
+    for a in np.unique(
+        np.concatenate(
+            [np.arange(1.1, 3.0, 0.1), np.arange(3.0, 12.0, 0.5), np.geomspace(12, 4096, 40)]
+        ).round(3)
+    )
+)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound on the privacy of a whole pipeline.
+
+    Parameters
+    ----------
+    name : {"direct", "theorem 2", "group privacy"}
+        How it was derived.
+    epsilon : float
+        At the delta asked for; possibly infinite.
+    event : Event
+        What was accounted, a fact under replace-one.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> Bound("direct", 1.0, PureEvent(epsilon=1.0, adjacency="replace-one")).epsilon
+    1.0
+    """
+
+    name: str
+    epsilon: float
+    event: Event
+
+
+def bounds(
+    mechanism: PrivacyMap, distance: TableDistance, delta: float, *, label: str = ""
+) -> tuple[Bound, ...]:
+    """Return every bound that applies, the best first.
+
+    Parameters
+    ----------
+    mechanism : PrivacyMap
+        Of the mechanism that ends the pipeline.
+    distance : TableDistance
+        What preprocessing leaves of one replaced row.
+    delta : float
+        In [0, 1); at 0 only pure DP counts.
+    label : str, default ""
+        Public name for the events.
+
+    Returns
+    -------
+    tuple of Bound
+        *Direct*: replaced and moved rows at once, where the mechanism has such a bound.
+        *Theorem 2*: RDP and smooth RDP by the weak triangle inequality with optimised splits.
+        *Group privacy*: every moved row counts as replaced.
+
+    Raises
+    ------
+    UnprovenError
+        If none of them is finite.
+
+    Examples
+    --------
+    >>> from missdp.preprocess.maps import LaplaceMap, Sensitivity
+    >>> laplace = LaplaceMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
+    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.05)
+    >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
+    [('direct', 1.5), ('group privacy', 11.0)]
+    """
+    found = [_best("direct", _direct_events(mechanism, distance, label), delta)]
+    if distance.moved_rows:
+        found.append(_best("theorem 2", _theorem_events(mechanism, distance, label), delta))
+        coarse = distance.forget_movement()
+        found.append(_best("group privacy", _direct_events(mechanism, coarse, label), delta))
+    finite = sorted((b for b in found if b is not None), key=lambda bound: bound.epsilon)
+    if not finite:
+        raise UnprovenError(
+            "no finite bound is known for this mechanism after this preprocessing"
+            + (" at delta 0: state a delta" if delta == 0 else "")
+        )
+    return tuple(finite)
+
+
+def overall_curve(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
+    """Return the smallest Rényi bound at one order, over all three derivations.
+
+    Examples
+    --------
+    >>> from missdp.preprocess.maps import GaussianMap, Sensitivity
+    >>> gaussian = GaussianMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0), sigma=1.0)
+    >>> moved = TableDistance(replaced=1, moved_rows=10, moved_max=0.1)
+    >>> overall_curve(gaussian, moved, 11.0)
+    22.0
+    """
+    return min(
+        mechanism.curve(alpha, distance),
+        _theorem(mechanism, distance, alpha),
+        mechanism.curve(alpha, distance.forget_movement()),
+    )
+
+
+def _theorem(mechanism: PrivacyMap, distance: TableDistance, alpha: float) -> float:
+    return theorem_two(alpha, *_curves(mechanism, distance))
+
+
+def _curves(mechanism: PrivacyMap, distance: TableDistance) -> tuple[Curve, Curve]:
+    return (
+        lambda a: mechanism.replaced_curve(a, distance.replaced),
+        lambda a: mechanism.moved_curve(a, distance),
+    )
+
+
+def _direct_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
+    events: list[Event] = []
+    rho, pure = mechanism.rho(distance), mechanism.pure(distance)
+    if math.isfinite(rho):
+        events.append(ZCDPEvent(rho=rho, label=label, adjacency="replace-one"))
+    if math.isfinite(pure):
+        events.append(PureEvent(epsilon=pure, label=label, adjacency="replace-one"))
+    if not events:
+        events += _rdp_events([mechanism.curve(a, distance) for a in ORDERS], label)
+    return events
+
+
+def _theorem_events(mechanism: PrivacyMap, distance: TableDistance, label: str) -> list[Event]:
+    if math.isinf(mechanism.moved_curve(2.0, distance)):
+        return []
+    replaced, moved = (tabulated(curve) for curve in _curves(mechanism, distance))
+    return _rdp_events([theorem_two(a, replaced, moved) for a in ORDERS], label)
+
+
+def _rdp_events(curve: Iterable[float], label: str) -> list[Event]:
+    finite = [(a, e) for a, e in zip(ORDERS, curve, strict=True) if math.isfinite(e)]
+    if not finite:
+        return []
+    orders, epsilons = zip(*finite, strict=True)
+    return [RDPEvent(orders=orders, epsilons=epsilons, label=label, adjacency="replace-one")]
+
+
+def _best(name: str, events: list[Event], delta: float) -> Bound | None:
+    if delta == 0:
+        events = [event for event in events if isinstance(event, PureEvent)]
+    candidates = [Bound(name, epsilon_under(e, delta, "replace-one"), e) for e in events]
+    finite = [bound for bound in candidates if math.isfinite(bound.epsilon)]
+    return min(finite, key=lambda bound: bound.epsilon, default=None)
+
+
+class Step(Protocol):
+    """A preprocessing step at its place in a chain: public facts, and what it does to rows."""
+
+    @property
+    def name(self) -> str:
+        """Public name."""
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like before it."""
+
+    @property
+    def domain_after(self) -> RowDomain:
+        """What rows are like after it."""
+
+    @property
+    def distance_after(self) -> TableDistance:
+        """How far two tables are apart after it, that were one replaced row apart at the start."""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What that rests on."""
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on the table, apply it, and forget what was learned; private."""
+
+    def margin(self, table: FloatArray) -> float:
+        """Return a lower bound on the replacements before the conditions fail; private."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRows:
+    """Public facts about rows on their way to a question, and what follows for its price.
+
+    Parameters
+    ----------
+    raw : RowDomain
+        What rows are brought into first.
+    label : str
+        Who asks: public name for events and refusals.
+    delta : float
+        At which guarantees are stated and the best bound is chosen.
+    steps : tuple of Step, default ()
+        Preprocessing, in order.
+    assumed : tuple of Condition, default ()
+        What every answer rests on besides.
+
+    Examples
+    --------
+    >>> from missdp.preprocess.questions import VectorQuery
+    >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
+    >>> query = VectorQuery.mean(facts.domain, multiplier=5.0)
+    >>> facts.bounds(query)[0].name
+    'direct'
+    """
+
+    raw: RowDomain
+    label: str
+    delta: float
+    steps: tuple[Step, ...] = ()
+    assumed: tuple[Condition, ...] = ()
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like where a question reads them."""
+        domain = self.steps[-1].domain_after if self.steps else self.raw
+        if not domain.complete:
+            raise ParameterError("the estimator takes complete rows; put an imputation before it")
+        return domain
+
+    @property
+    def distance(self) -> TableDistance:
+        """How far neighbours are apart there."""
+        return self.steps[-1].distance_after if self.steps else NEIGHBOURS
+
+    def bounds(self, question: Question) -> tuple[Bound, ...]:
+        """Return every bound on what the answer reveals, the best first."""
+        if question.domain != self.domain:
+            raise ParameterError("the question is about rows of another domain than these")
+        return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
+
+    def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
+        """Return what an answer rests on; without the steps' conditions if these are tested."""
+        steps = () if tested else dict.fromkeys(c for step in self.steps for c in step.conditions)
+        shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
+        return (*shape, *self.assumed, *question.conditions, *steps)
+
+    def guarantee(self, question: Question, bound: Bound) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this bound's event."""
+        return Guarantee.from_events(
+            [bound.event],
+            delta=self.delta,
+            adjacency="replace-one",
+            conditions=self.conditions(question),
+        )

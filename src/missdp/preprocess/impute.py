@@ -1,0 +1,393 @@
+"""Imputation by a constant and by column means.
+
+Imputation by column medians and trimmed means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Condition
+from missdp.errors import UnprovenError, number, whole
+from missdp.preprocess.conditions import CentralGaps, IncompleteRows, TrimmedRange
+from missdp.preprocess.domain import RowDomain, TableDistance
+from missdp.preprocess.steps import PrivateState, StableTransformer, require
+
+__all__ = ["ColumnImputer", "ConstantImputer", "MeanImputer", "MedianImputer", "TrimmedMeanImputer"]
+
+
+FloatArray = NDArray[np.float64]
+
+
+class ConstantImputer(StableTransformer):
+    """Fill every missing cell with a declared value.
+
+    Parameters
+    ----------
+    value : float, default 0.0
+        Public; not read from the data.
+
+    Notes
+    -----
+    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
+    condition, no price: the baseline every fitted imputation has to beat.
+
+    Examples
+    --------
+    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
+    array([[0.1, 0.5]])
+    """
+
+    _needs_complete = False
+
+    def __init__(self, *, value: float = 0.0) -> None:
+        self.value = value
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the distance unchanged."""
+        del domain
+        return distance
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain whose radius allows for a row of imputed cells."""
+        if domain.complete:
+            return domain
+        filled = abs(self._value()) * math.sqrt(domain.columns)
+        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return no condition."""
+        return ()
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
+        return np.where(np.isnan(table), self._value(), table)
+
+    def _value(self) -> float:
+        return number("value", self.value, least=-1e100)
+
+
+class ColumnImputer(StableTransformer):
+    """Fill the missing cells of each column with one statistic of its observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p); at least 1.
+    cells_per_row : int or None, default None
+        Condition: no row misses more cells than this. None: as many as there are columns.
+
+    Notes
+    -----
+    At most p rows move, and of each only the imputed cells. The observed cells of a row and its
+    imputed ones are different coordinates, so a row that moved by d before moves by at most
+    hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
+    """
+
+    _needs_complete = False
+
+    def __init__(self, *, max_incomplete: int, cells_per_row: int | None = None) -> None:
+        self.max_incomplete = max_incomplete
+        self.cells_per_row = cells_per_row
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and cells."""
+        if domain.complete:
+            return ()
+        return (IncompleteRows(self._p(domain), self._cells(domain)),)
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the bound: up to p other rows move by `shift`."""
+        if domain.complete:
+            return distance
+        return distance.after(
+            rows=domain.rows,
+            lipschitz=1.0,
+            shift=self.shift(distance, domain),
+            hit=self._p(domain),
+            diameter=self.output_domain(domain).diameter,
+        )
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return how far the imputed cells of one row can move."""
+        raise NotImplementedError
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain; imputed cells add to the norm of a row."""
+        if domain.complete:
+            return domain
+        if domain.columns == 1:  # A row is either observed or imputed.
+            return replace(domain, complete=True)
+        extra = self._imputed_norm(domain)
+        return replace(domain, radius=math.hypot(domain.radius, extra), complete=True)
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return p + 1 less the number of incomplete rows, per row replaced.
+
+        Rows that merely move keep their missing cells, so the count changes by at most the
+        number of replaced rows.
+        """
+        if domain.complete:
+            return math.inf
+        if type(self).conditions is not ColumnImputer.conditions:
+            return super().failure_margin(values, incoming, domain)
+        missing = np.isnan(values)
+        if self._cells(domain) < domain.columns:
+            raise UnprovenError(
+                "a bound on missing cells per row can fail at a single row; leave cells_per_row "
+                "unset to make the condition testable"
+            )
+        incomplete = int(missing.any(axis=1).sum())
+        return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
+
+    def _p(self, domain: RowDomain) -> int:
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p < domain.rows, "max_incomplete must be below the row count")
+        return p
+
+    def _cells(self, domain: RowDomain) -> int:
+        if self.cells_per_row is None:
+            return domain.columns
+        return min(whole("cells_per_row", self.cells_per_row), domain.columns)
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        return domain.radius * math.sqrt(self._cells(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        return {"fill": self._statistic(table)}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        return np.where(np.isnan(table), state["fill"], table)
+
+
+class MeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete, cells_per_row
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
+    column j, if the table with more observed values has n_j of them, the two means differ by
+    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``: D is the summed movement of common
+    rows (norm at most tau), Z and Z' the sums of the replaced rows' observed values, c_j how many
+    more replaced rows are observed on one side, and mu_j the mean on the other side.
+
+    One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
+    mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
+    <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
+    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Hu et al.,
+    Corollary 4, state 2 R / m for every case; that fails for rows with two or more missing cells
+    if the replaced row's own cells are missing differently (two columns: (1, ?) becomes (?, 1),
+    other rows (-0.7, -0.7), an empty row moves by 2.4 / m).
+
+    Examples
+    --------
+    >>> from missdp.preprocess import NEIGHBOURS, RowDomain
+    >>> domain = RowDomain(rows=1000, columns=1, complete=False)
+    >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
+    >>> after.moved_rows, round(after.moved_l12, 5)
+    (10, 0.0202)
+    """
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
+        least = n - self._p(domain)
+        if self._cells(domain) == 1:
+            own = 2 * R * h
+        elif h == 1:
+            # The other side's mean may itself have moved, by at most tau / least.
+            own = R * math.sqrt(4 + 2 * (n - 1) / least) + tau / least
+        else:
+            own = h * R * (2 + math.sqrt(2 * n / least))
+        return (own * (h > 0) + tau) / least
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        if self._cells(domain) == 1:
+            return domain.radius
+        # |mu|^2 <= sum over columns of the mean square <= n R^2 / (n - p).
+        n = domain.rows
+        average = domain.radius * math.sqrt(n / (n - self._p(domain)))
+        return min(average, super()._imputed_norm(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        seen = ~np.isnan(table)
+        totals = np.where(seen, table, 0.0).sum(axis=0)
+        return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
+
+
+class MedianImputer(ColumnImputer):
+    """Fill missing cells with the median of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    central_gap : float
+        Condition: near the median, consecutive observed values of a column differ by at most
+        this much. Without it the median of a bounded column can jump across its whole range.
+    central_ranks : int, default 2
+        How many ranks on either side of the middle ``central_gap`` covers; one more than the
+        number of rows that may be replaced before this step.
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
+    rows. With A(r) the value at rank r (from 0, interpolated halfway), the median m = A((N - 1)/2)
+    becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), s = (a + b)/2 <= h, if these
+    ranks exist: h gaps of at most g, all within h + 1 ranks of the middle. If they do not, and in
+    the other table neither, at most min(a, b) values are common to both. If there is one at all,
+    the smallest common value (rank at most a, at most b) is within (N - 1)/2 gaps of the one
+    median from below and within b - (N' - 1)/2 of the other, or the other way round; together
+    again s gaps. If there is none, the gaps of each table say nothing of the other, however small
+    they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
+    move any order statistic by at most Delta. A row's imputed cells move by at most
+    sqrt(q) (h g + Delta), q the missing cells of a row. Hu et al., Table 3, in the same spirit.
+
+    Examples
+    --------
+    >>> from missdp.preprocess import NEIGHBOURS, RowDomain
+    >>> step = MedianImputer(max_incomplete=10, central_gap=0.01)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=500, columns=4, complete=False)), 6)
+    0.02
+    """
+
+    def __init__(
+        self,
+        *,
+        max_incomplete: int,
+        central_gap: float,
+        central_ranks: int = 2,
+        cells_per_row: int | None = None,
+    ) -> None:
+        super().__init__(max_incomplete=max_incomplete, cells_per_row=cells_per_row)
+        self.central_gap = central_gap
+        self.central_ranks = central_ranks
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the gaps around the median."""
+        gaps = CentralGaps(self._gap(), self._ranks())
+        return () if domain.complete else (*super().conditions(domain), gaps)
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
+        jump = h * self._gap()
+        if h > 0 and (h >= self._ranks() or common < 1):
+            # The declared gaps do not reach that far, or lie between values that are all replaced.
+            jump = 2 * domain.radius
+        each = min(jump + distance.moved_max, 2 * domain.radius)
+        return math.sqrt(self._cells(domain)) * each
+
+    def _gap(self) -> float:
+        return number("central_gap", self.central_gap)
+
+    def _ranks(self) -> int:
+        return whole("central_ranks", self.central_ranks)
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        rows = np.arange(table.shape[1])
+        low = np.maximum((counts - 1) // 2, 0)
+        high = np.minimum(counts // 2, np.maximum(counts - 1, 0))
+        middle = (ordered[low, rows] + ordered[high, rows]) / 2
+        return np.where(counts > 0, middle, 0.0)
+
+
+class TrimmedMeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column less its extreme values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    trim : int
+        How many observed values to drop at either end (m); at least 1.
+    trimmed_range : float
+        Condition: the m-th smallest and m-th largest observed value of a column differ by at
+        most this much (r).
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let N be the observed values of a column, N >= n - p. Replacing one value shifts the window of
+    kept order statistics by at most one rank: its sum changes by at most r, the mean by
+    r / (N - 2m). Dropping one of N + 1 values removes one kept value v (or shifts the window by
+    one): the mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in
+    the summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
+    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row,
+    since tables in between need not satisfy the condition.
+
+    Examples
+    --------
+    >>> from missdp.preprocess import NEIGHBOURS, RowDomain
+    >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=550, columns=1, complete=False)), 6)
+    0.001
+    """
+
+    def __init__(
+        self,
+        *,
+        max_incomplete: int,
+        trim: int,
+        trimmed_range: float,
+        cells_per_row: int | None = None,
+    ) -> None:
+        super().__init__(max_incomplete=max_incomplete, cells_per_row=cells_per_row)
+        self.trim = trim
+        self.trimmed_range = trimmed_range
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the trimmed range."""
+        limit = TrimmedRange(self._trim(), self._range())
+        return () if domain.complete else (*super().conditions(domain), limit)
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        kept = domain.rows - self._p(domain) - 2 * self._trim()
+        if kept < 1:
+            raise UnprovenError("trimming may leave no observed value: trim less")
+        h, full = distance.replaced, 2 * domain.radius
+        span = min(self._range(), full) if h <= 1 else full
+        root = math.sqrt(self._cells(domain))
+        return min((h * root * span + distance.moved_l12) / kept, root * full)
+
+    def _trim(self) -> int:
+        return whole("trim", self.trim)
+
+    def _range(self) -> float:
+        return number("trimmed_range", self.trimmed_range)
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        ranks, trim = np.arange(table.shape[0])[:, None], self._trim()
+        kept = (ranks >= trim) & (ranks < counts - trim)
+        size = np.maximum(kept.sum(axis=0), 1)
+        return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
+
+
+def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return the columns sorted with missing cells last (as 0), and how many are observed."""
+    counts = (~np.isnan(table)).sum(axis=0)
+    return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts

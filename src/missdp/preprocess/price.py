@@ -1,0 +1,309 @@
+"""The price of preprocessing: a table of steps, and the naive claim beside the true guarantee.
+
+A picture of the price: naive claim, true guarantee and group privacy over the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from missdp.accounting import Guarantee
+from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.preprocess.costs import Bound, bounds
+from missdp.preprocess.domain import NEIGHBOURS, RowDomain
+from missdp.preprocess.pipeline import PricedPipeline
+from missdp.preprocess.steps import Stage
+
+__all__ = ["Price", "PriceStep", "plot_price", "price"]
+
+
+@dataclass(frozen=True)
+class PriceStep:
+    """What one step does to a pair of neighbouring tables.
+
+    Parameters
+    ----------
+    name, kind : str
+        The step's name and class.
+    rows_moved : int
+        How many other rows the step moves when one row is replaced (Delta infinity).
+    movement : float
+        By how much each at most (Delta 2).
+    rows_moved_so_far, summed_so_far, frobenius_so_far : int, float, float
+        Movement of the whole chain up to and including this step.
+    radius : float
+        Bound on the norm of a row after the step.
+    conditions : tuple of str
+        What the step assumes.
+    """
+
+    name: str
+    kind: str
+    rows_moved: int
+    movement: float
+    rows_moved_so_far: int
+    summed_so_far: float
+    frobenius_so_far: float
+    radius: float
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
+
+    Parameters
+    ----------
+    steps : tuple of PriceStep
+        Preprocessing, in order.
+    mechanism : str
+        The private estimator.
+    delta : float
+        At which every epsilon is stated.
+    naive_epsilon : float
+        Of the estimator, had the rows reached it raw: not a guarantee of this pipeline.
+    epsilon : float
+        Of the whole pipeline: the best bound.
+    bound : str
+        Which bound that is.
+    alternatives : tuple of (str, float)
+        Every bound that applies, the best first.
+    guarantee : Guarantee
+        The whole guarantee with its conditions, under replace-one adjacency.
+
+    Examples
+    --------
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, price
+    >>> from missdp.preprocess import Quantizer
+    >>> result = price(PricedPipeline([("round", Quantizer(eta=0.01, max_cluster=10))],
+    ...                               PrivateMean(noise_multiplier=5.0), rows=1000, columns=2))
+    >>> result.bound, round(result.naive_epsilon, 3), round(result.epsilon, 3)
+    ('direct', 0.9, 1.897)
+    """
+
+    steps: tuple[PriceStep, ...]
+    mechanism: str
+    delta: float
+    naive_epsilon: float
+    epsilon: float
+    bound: str
+    alternatives: tuple[tuple[str, float], ...]
+    guarantee: Guarantee
+
+    @property
+    def group_epsilon(self) -> float:
+        """Epsilon by group privacy alone; infinite if even that has no finite bound."""
+        if not self.steps or self.steps[-1].rows_moved_so_far == 0:
+            return self.epsilon
+        return dict(self.alternatives).get("group privacy", math.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the price as a JSON-ready dictionary; an infinite epsilon is None."""
+        return {
+            "steps": [
+                {**{k: getattr(step, k) for k in step.__dataclass_fields__}} for step in self.steps
+            ],
+            "mechanism": self.mechanism,
+            "adjacency": "replace-one",
+            "delta": self.delta,
+            "naive_epsilon": self.naive_epsilon,
+            "epsilon": self.epsilon,
+            "bound": self.bound,
+            "group_epsilon": self.group_epsilon if math.isfinite(self.group_epsilon) else None,
+            "alternatives": [list(pair) for pair in self.alternatives],
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        head = ("step", "kind", "rows moved", "each by", "chain: rows", "summed", "Frobenius")
+        rows = [
+            (
+                step.name,
+                step.kind,
+                f"{step.rows_moved}",
+                f"{step.movement:.4g}",
+                f"{step.rows_moved_so_far}",
+                f"{step.summed_so_far:.4g}",
+                f"{step.frobenius_so_far:.4g}",
+            )
+            for step in self.steps
+        ]
+        lines = _table([head, *rows]) if rows else ["no preprocessing"]
+        lines += ["", f"mechanism: {self.mechanism}, delta = {self.delta:g}, replace-one adjacency"]
+        claims = [("naive claim (wrong here)" if rows else "claim", self.naive_epsilon)]
+        claims.append((f"whole pipeline, by {self.bound}", self.epsilon))
+        claims += [
+            (f"  (by {name})", epsilon) for name, epsilon in self.alternatives if name != self.bound
+        ]
+        width = max(len(name) for name, _ in claims)
+        lines += [f"{name:<{width}}  epsilon = {epsilon:.4g}" for name, epsilon in claims]
+        lines += ["", "conditions:"]
+        lines += [f"- {condition.statement()}" for condition in self.guarantee.conditions]
+        return "\n".join(lines)
+
+
+def price(
+    pipeline: PricedPipeline | Pipeline,
+    *,
+    domain: RowDomain | None = None,
+    delta: float | None = None,
+) -> Price:
+    """Return what a pipeline really costs; reads public facts only.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline or sklearn.pipeline.Pipeline
+        The latter must consist of this library's transformations and end in one of its private
+        estimators, and needs ``domain``.
+    domain : RowDomain or None
+        Public facts about the raw table, for a scikit-learn pipeline.
+    delta : float or None
+        At which epsilon is stated. None: the pipeline's (the estimator's) own.
+
+    Returns
+    -------
+    Price
+
+    Raises
+    ------
+    UnprovenError
+        If a step's or the chain's stability is not known, or no bound is finite.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from missdp.preprocess import PrivateMean
+    >>> from missdp.preprocess import PCARankReducer, RowDomain
+    >>> steps = make_pipeline(PCARankReducer(n_components=2, least_gap=0.2),
+    ...                       PrivateMean(noise_multiplier=5.0))
+    >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
+    >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
+    ('direct', 999, 0.013)
+    """
+    priced = _priced(pipeline, domain, delta)
+    stages = priced.stages()
+    end = stages[-1].domain_after if stages else priced.domain
+    found = priced.bounds()
+    naive = bounds(priced.estimator.privacy_map(end), NEIGHBOURS, priced.delta)[0]
+    guarantee = priced.guarantee()
+    return Price(
+        steps=tuple(_step(stage) for stage in stages),
+        mechanism=type(priced.estimator).__name__,
+        delta=priced.delta,
+        naive_epsilon=naive.epsilon,
+        epsilon=guarantee.epsilon,
+        bound=found[0].name,
+        alternatives=_named(found),
+        guarantee=guarantee,
+    )
+
+
+def _priced(
+    pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
+) -> PricedPipeline:
+    if isinstance(pipeline, Pipeline):
+        if domain is None:
+            raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
+        steps, estimator = pipeline.steps[:-1], pipeline.steps[-1][1]
+        return PricedPipeline(
+            [pair for pair in steps if pair[1] not in (None, "passthrough")],
+            estimator,
+            rows=domain.rows,
+            columns=domain.columns,
+            radius=domain.radius,
+            complete=domain.complete,
+            delta=getattr(estimator, "delta", 0.0) if delta is None else delta,
+        )
+    if domain is not None and domain != pipeline.domain:
+        raise ParameterError("this pipeline declares its own domain")
+    if delta is None:
+        return pipeline
+    return PricedPipeline(**{**pipeline.get_params(deep=False), "delta": delta})
+
+
+def _step(stage: Stage) -> PriceStep:
+    return PriceStep(
+        name=stage.name,
+        kind=type(stage.step).__name__,
+        rows_moved=stage.alone.moved_rows,
+        movement=stage.alone.moved_max,
+        rows_moved_so_far=stage.distance_after.moved_rows,
+        summed_so_far=stage.distance_after.moved_l12,
+        frobenius_so_far=stage.distance_after.moved_frobenius,
+        radius=stage.domain_after.radius,
+        conditions=tuple(condition.statement() for condition in stage.conditions),
+    )
+
+
+def _named(found: Sequence[Bound]) -> tuple[tuple[str, float], ...]:
+    return tuple((bound.name, bound.epsilon) for bound in found)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    return [lines[0].rstrip(), "  ".join("-" * w for w in widths), *(x.rstrip() for x in lines[1:])]
+
+
+def plot_price(
+    pipeline: PricedPipeline,
+    path: str | Path,
+    *,
+    multipliers: Sequence[float] | None = None,
+) -> tuple[Price, ...]:
+    """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Public facts only are read.
+    path : str or Path
+        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+    multipliers : sequence of float or None
+        Noise multipliers of the estimator. None: from half to eight times the pipeline's own.
+
+    Returns
+    -------
+    tuple of Price
+        What was drawn, one for each multiplier.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
+    with replacing(ImportError, by=absent):
+        from matplotlib.figure import Figure
+    own = float(pipeline.estimator.noise_multiplier)
+    noise = [
+        float(m) for m in (own * np.geomspace(0.5, 8.0, 15) if multipliers is None else multipliers)
+    ]
+    prices = tuple(price(_with_noise(pipeline, m)) for m in noise)
+    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+    axes: Any = figure.subplots()
+    lines = {
+        "naive claim": [p.naive_epsilon for p in prices],
+        "whole pipeline": [p.epsilon for p in prices],
+        "group privacy": [p.group_epsilon for p in prices],
+    }
+    for (name, values), style in zip(lines.items(), (":", "-", "--"), strict=True):
+        axes.plot(noise, values, style, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    return prices
+
+
+def _with_noise(pipeline: PricedPipeline, multiplier: float) -> PricedPipeline:
+    fresh: PricedPipeline = clone(pipeline)
+    fresh.estimator.noise_multiplier = multiplier
+    return fresh

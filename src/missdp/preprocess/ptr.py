@@ -1,0 +1,226 @@
+"""Propose-test-release: conditions of a pipeline turned unconditional, at the cost of a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from missdp.accounting import ApproximateEvent, Event, Guarantee, PureEvent, epsilon_under
+from missdp.accounting.words import warn_if_weak
+from missdp.errors import ParameterError, number
+from missdp.mechanisms.noise import noise_source
+from missdp.preprocess.costs import Bound, PreparedRows
+from missdp.preprocess.gradient_steps import Asked
+from missdp.preprocess.pipeline import PricedPipeline, PrivateEstimator
+from missdp.preprocess.replace_one import NoisyTest
+
+__all__ = ["Refused", "Released", "TestPlan", "plan_test", "propose_test_release"]
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """A private test of a pipeline's conditions, with what it costs; public.
+
+    Parameters
+    ----------
+    test_epsilon : float
+        Of the noisy distance to failure.
+    threshold : float
+        The test passes if the noisy distance exceeds this.
+    failure_delta : float
+        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+    guarantee : Guarantee
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: test and release one by one, which costs a little more at the
+        same delta and composes better with other releases.
+
+    Examples
+    --------
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, plan_test
+    >>> from missdp.preprocess import PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
+    (139.2, 2)
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    test_epsilon: float
+    threshold: float
+    failure_delta: float
+    guarantee: Guarantee
+    charges: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Released:
+    """The test passed: here is the release.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        Fitted; released.
+    guarantee : Guarantee
+        Of test and release together.
+    """
+
+    estimator: PrivateEstimator
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The test did not pass: nothing is released but this outcome itself.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The same as for a release: that the test did not pass is an output too.
+    """
+
+    guarantee: Guarantee
+
+
+def plan_test(
+    pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
+) -> TestPlan:
+    """Return the test and the total guarantee of `propose_test_release`; reads no data.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its delta is the total's.
+    test_epsilon : float
+        Spent on the test, finite and above 0.
+    failure_delta : float or None
+        At most the pipeline's delta. None: half of it, so that a budget with the same delta can
+        account for the whole as a composition.
+
+    Returns
+    -------
+    TestPlan
+
+    Raises
+    ------
+    UnprovenError
+        If a condition has no known distance to failure.
+
+    Notes
+    -----
+    Let J be the smallest of the steps' distances to failure; each is 1-Lipschitz where the steps
+    before it meet their conditions and 0 where its own fail, so J is 1-Lipschitz, and 0 where any
+    condition fails. The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
+
+    *Neighbours one of which fails*: J <= 1 on both, so either passes with probability at most d,
+    and the test is e-DP: (e, d)-DP. *Both in the collection*: the e-DP test composed with the
+    pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
+    of both at the same delta, not their sum. Algorithm 1 of Hu et al. uses the threshold
+    log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
+    (Theorem 8); here the composition is computed, and never exceeds that sum.
+    """
+    facts = pipeline.facts()
+    question = pipeline.estimator.question(facts.domain)
+    return _plan(facts, question, facts.bounds(question)[0], test_epsilon, failure_delta)
+
+
+def _plan(
+    facts: PreparedRows,
+    question: Asked,
+    best: Bound,
+    test_epsilon: float,
+    failure_delta: float | None,
+) -> TestPlan:
+    test_epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
+    failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
+    if not 0 < failure <= delta or failure >= 0.5:
+        raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
+    for step in facts.steps:
+        # A public dummy table: only whether the step knows its distance to failure matters.
+        step.margin(np.zeros((2, step.domain.columns)))
+    noisy = NoisyTest(test_epsilon, failure)
+    test = PureEvent(epsilon=noisy.spent, label="test", adjacency="replace-one")
+    composed = epsilon_under([test, best.event], delta, "replace-one")
+    together = min(noisy.spent + best.epsilon, composed)
+    whole = ApproximateEvent(
+        epsilon=max(noisy.spent, together),
+        delta=delta,
+        label="propose-test-release",
+        adjacency="replace-one",
+    )
+    guarantee = Guarantee.from_events(
+        [whole],
+        delta=delta,
+        adjacency="replace-one",
+        conditions=facts.conditions(question, tested=True),
+    )
+    charges = (noisy.event, best.event)
+    return TestPlan(test_epsilon, noisy.threshold, failure, guarantee, charges)
+
+
+def propose_test_release(
+    pipeline: PricedPipeline,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    test_epsilon: float,
+    failure_delta: float | None = None,
+) -> Released | Refused:
+    """Test the pipeline's conditions privately; release only if they hold by a margin.
+
+    The pipeline's budget is charged for test and release before anything is computed, whether or
+    not the test will pass.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its steps must know their distance to failure: PCA (rank), mean imputation, standard
+        scaling, deduplication, quantisation, and steps without conditions.
+    X, y : array_like
+        As for `PricedPipeline.fit`.
+    test_epsilon, failure_delta
+        As for `plan_test`.
+
+    Returns
+    -------
+    Released or Refused
+
+    Raises
+    ------
+    UnprovenError
+        If a condition has no known distance to failure.
+    BudgetExceededError
+        If the budget cannot afford it; nothing was computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean
+    >>> from missdp.preprocess import StandardScaler
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(least_std=0.3))],
+    ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
+    >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
+    >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__
+    'Released'
+    >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
+    'Refused'
+    """
+    noise = noise_source(pipeline.random_state)
+    with pipeline.door(X, y, noise) as door:
+        question = pipeline.estimator.question(door.domain)
+        plan = _plan(pipeline.facts(), question, door.price(question), test_epsilon, failure_delta)
+        guarantee = plan.guarantee.with_conditions(*noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
+        pipeline.check_shapes(X, y)
+        answer = door.ask_if(question, NoisyTest(plan.test_epsilon, plan.failure_delta))
+        if answer is None:
+            return Refused(guarantee)
+        estimator: PrivateEstimator = clone(pipeline.estimator)
+        estimator.release(question, answer, guarantee)
+    return Released(estimator, guarantee)

@@ -1,0 +1,400 @@
+"""The contract of a transformation: a scikit-learn transformer that states its stability.
+
+Chains of transformations: the stability of a composition, step by step.
+
+Row-norm clipping: the one step that costs nothing, and makes the domain true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+
+from missdp.accounting import Condition
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    UnprovenError,
+    number,
+    replacing,
+)
+from missdp.preprocess.domain import NEIGHBOURS, RowDomain, TableDistance, as_rows, clip_rows
+
+__all__ = ["PrivateState", "RowClipper", "StableTransformer", "Stage", "require", "trace"]
+
+
+FloatArray = NDArray[np.float64]
+
+
+class PrivateState:
+    """Un-noised statistics of a private table: usable by the step, shown to nobody.
+
+    Examples
+    --------
+    >>> PrivateState({"means": [1.0, 2.0]})
+    <private statistics, not shown>
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __repr__(self) -> str:
+        return "<private statistics, not shown>"
+
+    def __reduce__(self) -> NoReturn:
+        raise DataError("private statistics are not written to a file; fit the step again")
+
+
+class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
+
+    A step is fitted without noise, so what it has learned is as private as the table: it is kept
+    out of the object's public attributes, its repr and its pickle, and the *transformed table is
+    private too*. Only a private mechanism at the end of the pipeline makes an output, whose
+    guarantee `missdp.preprocess.price` computes from `stability`.
+
+    Subclasses implement `_learn` and `_apply`, and the three public facts `stability`,
+    `output_domain` and `conditions`. Conditions are never checked against the table (failing
+    would reveal something): a fit raises for no table of its declared shape and domain.
+    Propose-test-release checks conditions privately, with `failure_margin`.
+
+    Notes
+    -----
+    After Hu, Sanyal & Schölkopf 2024, §4.1.
+    """
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return a bound on the distance of the transformed tables.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Bound on the distance of two tables in ``domain`` that satisfy `conditions`.
+        domain : RowDomain
+            Public facts about both tables.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven for this input.
+        """
+        raise NotImplementedError
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return public facts about the transformed table.
+
+        Raises
+        ------
+        ParameterError
+            If the step cannot take tables of this domain.
+        """
+        raise NotImplementedError
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return what `stability` assumes of both tables; empty if nothing."""
+        raise NotImplementedError
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return a lower bound on the row replacements before `conditions` fail.
+
+        The bound is 1-Lipschitz: it changes by at most 1 between tables at distance ``incoming``,
+        and it is 0 where the conditions fail. It is private; propose-test-release releases it
+        only through a noisy test.
+
+        Raises
+        ------
+        UnprovenError
+            If the step has conditions and no such bound is known.
+        """
+        del values, incoming
+        if not self.conditions(domain):
+            return math.inf
+        raise UnprovenError(
+            f"{type(self).__name__} has no known distance to failure of its conditions, so "
+            "propose-test-release cannot make them unconditional"
+        )
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002
+        """Learn the row function from a private table.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            NaN is a missing cell, and so is whatever is not a finite number.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is out of range; public facts only.
+        DataError
+            If the input is no table with a row, or has missing cells where the step takes complete
+            rows (`PricedPipeline` fills them before; on its own a step releases nothing).
+        """
+        table = self._checked(X)
+        self.n_features_in_ = table.shape[1]
+        self._private = PrivateState(self._learn(table))
+        return self
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Apply the fitted row function. The result is private.
+
+        Parameters
+        ----------
+        X : array_like of shape (m, d)
+
+        Returns
+        -------
+        ndarray
+            With as many rows as ``X``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
+        table = self._checked(X)
+        if table.shape[1] != self.n_features_in_:
+            raise DataError(f"expected {self.n_features_in_} columns")
+        return self._apply(table, self._private)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the output columns, from public facts only."""
+        if not hasattr(self, "n_features_in_"):
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
+        count = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
+        if input_features is not None and count == self.n_features_in_:
+            return np.asarray(input_features, dtype=object)
+        return np.asarray([f"x{i}" for i in range(count)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_private")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what was learned from the private table."""
+        state = dict(super().__getstate__())
+        state.pop("_private", None)
+        return state
+
+    def _checked(self, X: ArrayLike) -> FloatArray:
+        table = as_rows(X)
+        if not len(table):
+            raise DataError("expected a table with at least one row")
+        if self._needs_complete and np.isnan(table).any():
+            raise DataError(f"{type(self).__name__} takes complete rows; impute first")
+        return table
+
+    _needs_complete: bool = True
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        raise NotImplementedError
+
+    def _require_complete(self, domain: RowDomain) -> None:
+        if not domain.complete:
+            raise ParameterError(
+                f"{type(self).__name__} takes complete rows; put an imputation before it"
+            )
+
+
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a chain with the public facts on either side of it.
+
+    Parameters
+    ----------
+    name : str
+        The step's name.
+    step : StableTransformer
+        The step.
+    domain, distance : RowDomain, TableDistance
+        What reaches the step.
+    domain_after, distance_after : RowDomain, TableDistance
+        What leaves it.
+    alone : TableDistance
+        The step's own response to one replaced row.
+    conditions : tuple of Condition
+        What the step assumes of the tables that reach it.
+    """
+
+    name: str
+    step: StableTransformer
+    domain: RowDomain
+    distance: TableDistance
+    domain_after: RowDomain
+    distance_after: TableDistance
+    alone: TableDistance
+    conditions: tuple[Condition, ...]
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
+    def margin(self, table: FloatArray) -> float:
+        """Return the step's distance to failure of its conditions; private."""
+        return self.step.failure_margin(table, self.distance, self.domain)
+
+
+def trace(
+    steps: Iterable[tuple[str, StableTransformer]],
+    domain: RowDomain,
+    *,
+    distance: TableDistance = NEIGHBOURS,
+) -> tuple[Stage, ...]:
+    """Follow a pair of neighbouring tables through a chain of steps.
+
+    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
+    of the collection satisfy every step's conditions where they reach it.
+
+    Parameters
+    ----------
+    steps : iterable of (str, StableTransformer)
+        In order.
+    domain : RowDomain
+        Public facts about the raw table.
+    distance : TableDistance, default one replaced row
+        Of the raw tables.
+
+    Returns
+    -------
+    tuple of Stage
+
+    Raises
+    ------
+    UnprovenError
+        If the map of a step is not known for what reaches it; the message names the step.
+    ParameterError
+        If something is not a transformation of this library, or cannot take its input.
+
+    Examples
+    --------
+    >>> from missdp.preprocess import MeanImputer, PCARankReducer
+    >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
+    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
+    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    (999, 0.0392)
+    """
+    stages: list[Stage] = []
+    for name, step in _checked(steps):
+        stage = _stage(name, step, domain, distance)
+        stages.append(stage)
+        domain, distance = stage.domain_after, stage.distance_after
+    return tuple(stages)
+
+
+def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
+    with (
+        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
+        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
+    ):
+        return Stage(
+            name=name,
+            step=step,
+            domain=domain,
+            distance=distance,
+            domain_after=step.output_domain(domain),
+            distance_after=step.stability(distance, domain),
+            alone=step.stability(NEIGHBOURS, domain),
+            conditions=step.conditions(domain),
+        )
+
+
+def _checked(
+    steps: Iterable[tuple[str, StableTransformer]],
+) -> Sequence[tuple[str, StableTransformer]]:
+    checked = []
+    for name, step in steps:
+        if not isinstance(step, StableTransformer):
+            raise UnprovenError(
+                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                "transformations of missdp.preprocess"
+            )
+        checked.append((str(name), step))
+    return checked
+
+
+class RowClipper(StableTransformer):
+    """Scale every row down to a declared norm.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Largest Euclidean norm of a row's observed part; public, not read from the data.
+
+    Notes
+    -----
+    Stability: distances do not grow, since the projection on a ball is 1-Lipschitz and each row
+    is mapped on its own. No condition.
+
+    Examples
+    --------
+    >>> RowClipper(radius=1.0).fit_transform([[3.0, 4.0], [0.0, 0.5]])
+    array([[0.6, 0.8],
+           [0. , 0.5]])
+    """
+
+    _needs_complete = False
+
+    def __init__(self, *, radius: float = 1.0) -> None:
+        self.radius = radius
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the distance unchanged, capped at the new diameter."""
+        return distance.after(
+            rows=domain.rows,
+            lipschitz=1.0,
+            shift=0.0,
+            hit=0,
+            diameter=self.output_domain(domain).diameter,
+        )
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain with the smaller radius."""
+        return replace(domain, radius=min(domain.radius, self._radius()))
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return no condition."""
+        return ()
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
+        return clip_rows(table, self._radius())
+
+    def _radius(self) -> float:
+        return number("radius", self.radius, least=1e-100)

@@ -1,0 +1,337 @@
+"""The protocol every source obeys.
+
+The counting kernel: codes of a chunk of rows in, exact counts of many cliques out.
+
+Every source feeds this one kernel, so every source counts alike. Cliques that overlap are counted
+together: a chunk's cells are indexed once per *group* of attributes (a small joint domain that
+contains several cliques), and the cliques are summed out of the groups at the end. All pairs of 15
+attributes need about 20 groups instead of 105 index computations.
+
+Counts of a table held in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = [
+    "CHUNK_ROWS",
+    "GROUP_CELLS",
+    "MAX_CELLS",
+    "Clique",
+    "Counter",
+    "Counts",
+    "MarginalSource",
+    "MemorySource",
+    "Rows",
+    "check_cliques",
+    "plan_groups",
+]
+
+
+Clique: TypeAlias = tuple[str, ...]
+Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
+Rows: TypeAlias = Literal["observed", "extended"]
+
+
+@runtime_checkable
+class MarginalSource(Protocol):
+    """Exact counts of a private table; what comes out is private and must not be released.
+
+    An implementation needs a schema and one method. The conformance suite in ``tests/sources``
+    runs over every implementation.
+
+    Notes
+    -----
+    Adding or removing one row changes each clique's counts by at most 1 in one cell (L1 and L2
+    sensitivity 1), missing cells or not.
+    """
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+        ...
+
+    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
+        """Count the rows in every cell of every clique, in one pass over the data.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Attribute names; order matters for the axes. The empty clique counts all rows.
+        rows : {"observed", "extended"}
+            ``"observed"``: only rows observed on all attributes of the clique; shape
+            ``schema.shape(clique)``. ``"extended"``: every row, missing is the last level of each
+            nullable attribute; shape ``schema.extended_shape(clique)``.
+
+        Returns
+        -------
+        dict of tuple of str to array of int64
+            One array per distinct clique.
+
+        Raises
+        ------
+        ParameterError
+            If a clique repeats an attribute or has too many cells to hold in memory.
+        SchemaError
+            If a clique names an attribute that the schema does not declare.
+        DataError
+            If the data does not fit the schema or cannot be read. Quotes no value and no count.
+        """
+        ...
+
+
+CHUNK_ROWS = 65_536
+GROUP_CELLS = 16_384  # counts of one group stay in the second-level cache
+MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
+_MAX_TOTAL_CELLS = 4 * MAX_CELLS
+_PLANNED_AT_ONCE = 2000  # cliques
+_BLOCK = 32  # attributes
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Attributes that are counted jointly, and the cliques that are read off them."""
+
+    names: Clique
+    shape: tuple[int, ...]
+    cliques: tuple[Clique, ...]
+
+
+class Counter:
+    """Add up the cells of chunks of rows. Chunks may be added from several threads.
+
+    Parameters
+    ----------
+    schema : Schema
+        The declared domain.
+    cliques : sequence of tuple of str
+        What to count, already checked by :func:`check_cliques`.
+    group_cells : int
+        Largest joint domain that cliques may be merged into.
+    """
+
+    def __init__(
+        self, schema: Schema, cliques: Sequence[Clique], *, group_cells: int = GROUP_CELLS
+    ) -> None:
+        self._schema = schema
+        self._cliques = tuple(cliques)
+        self._groups = plan_groups(schema, cliques, group_cells=group_cells)
+        self._totals = [np.zeros(math.prod(g.shape), dtype=np.int64) for g in self._groups]
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> Clique:
+        """Attributes whose codes :meth:`add` needs, in schema order."""
+        used = {name for clique in self._cliques for name in clique}
+        return tuple(name for name in self._schema.names if name in used)
+
+    def add(self, codes: Mapping[str, NDArray[np.unsignedinteger]], n_rows: int) -> None:
+        """Add the rows of one chunk."""
+        for group, total in zip(self._groups, self._totals, strict=True):
+            if not group.names:
+                with self._lock:
+                    total += n_rows
+                continue
+            cell = _cell_index(codes, group)
+            if total.size <= 4 * n_rows:
+                partial = np.bincount(cell, minlength=total.size)
+                with self._lock:
+                    total += partial
+            else:  # many more cells than rows: touch only the cells that occur
+                with self._lock:
+                    np.add.at(total, cell, 1)
+
+    def result(self, rows: Rows) -> Counts:
+        """Return the counts of every clique."""
+        found: Counts = {}
+        for group, total in zip(self._groups, self._totals, strict=True):
+            joint = total.reshape(group.shape)
+            for clique in group.cliques:
+                found[clique] = self._read_off(joint, group.names, clique, rows)
+        return {clique: found[clique] for clique in self._cliques}
+
+    def _read_off(
+        self, joint: NDArray[np.int64], names: Clique, clique: Clique, rows: Rows
+    ) -> NDArray[np.int64]:
+        others = tuple(axis for axis, name in enumerate(names) if name not in clique)
+        kept = [name for name in names if name in clique]
+        counts = joint.sum(axis=others).transpose([kept.index(name) for name in clique])
+        if rows == "observed":
+            counts = counts[tuple(slice(size) for size in self._schema.shape(clique))]
+        return np.array(counts, dtype=np.int64, order="C")
+
+
+def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tuple[Clique, ...]:
+    """Return the distinct cliques in order, or refuse what cannot be counted.
+
+    Raises
+    ------
+    ParameterError
+        If ``rows`` is unknown, a clique is text or repeats an attribute, or the counts would not
+        fit in memory.
+    SchemaError
+        If an attribute is not declared.
+    """
+    if rows not in ("observed", "extended"):
+        raise ParameterError(f"rows must be 'observed' or 'extended', not {rows!r}")
+    distinct: dict[Clique, int] = {}
+    for clique in cliques:
+        if isinstance(clique, str):
+            raise ParameterError(f"a clique is a tuple of names: write ({clique!r},)")
+        names = tuple(clique)
+        if len(set(names)) != len(names):
+            raise ParameterError(f"clique {names} repeats an attribute")
+        cells = math.prod(schema.extended_shape(names))
+        if cells > MAX_CELLS:
+            raise ParameterError(
+                f"clique {names} has {cells:,} cells, more than the {MAX_CELLS:,} that are counted "
+                "exactly; use fewer attributes, or fewer bins or levels"
+            )
+        distinct[names] = cells
+    total = sum(distinct.values())
+    if total > _MAX_TOTAL_CELLS:
+        raise ParameterError(
+            f"{len(distinct)} cliques have {total:,} cells together, more than the "
+            f"{_MAX_TOTAL_CELLS:,} that are held at once; ask for fewer cliques at a time"
+        )
+    return tuple(distinct)
+
+
+def plan_groups(
+    schema: Schema, cliques: Sequence[Clique], *, group_cells: int
+) -> tuple[_Group, ...]:
+    """Cover the cliques by few groups of attributes (greedily; public facts only).
+
+    A group starts as the largest uncovered clique. It grows by the attribute that completes most
+    uncovered cliques, as long as its joint domain has at most ``group_cells`` cells. That takes
+    time that grows with the square of the number of cliques, so many cliques are planned in
+    batches of those that lie in the same blocks of neighbouring attributes.
+    """
+    if len(cliques) <= _PLANNED_AT_ONCE:
+        return _planned(schema, cliques, group_cells)
+    column = {name: i for i, name in enumerate(schema.names)}
+    batches: dict[tuple[int, ...], list[Clique]] = {}
+    for clique in cliques:
+        blocks = tuple(sorted({column[name] // _BLOCK for name in clique}))
+        batches.setdefault(blocks, []).append(clique)
+    groups: list[_Group] = []
+    for batch in batches.values():
+        for start in range(0, len(batch), _PLANNED_AT_ONCE):
+            part = batch[start : start + _PLANNED_AT_ONCE]
+            groups += _planned(schema, part, group_cells)
+    return tuple(groups)
+
+
+def _planned(schema: Schema, cliques: Sequence[Clique], group_cells: int) -> tuple[_Group, ...]:
+    """Cover a few cliques by groups; see `plan_groups`."""
+    used = {name for clique in cliques for name in clique}
+    attributes = [a for a in schema if a.name in used]
+    all_names = tuple(a.name for a in attributes)
+    sizes = np.array([a.extended_size for a in attributes], dtype=np.float64)
+    column = {name: i for i, name in enumerate(all_names)}
+    member = np.zeros((len(cliques), len(attributes)), dtype=bool)
+    for row, clique in enumerate(cliques):
+        member[row, [column[name] for name in clique]] = True
+    waiting = np.arange(len(cliques))[np.argsort(-member.sum(axis=1), kind="stable")]
+    member = np.asfortranarray(member[waiting])
+    groups = []
+    while len(waiting):
+        chosen = _grow(member[0], member, sizes, group_cells)
+        covered = ~np.any(member[:, ~chosen], axis=1)
+        names = tuple(name for name, taken in zip(all_names, chosen, strict=True) if taken)
+        members = tuple(cliques[row] for row in waiting[covered])
+        groups.append(_Group(names, schema.extended_shape(names), members))
+        waiting, member = waiting[~covered], np.asfortranarray(member[~covered])
+    return tuple(groups)
+
+
+def _grow(
+    start: NDArray[np.bool_],
+    member: NDArray[np.bool_],
+    sizes: NDArray[np.float64],
+    group_cells: int,
+) -> NDArray[np.bool_]:
+    chosen = start.copy()
+    lacking = np.count_nonzero(member[:, ~chosen], axis=1)
+    while True:
+        gain = member[lacking == 1].sum(axis=0).astype(np.float64)
+        too_big = np.prod(sizes[chosen]) * sizes > group_cells
+        gain[chosen | too_big] = 0.0
+        if not gain.any():
+            return chosen
+        best = np.lexsort((sizes, -gain))[0]
+        chosen[best] = True
+        lacking -= member[:, best]
+
+
+def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group) -> NDArray[Any]:
+    """Mixed-radix cell number of every row, in the smallest integer type that holds it."""
+    cells = math.prod(group.shape)
+    kind: np.dtype[Any] = np.dtype(np.uint16 if cells < 2**16 else np.int64)
+    index: NDArray[Any] = codes[group.names[0]].astype(kind)
+    for name, size in zip(group.names[1:], group.shape[1:], strict=True):
+        index *= kind.type(size)
+        index += codes[name].astype(kind, copy=False)
+    return index
+
+
+class MemorySource:
+    """Count a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
+
+    Parameters
+    ----------
+    table : Table
+        The private rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.sources import MemorySource
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
+    >>> frame = pd.DataFrame({"smoker": ["yes", None, "no", "yes"]})
+    >>> source = MemorySource(Table.read(frame, schema))
+    >>> source.counts([("smoker",)], rows="observed")[("smoker",)].tolist()
+    [1, 2]
+    >>> source.counts([("smoker",)], rows="extended")[("smoker",)].tolist()
+    [1, 2, 1]
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def table(self) -> Table:
+        """The private rows."""
+        return self._table
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+        return self._table.schema
+
+    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
+        """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
+        checked = check_cliques(self.schema, cliques, rows)
+        n_rows = len(self._table)
+        counter = Counter(self.schema, checked, group_cells=min(GROUP_CELLS, n_rows // 4))
+        codes = {name: self._table.codes(name) for name in counter.names}
+        for start in range(0, n_rows, CHUNK_ROWS):
+            stop = min(start + CHUNK_ROWS, n_rows)
+            counter.add({name: c[start:stop] for name, c in codes.items()}, stop - start)
+        return counter.result(rows)
+
+    def __repr__(self) -> str:
+        return f"MemorySource({', '.join(self.schema.names)})"

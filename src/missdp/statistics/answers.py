@@ -1,0 +1,302 @@
+"""Counts, proportions, sums and histograms.
+
+Means, variances and correlations from released sums around released centres.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost
+from missdp.mechanisms.asks import Ask, Noisy
+from missdp.mechanisms.questions import Counts, Rows
+from missdp.mechanisms.row_door import Charged
+from missdp.schema import AnyAttribute, Level, Numeric
+from missdp.statistics.imputers import share
+from missdp.statistics.parts import (
+    Estimate,
+    Histogram,
+    Interval,
+    Names,
+    Parts,
+    clip,
+    corners,
+    members,
+    members_of_both,
+)
+from missdp.statistics.predicates import Predicate
+from missdp.statistics.worst_case import MissingCells
+
+__all__ = [
+    "correlation",
+    "count",
+    "histogram",
+    "mean",
+    "proportion",
+    "square_change",
+    "total",
+    "variance",
+]
+
+
+def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
+    """Return the released number of rows of a subpopulation."""
+    chosen = missing.where
+    asks = [parts.count_ask("count", missing.rest, chosen), *missing.asks]
+    first, *more = parts.begin(*asks)
+    noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen,)))
+    bounds = (0.0, math.inf)
+    interval = corners(lambda n: n, [noisy.within(parts.level(1))], bounds)
+    answer = parts.estimate(f"count({label})", clip(noisy.value, bounds), interval, asks)
+    return missing.total(answer, parts, more)
+
+
+def proportion(parts: Parts, of: str, missing: MissingCells) -> Estimate:
+    """Return one released count divided by another."""
+    part, whole, cost = parts.where(of), missing.where, missing.rest
+    small = 0.5 if parts.depends(whole) else 0.15
+    asks = [
+        parts.count_ask("part", share(cost, 1 - small), whole, part),
+        parts.count_ask("whole", share(cost, small), whole),
+        *missing.asks,
+    ]
+    first, second, *more = parts.begin(*asks)
+    both = Counts(function=members_of_both, reads=whole.names | part.names, given=(whole, part))
+    everyone = Counts(function=members, reads=whole.names, given=(whole,))
+    noisy = (parts.one(first, both), parts.one(second, everyone))
+    answer = parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q)
+    return missing.average(answer, parts, more)
+
+
+def total(parts: Parts, name: str, missing: MissingCells) -> Estimate:
+    """Return a released sum of the known or imputed values."""
+    chosen, attribute = missing.where, parts.numeric(name)
+    limit = max(abs(attribute.lower), abs(attribute.upper))
+    asks = [parts.sum_ask("sum", name, chosen, missing.rest, known=(name,)), *missing.asks]
+    first, *more = parts.begin(*asks)
+    noisy = parts.total(first, name, chosen, (name,), centre=0.0, limit=limit)
+    bounds = (
+        0.0 if attribute.lower >= 0 else -math.inf,
+        0.0 if attribute.upper <= 0 else math.inf,
+    )
+    interval = corners(lambda n: n, [noisy.within(parts.level(1))], bounds)
+    answer = parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, asks)
+    return missing.total(answer, parts, more)
+
+
+def histogram(parts: Parts, name: str, chosen: Predicate, cost: Cost) -> Histogram:
+    """Return released counts per level; rows where the attribute is missing are not counted."""
+    attribute = parts.schema[name]
+    moves = name in parts.imputation.shared()
+    question = Counts(
+        function=_level, reads=chosen.names | {name}, given=(chosen, name), cells=attribute.size,
+        stays=not moves,
+    )  # fmt: skip
+    ask = Ask(
+        label=f"histogram of {name}", cost=cost, reads=question.reads, moves=2 if moves else 1,
+        dimension=attribute.size,
+    )  # fmt: skip
+    (charged,) = parts.begin(ask)
+    noisy = parts.door.answer(charged, question).each()
+    level = parts.level(attribute.size)
+    found = [n.within(level) for n in noisy]
+    intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
+    return Histogram(
+        name=f"histogram({name})", levels=_level_names(attribute),
+        values=tuple(max(n.value, 0.0) for n in noisy),
+        intervals=intervals if len(intervals) == attribute.size else None,
+        confidence=parts.confidence,
+        guarantee=parts.door.guarantee(ask),
+    )  # fmt: skip
+
+
+def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
+    """Return the level of each row of a subpopulation, -1 for the others."""
+    return np.where(chosen.select(rows), rows.codes(name), -1)
+
+
+def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
+    if not isinstance(attribute, Numeric):
+        return tuple(attribute.levels)
+    edges = attribute.bin_edges.tolist()
+    return tuple(f"[{low:g}, {high:g})" for low, high in pairwise(edges))
+
+
+def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
+    """Centre + (sum of centred values) / size, both released."""
+    chosen, cost = missing.where, missing.rest
+    small = 0.4 if parts.depends(chosen) else 0.1
+    known = (name,)
+    asks = [
+        parts.sum_ask("centred sum", name, chosen, share(cost, 1 - small), known=known),
+        parts.count_ask("rows", share(cost, small), chosen, known=known),
+        *missing.asks,
+    ]
+    first, second, *more = parts.begin(*asks)
+    noisy = (_centred(parts, first, name, chosen, known), parts.size(second, chosen, known))
+    attribute = parts.numeric(name)
+    middle = (attribute.lower + attribute.upper) / 2
+    bounds = (attribute.lower, attribute.upper)
+    answer = parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q)
+    return missing.average(answer, parts, more)
+
+
+def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bool) -> Estimate:
+    """Sum of squares around the released mean over (released size - 1)."""
+    fixed = not parts.depends(chosen)
+    known = (name,)
+    asks = [
+        parts.count_ask("rows", share(cost, 0.1 if fixed else 0.2), chosen, known=known),
+        parts.sum_ask("centred sum", name, chosen, share(cost, 0.3), known=known),
+        parts.sum_ask("squares", name, chosen, share(cost, 0.6 if fixed else 0.5), known=known),
+    ]
+    charged = parts.begin(*asks)
+    size = parts.size(charged[0], chosen, known)
+    first = _centred(parts, charged[1], name, chosen, known)
+    centre, wide = _mean_of(parts, name, first, size, pieces=3)
+    squares = _moment(parts, charged[2], (name, name), (centre, centre), chosen, known)
+    attribute = parts.numeric(name)
+    # The sample variance of values in an interval is largest for two values at its ends.
+    bounds = (0.0, (attribute.upper - attribute.lower) ** 2 / 2)
+
+    def spread(total: float, rows: float, off: float = 0.0) -> float:
+        rows = max(rows, 2.0)
+        return (total - rows * off**2) / (rows - 1)
+
+    level = parts.level(3)
+    off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
+    interval = corners(spread, [squares.within(level), size.within(level), off], bounds)
+    value = clip(spread(squares.value, size.value), bounds)
+    if root:
+        value = math.sqrt(value)
+        interval = None if interval is None else (math.sqrt(interval[0]), math.sqrt(interval[1]))
+    label = "standard_deviation" if root else "variance"
+    return parts.estimate(f"{label}({name})", value, interval, asks)
+
+
+def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
+    """Co-moment over the root of the two second moments, all around released means."""
+    names = (first, second)
+    # The products are labelled by an attribute that makes them depend on other rows, if one does.
+    moved = max(names, key=lambda name: name in parts.imputation.shared())
+    product = parts.sum_ask("products", moved, chosen, share(cost, 0.2), known=names)
+    asks = [
+        parts.count_ask("rows", share(cost, 0.1), chosen, known=names),
+        *(parts.sum_ask("centred sum", n, chosen, share(cost, 0.15), known=names) for n in names),
+        *(parts.sum_ask("squares", n, chosen, share(cost, 0.2), known=names) for n in names),
+        replace(product, reads=product.reads.union(names)),
+    ]
+    charged = parts.begin(*asks)
+    size = parts.size(charged[0], chosen, names)
+    sums = [
+        _centred(parts, token, name, chosen, names)
+        for token, name in zip(charged[1:3], names, strict=True)
+    ]
+    means = [_mean_of(parts, n, s, size, pieces=6) for n, s in zip(names, sums, strict=True)]
+    (a, wide_a), (b, wide_b) = means
+    moments = [
+        _moment(parts, token, pair, centres, chosen, names)
+        for token, pair, centres in (
+            (charged[3], (first, first), (a, a)),
+            (charged[4], (second, second), (b, b)),
+            (charged[5], (first, second), (a, b)),
+        )
+    ]
+    value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
+    interval = _correlation_interval(parts, moments, size, ((a, wide_a), (b, wide_b)))
+    return parts.estimate(f"correlation({first}, {second})", value, interval, asks)
+
+
+def _ratio(first: float, second: float, both: float) -> float:
+    if first <= 0 or second <= 0:
+        return 0.0 if both == 0 else math.copysign(1.0, both)
+    return both / math.sqrt(first * second)
+
+
+def _correlation_interval(
+    parts: Parts,
+    moments: list[Noisy],
+    size: Noisy,
+    means: tuple[tuple[float, Interval | None], tuple[float, Interval | None]],
+) -> Interval | None:
+    """Box of the three moments, widened for the released means being off."""
+    level = parts.level(6)
+    boxes = [found for moment in moments if (found := moment.within(level)) is not None]
+    rows = size.within(level)
+    offs = [max(wide[1] - at, at - wide[0]) for at, wide in means if wide is not None]
+    if rows is None or len(boxes) < 3 or len(offs) < 2:
+        return None
+    most = max(rows[1], 1.0)
+    # Around the true means the moments are smaller by size * off^2, and differ by size * off * off.
+    first = (boxes[0][0] - most * offs[0] ** 2, boxes[0][1])
+    second = (boxes[1][0] - most * offs[1] ** 2, boxes[1][1])
+    low, high = boxes[2]
+    slack = most * offs[0] * offs[1]
+    if first[0] <= 0 or second[0] <= 0:
+        return (-1.0, 1.0)
+    return corners(_ratio, [first, second, (low - slack, high + slack)], (-1.0, 1.0))
+
+
+def square_change(limit: float, width: float) -> float:
+    """Most that (y - c)^2 changes if |y - c| <= limit before and after and y moves by <= width.
+
+    Examples
+    --------
+    >>> square_change(3.0, 1.0), square_change(3.0, 5.0)
+    (5.0, 9.0)
+    """
+    return limit**2 if width >= limit else width * (2 * limit - width)
+
+
+def _centred(parts: Parts, charged: Charged, name: str, chosen: Predicate, known: Names) -> Noisy:
+    attribute = parts.numeric(name)
+    middle, half = (attribute.lower + attribute.upper) / 2, (attribute.upper - attribute.lower) / 2
+    return parts.total(charged, name, chosen, known, centre=middle, limit=half)
+
+
+def _mean_of(
+    parts: Parts, name: str, total: Noisy, size: Noisy, *, pieces: int
+) -> tuple[float, Interval | None]:
+    attribute = parts.numeric(name)
+    middle, bounds = (attribute.lower + attribute.upper) / 2, (attribute.lower, attribute.upper)
+
+    def average(top: float, bottom: float) -> float:
+        return middle + top / max(bottom, 1.0)
+
+    level = parts.level(pieces)
+    wide = corners(average, [total.within(level), size.within(level)], bounds)
+    return clip(average(total.value, size.value), bounds), wide
+
+
+def _moment(
+    parts: Parts,
+    charged: Charged,
+    names: tuple[str, str],
+    centres: tuple[float, float],
+    chosen: Predicate,
+    known: Names,
+) -> Noisy:
+    """Release the sum of products of deviations from released centres."""
+    limits = []
+    for name, centre in zip(names, centres, strict=True):
+        attribute = parts.numeric(name)
+        limits.append(max(attribute.upper - centre, centre - attribute.lower))
+    limit, moves = limits[0] * limits[1], [parts.moved(name) for name in names]
+    change = _product_change(limits, moves, same=names[0] == names[1])
+    if parts.depends(chosen):
+        # Moving in or out costs at most the limit; inside, the change above.
+        change = max(change, limit)
+    return parts.products(charged, names, centres, chosen, known, limit=limit, change=change)
+
+
+def _product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
+    """Most that the product of two deviations changes when one donor is exchanged."""
+    if same:
+        return square_change(limits[0], moves[0]) if moves[0] > 0 else 0.0
+    one_at_a_time = moves[0] * limits[1] + moves[1] * limits[0]
+    return min(one_at_a_time, 2 * limits[0] * limits[1])

@@ -1,0 +1,335 @@
+"""What a query returns: released numbers, their error bars and their guarantee. Public.
+
+Row functions of the statistics, and the parts that all answers are made of.
+
+The functions at the end are what the door runs: plain functions of each row alone. Everything else
+here is public, or released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost, Guarantee
+from missdp.accounting.words import warn_if_weak
+from missdp.errors import DataError, SchemaError
+from missdp.mechanisms.asks import Ask, Noisy
+from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.schema import Level, Numeric, Schema
+from missdp.statistics.imputation import check_range
+from missdp.statistics.imputers import Imputation
+from missdp.statistics.predicates import Predicate, parse_where
+
+__all__ = [
+    "Estimate",
+    "Histogram",
+    "Interval",
+    "Names",
+    "Parts",
+    "clip",
+    "corners",
+    "members",
+    "members_of_both",
+]
+
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A released statistic.
+
+    Parameters
+    ----------
+    name : str
+        The question.
+    value : float
+        The answer, within its public bounds.
+    interval : (float, float) or None
+        Where the noiseless answer on the imputed table lies with probability at least
+        ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
+        It covers the noise only: not sampling, and not the uncertainty of the imputed values.
+    confidence : float
+        Of the interval, and of ``imputation_interval``; each alone, not both at once.
+    guarantee : Guarantee
+        What this answer alone promises; the budget holds the total.
+    imputation_interval : (float, float) or None
+        Where the statistic of the complete table lies with probability at least ``confidence``
+        over the noise: the same rows, every missing cell that the question reads holding *some*
+        value of its public domain, whatever the reason that it is missing. It relies neither on
+        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
+        For means and proportions it speaks of complete tables whose subpopulation has a row. None
+        unless paid for with ``uncertainty="worst-case"``.
+    """
+
+    name: str
+    value: float
+    interval: Interval | None
+    confidence: float
+    guarantee: Guarantee
+    imputation_interval: Interval | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``."""
+
+    name: str
+    levels: tuple[Level | str, ...]
+    values: tuple[float, ...]
+    intervals: tuple[Interval, ...] | None
+    confidence: float
+    guarantee: Guarantee
+
+
+def corners(
+    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
+) -> Interval | None:
+    """Smallest and largest value of a function monotone in each argument over a box, clipped."""
+    known: list[Interval] = []
+    for interval in intervals:
+        if interval is None:
+            return None
+        known.append(interval)
+    values = [function(*point) for point in _points(known)]
+    low, high = min(values), max(values)
+    return clip(low, bounds), clip(high, bounds)
+
+
+def clip(value: float, bounds: Interval) -> float:
+    """Move a released number into its public bounds."""
+    if math.isnan(value):
+        return bounds[0]
+    return min(max(value, bounds[0]), bounds[1])
+
+
+def _points(intervals: list[Interval]) -> list[tuple[float, ...]]:
+    points: list[tuple[float, ...]] = [()]
+    for low, high in intervals:
+        points = [(*point, end) for point in points for end in (low, high)]
+    return points
+
+
+Names: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts:
+    """Public facts of a session, and its one door to the rows.
+
+    Parameters
+    ----------
+    door : RowDoor
+        To the imputed rows.
+    imputation : Imputation
+    confidence : float
+        Of error bars.
+    """
+
+    door: RowDoor
+    imputation: Imputation
+    confidence: float
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the rows."""
+        return self.door.schema
+
+    # Words
+
+    def where(self, text: str | None) -> Predicate:
+        """Parse a subpopulation."""
+        chosen = parse_where(text, self.schema)
+        self._check_values(chosen.names)
+        return chosen
+
+    def numeric(self, name: str) -> Numeric:
+        """Return a numeric attribute; refuse others."""
+        attribute = self.schema[name]
+        if not isinstance(attribute, Numeric):
+            raise SchemaError(f"{name!r} is not numeric; ask for proportions or a histogram")
+        check_range(attribute)
+        self._check_values([name])
+        return attribute
+
+    def _check_values(self, names: Iterable[str]) -> None:
+        """Refuse, before anything is charged, to compare values of a table that has bins only."""
+        for name in names:
+            if isinstance(self.schema[name], Numeric) and name not in self.door.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
+
+    # How far a donor moves things
+
+    def depends(self, chosen: Predicate) -> bool:
+        """Whether membership reads imputed values that depend on other rows."""
+        return bool(chosen.names & self.imputation.shared())
+
+    def moved(self, name: str) -> float:
+        """How far the value of one donee that exchanges a donor moves."""
+        attribute = self.numeric(name)
+        if name not in self.imputation.shared():
+            return 0.0
+        return (attribute.upper - attribute.lower) * self.imputation.step(name, self.schema)
+
+    def change(self, name: str, chosen: Predicate, limit: float) -> float:
+        """How far one donee that exchanges a donor moves a sum of values within ``limit``."""
+        # A donee that enters or leaves the subpopulation brings or takes its whole value.
+        return max(self.moved(name), limit) if self.depends(chosen) else self.moved(name)
+
+    # Releases to come
+
+    def count_ask(self, label: str, cost: Cost, *chosen: Predicate, known: Names = ()) -> Ask:
+        """A count of a subpopulation, or of the rows in it in which attributes are known."""
+        reads = frozenset(self._holes(known)).union(*(part.names for part in chosen))
+        return Ask(label=label, cost=cost, reads=reads)
+
+    def sum_ask(
+        self, label: str, name: str, chosen: Predicate, cost: Cost, *, known: Names = ()
+    ) -> Ask:
+        """A sum, refused here if there is nothing to add up."""
+        self.numeric(name)
+        reads = chosen.names.union({name}, self._holes(known))
+        return Ask(label=f"{label} of {name}", cost=cost, reads=reads, own=QUANTA, moves=2)
+
+    def begin(self, *asks: Ask) -> tuple[Charged, ...]:
+        """Charge for all releases of an answer, before anything is read."""
+        warn_if_weak(self.door.guarantee(*asks).epsilon)
+        return self.door.begin(*asks)
+
+    # Answers
+
+    def one(self, charged: Charged, question: Question) -> Noisy:
+        """Return a released number."""
+        return self.door.answer(charged, question).each()[0]
+
+    def size(self, charged: Charged, chosen: Predicate, known: Names) -> Noisy:
+        """Return the released number of rows of a subpopulation in which attributes are known."""
+        given = (chosen, self._holes(known))
+        reads = chosen.names.union(given[1])
+        return self.one(charged, Counts(function=_known_members, reads=reads, given=given))
+
+    def total(
+        self,
+        charged: Charged,
+        name: str,
+        chosen: Predicate,
+        known: Names,
+        *,
+        centre: float,
+        limit: float,
+    ) -> Noisy:
+        """Return a released sum of values less a centre, each within the limit."""
+        question = Sums(
+            function=_centred,
+            reads=chosen.names.union({name}, self._holes(known)),
+            given=(chosen, self._holes(known), name, centre),
+            bound=limit,
+            change=self.change(name, chosen, limit),
+        )
+        return self.one(charged, question)
+
+    def products(
+        self,
+        charged: Charged,
+        names: tuple[str, str],
+        centres: tuple[float, float],
+        chosen: Predicate,
+        known: Names,
+        *,
+        limit: float,
+        change: float,
+    ) -> Noisy:
+        """Return a released sum of products of deviations, each within the limit."""
+        question = Sums(
+            function=_products,
+            reads=chosen.names.union(names, self._holes(known)),
+            given=(chosen, self._holes(known), names, centres),
+            bound=limit,
+            change=change,
+        )
+        return self.one(charged, question)
+
+    def level(self, pieces: int) -> float:
+        """Confidence of each of several released numbers so that all hold together."""
+        scale = self.door.scale
+        left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
+        return 1 - left / pieces
+
+    def quotient(
+        self,
+        label: str,
+        noisy: tuple[Noisy, Noisy],
+        asks: list[Ask],
+        bounds: tuple[float, float],
+        shift: Callable[[float], float],
+    ) -> Estimate:
+        """Return the shifted quotient of two released numbers, within public bounds."""
+        part, whole = noisy
+
+        def ratio(top: float, bottom: float) -> float:
+            return shift(top / max(bottom, 1.0))
+
+        level = self.level(2)
+        interval = corners(ratio, [part.within(level), whole.within(level)], bounds)
+        return self.estimate(label, clip(ratio(part.value, whole.value), bounds), interval, asks)
+
+    def estimate(
+        self, name: str, value: float, interval: Interval | None, asks: list[Ask]
+    ) -> Estimate:
+        """Put an answer and its guarantee together."""
+        return Estimate(
+            name=name, value=value, interval=interval, confidence=self.confidence,
+            guarantee=self.door.guarantee(*asks),
+        )  # fmt: skip
+
+    def _holes(self, names: Names) -> Names:
+        """Return those attributes that may be missing after imputation."""
+        return tuple(name for name in names if name not in self.imputation.fills())
+
+
+# What the door runs
+
+
+def members(rows: Rows, chosen: Predicate) -> NDArray[np.bool_]:
+    """Return the rows of a subpopulation."""
+    return chosen.select(rows)
+
+
+def members_of_both(rows: Rows, first: Predicate, second: Predicate) -> NDArray[np.bool_]:
+    """Return the rows of two subpopulations at once."""
+    return np.asarray(first.select(rows) & second.select(rows))
+
+
+def _known_members(rows: Rows, chosen: Predicate, names: Names) -> NDArray[np.bool_]:
+    found = chosen.select(rows)
+    for name in names:
+        found = found & ~rows.mask(name)
+    return found
+
+
+def _centred(
+    rows: Rows, chosen: Predicate, known: Names, name: str, centre: float
+) -> NDArray[np.float64]:
+    return np.where(_known_members(rows, chosen, known), rows.values(name) - centre, 0.0)
+
+
+def _products(
+    rows: Rows,
+    chosen: Predicate,
+    known: Names,
+    names: tuple[str, str],
+    centres: tuple[float, float],
+) -> NDArray[np.float64]:
+    left, right = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(_known_members(rows, chosen, known), left * right, 0.0)

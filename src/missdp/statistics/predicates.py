@@ -1,0 +1,334 @@
+"""Which rows belong to a subpopulation, and which ones may once missing cells are known.
+
+A predicate answers twice. `select` takes the table as it is: a missing cell satisfies no
+comparison. `decide` keeps to what holds for every value of the missing cells (three-valued
+logic): rows that surely belong, and rows that may.
+
+Subpopulations are written in a small language: comparisons, ``in``, ``and``, ``or``, ``not``,
+parentheses. Nothing is ever evaluated as Python. Names are attributes of the schema (in backticks
+if they hold other characters than letters, digits and ``_``), constants are checked against its
+public domain, and a missing cell satisfies no comparison.
+
+    age >= 20 and age < 30
+    20 <= age < 30 and `marital status` in ("married", "widowed")
+    not (sex = 'female' or income > 50000)
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.mechanisms.questions import RowView
+from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
+
+__all__ = ["OPERATORS", "Compare", "Everyone", "Join", "Not", "Predicate", "Verdict", "parse_where"]
+
+
+BoolArray = NDArray[np.bool_]
+Verdict = tuple[BoolArray, BoolArray]
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class Predicate(Protocol):
+    """Which rows belong to a subpopulation; a function of each row alone."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Attributes it reads."""
+
+    def select(self, rows: RowView) -> BoolArray:
+        """Return True for the rows that belong, shape ``(n,)``."""
+
+    def decide(self, rows: RowView) -> Verdict:
+        """Tell which rows belong whatever their missing cells hold, and which ones may."""
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """All rows."""
+
+    names: frozenset[str] = frozenset()
+
+    def select(self, rows: RowView) -> BoolArray:
+        """Return True for every row."""
+        return np.ones(len(rows), dtype=bool)
+
+    def decide(self, rows: RowView) -> Verdict:
+        """Return True for every row, twice."""
+        return self.select(rows), self.select(rows)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """One attribute compared with a constant; a missing cell satisfies no comparison."""
+
+    attribute: AnyAttribute
+    sign: str
+    value: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Attributes it reads."""
+        return frozenset({self.attribute.name})
+
+    def select(self, rows: RowView) -> BoolArray:
+        """Return True for the rows that belong."""
+        name = self.attribute.name
+        codes = rows.codes(name)
+        cells = rows.values(name) if isinstance(self.attribute, Numeric) else codes
+        known = codes != self.attribute.missing_code
+        return np.asarray(OPERATORS[self.sign](cells, self.value) & known)
+
+    def decide(self, rows: RowView) -> Verdict:
+        """Return what the known cells decide; a missing one may satisfy any comparison."""
+        surely = self.select(rows)
+        return surely, surely | (rows.codes(self.attribute.name) == self.attribute.missing_code)
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows that belong to all parts, or to any."""
+
+    parts: tuple[Predicate, ...]
+    all_of: bool
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Attributes it reads."""
+        return frozenset().union(*(part.names for part in self.parts))
+
+    def select(self, rows: RowView) -> BoolArray:
+        """Return True for the rows that belong."""
+        return self._joined([part.select(rows) for part in self.parts])
+
+    def decide(self, rows: RowView) -> Verdict:
+        """Join both answers of the parts; parts that share a cell make the second too generous."""
+        surely, maybe = zip(*(part.decide(rows) for part in self.parts), strict=True)
+        return self._joined(surely), self._joined(maybe)
+
+    def _joined(self, parts: Sequence[BoolArray]) -> BoolArray:
+        reduce = np.logical_and if self.all_of else np.logical_or
+        return np.asarray(reduce.reduce(parts))
+
+
+@dataclass(frozen=True)
+class Not:
+    """Rows that do not belong."""
+
+    part: Predicate
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Attributes it reads."""
+        return self.part.names
+
+    def select(self, rows: RowView) -> BoolArray:
+        """Return True for the rows that belong."""
+        return ~self.part.select(rows)
+
+    def decide(self, rows: RowView) -> Verdict:
+        """Exchange both answers."""
+        surely, maybe = self.part.decide(rows)
+        return ~maybe, ~surely
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "!=": "!="}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<text>"[^"]*"|'[^']*')|(?P<quoted>`[^`]+`)|(?P<name>[^\W\d]\w*)
+    |(?P<sign><=|>=|!=|==|[<>=(),]))""",
+    re.VERBOSE,
+)
+_DEEPEST = 50
+_WORDS = {"and", "or", "not", "in", "true", "false"}
+
+
+def parse_where(text: str | None, schema: Schema) -> Predicate:
+    """Parse a subpopulation.
+
+    Parameters
+    ----------
+    text : str or None
+        None or blank means everyone.
+    schema : Schema
+        Its attributes and levels are the only names and constants known.
+
+    Returns
+    -------
+    Predicate
+
+    Raises
+    ------
+    ParameterError
+        If the text is not in the language or names something the schema does not declare.
+
+    Examples
+    --------
+    >>> from missdp import Numeric, Schema
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=100),))
+    >>> sorted(parse_where("20 <= age < 30", schema).names)
+    ['age']
+    """
+    if text is None:
+        return Everyone()
+    if not isinstance(text, str):
+        raise ParameterError("where: a subpopulation is written as text")
+    if not text.strip():
+        return Everyone()
+    parser = _Parser(_tokens(text), schema)
+    found = parser.any_of()
+    parser.expect("end")
+    return found
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    tokens, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ParameterError(f"where: cannot read {text[at:].strip()[:20]!r}")
+        kind, word = str(match.lastgroup), match.group(str(match.lastgroup))
+        if kind == "name" and word.lower() in _WORDS:
+            kind = word = word.lower()
+        tokens.append(("sign" if kind == "sign" else kind, word))
+        at = match.end()
+    return [*tokens, ("end", "")]
+
+
+class _Parser:
+    """Recursive descent: any_of > all_of > negation > atom."""
+
+    def __init__(self, tokens: list[tuple[str, str]], schema: Schema) -> None:
+        self._tokens, self._at, self._schema = tokens, 0, schema
+        self._depth = 0
+
+    def any_of(self) -> Predicate:
+        return self._joined("or", self._all_of, all_of=False)
+
+    def expect(self, *wanted: str) -> str:
+        kind, word = self._tokens[self._at]
+        if kind not in wanted and word not in wanted:
+            raise ParameterError(
+                f"where: expected {' or '.join(wanted)}, found {word or 'the end'!r}"
+            )
+        self._at += 1
+        return word
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at]
+
+    def _all_of(self) -> Predicate:
+        return self._joined("and", self._negation, all_of=True)
+
+    def _joined(self, word: str, part: Callable[[], Predicate], *, all_of: bool) -> Predicate:
+        parts = [part()]
+        while self._peek()[0] == word:
+            self._at += 1
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Join(tuple(parts), all_of)
+
+    def _negation(self) -> Predicate:
+        if self._peek()[0] == "not":
+            return Not(self._nested(self._negation))
+        if self._peek()[1] == "(" and self._peek()[0] == "sign":
+            inner = self._nested(self.any_of)
+            self.expect(")")
+            return inner
+        return self._comparison()
+
+    def _nested(self, part: Callable[[], Predicate]) -> Predicate:
+        """Read what follows a `not` or an opening parenthesis."""
+        self._at, self._depth = self._at + 1, self._depth + 1
+        if self._depth > _DEEPEST:
+            raise ParameterError(f"where: more than {_DEEPEST} conditions inside each other")
+        inner = part()
+        self._depth -= 1
+        return inner
+
+    def _comparison(self) -> Predicate:
+        if self._peek()[0] not in ("name", "quoted"):
+            left = self._constant()
+            sign = self.expect(*OPERATORS)
+            attribute = self._attribute()
+            first = _compare(attribute, _MIRRORED[sign], left)
+            if self._peek()[1] not in OPERATORS:
+                return first
+            return Join((first, self._rest(attribute)), all_of=True)
+        attribute = self._attribute()
+        negated = self._peek()[0] == "not"
+        if negated:
+            self._at += 1
+            self.expect("in")
+            self._at -= 1
+        if self._peek()[0] == "in":
+            self._at += 1
+            return self._member(attribute, negated=negated)
+        return self._rest(attribute)
+
+    def _rest(self, attribute: AnyAttribute) -> Predicate:
+        sign = self.expect(*OPERATORS)
+        return _compare(attribute, sign, self._constant())
+
+    def _member(self, attribute: AnyAttribute, *, negated: bool) -> Predicate:
+        self.expect("(")
+        sign = "!=" if negated else "=="
+        parts: list[Predicate] = [_compare(attribute, sign, self._constant())]
+        while self._peek()[1] == ",":
+            self._at += 1
+            parts.append(_compare(attribute, sign, self._constant()))
+        self.expect(")")
+        return Join(tuple(parts), all_of=negated)
+
+    def _attribute(self) -> AnyAttribute:
+        name = self.expect("name", "quoted")
+        name = name[1:-1] if name.startswith("`") else name
+        if name not in self._schema:
+            raise ParameterError(f"where: the schema has no attribute {name!r}")
+        return self._schema[name]
+
+    def _constant(self) -> Level | float:
+        kind = self._peek()[0]
+        word = self.expect("number", "text", "true", "false")
+        if kind == "number":
+            return float(word)
+        return word == "true" if kind in ("true", "false") else word[1:-1]
+
+
+def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predicate:
+    """Check a constant against the public domain and turn a level into its code."""
+    if isinstance(attribute, Numeric):
+        if isinstance(value, (str, bool)):
+            raise ParameterError(f"where: {attribute.name!r} is numeric; compare it with a number")
+        return Compare(attribute, sign, float(value))
+    if isinstance(attribute, Categorical) and sign not in ("=", "==", "!="):
+        raise ParameterError(f"where: {attribute.name!r} has no order; use =, != or in")
+    kind = type(attribute.levels[0])
+    wanted = _as_level(value, kind)
+    codes = [code for code, level in enumerate(attribute.levels) if level == wanted]
+    if wanted is None or not codes:
+        raise ParameterError(f"where: {value!r} is not a level of {attribute.name!r}")
+    return Compare(attribute, sign, float(codes[0]))
+
+
+def _as_level(value: Level | float, kind: type) -> Level | None:
+    """Read a constant as a level of the given type; None if it is not one."""
+    if kind is bool:
+        return value if isinstance(value, bool) else None
+    if kind is int:
+        whole = isinstance(value, float) and value.is_integer()
+        return int(value) if whole and not isinstance(value, bool) else None
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,323 @@
+"""The donation profile M_j: how many donees one donor could ever serve, after j other changes.
+
+    M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
+
+where t ranges over every possible complete row: every cell of the public domain (or every block
+of a public partition, at the smallest distance from x to the block) and every label. A hypothetical
+t whose label equals another row's wins the tie, so the maximum over labels also covers the removal
+of every donor that is there.
+
+*Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
+``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For fixed (site, label), one
+donor more or less moves the rank of every x by at most 1; a donee more or less changes the count by
+at most 1. Take maxima. Blocks keep the property (ranks at a smallest distance are still ranks) and
+only enlarge the counts. ∎
+
+How it is computed: for each site, first an upper bound per j (``t`` wins every tie at a positive
+distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that
+matter, the sites whose bound exceeds what is already found are swept exactly over the circle of
+labels.
+
+The smooth bound of a query on imputed data, for every beta above 0, follows:
+
+    U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
+    S_beta(D) = max_j exp(-beta j) U_j(D)
+
+*Theorem.* U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours, so S_beta is
+a beta-smooth upper bound. *Proof.* Adding or removing a complete row t moves the query by its own
+contribution and that of the donees whose donor set changes, each of which exchanges one donor:
+those with rank_D(x, t) <= k, at most M_0. An incomplete row has its own contribution only. For the
+second claim use the property of M: one donor more or less is taken up by b -> b + 1, one donee more
+or less by a -> a + 1. ∎
+
+Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of donees |I|, which
+changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
+
+Exact counts over the circle of labels: a donee x with N strictly nearer donors is served (rank at
+most r) by a hypothetical donor at a tied distance if fewer than r - N of the tied donors lie
+between x's label and the donor's, walking upwards round the circle. So x is served on one arc, from
+its own label to its (r - N)-th tied donor, and the worst label is where most arcs overlap.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.statistics.layout import Layout
+from missdp.statistics.neighbours import NearCells, near_cells
+
+__all__ = ["Profile", "Ring", "change_bounds", "site_count"]
+
+
+IntArray = NDArray[np.int64]
+_CELLS = 1 << 27
+_PAIRS = 1 << 22
+_FIRST_TERMS = 32
+# Above the rounding of exp and of the products, and far below the slack left in the noise.
+_ROUND_UP = 1 + 2.0**-42
+
+
+class Profile:
+    """Exact donation profile of a private table, computed as far as asked.
+
+    Parameters
+    ----------
+    layout : Layout
+        Private rows.
+    k : int
+        Number of donors per donee.
+    """
+
+    def __init__(self, layout: Layout, k: int) -> None:
+        self._layout, self._k = layout, k
+        self._exact: dict[int, int] = {}
+        # Public: depends on the domain alone.
+        self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
+        self._near: NearCells
+        self._upper = np.zeros((0, 0), dtype=np.int32)
+        self._bounds = np.zeros(0, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return "Profile(private)"
+
+    @property
+    def donees(self) -> int:
+        """Number of incomplete rows. Private."""
+        return len(self._layout.donees.rows)
+
+    def upper(self, terms: int) -> IntArray:
+        """Upper bounds of M_0 .. M_{terms - 1}, exact where already computed."""
+        if terms > len(self._bounds):
+            wanted = max(terms, 4 * len(self._bounds), _FIRST_TERMS)
+            self._prepare(min(self.max_terms, wanted))
+        bounds = self._bounds[:terms].copy()
+        for j, value in self._exact.items():
+            if j < terms:
+                bounds[j] = value
+        return bounds
+
+    def is_exact(self, j: int) -> bool:
+        """Whether M_j has been computed exactly."""
+        return j in self._exact
+
+    def exact(self, j: int) -> int:
+        """Return M_j exactly, ``j < max_terms``."""
+        if j not in self._exact:
+            if j >= len(self._bounds):
+                self.upper(j + 1)
+            self._exact[j] = self._sweep(j)
+        return self._exact[j]
+
+    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
+
+        Terms of the profile are made exact only where the maximum is attained, and later terms are
+        skipped once even |I| donees could not beat it; the result is that of the full exact
+        profile.
+
+        Parameters
+        ----------
+        own, donee : float
+            Public weights: how far a row's own contribution, and one donee that exchanges one
+            donor, can move the query.
+        beta : float
+            Above 0.
+        """
+        if not (beta > 0 and own >= 0 and donee >= 0):
+            raise ParameterError("beta must be above 0 and the weights at least 0")
+        if donee == 0:
+            return own * _ROUND_UP
+        terms = min(_FIRST_TERMS, self.max_terms)
+        while True:
+            upper = self.upper(terms)
+            scores = np.exp(-beta * np.arange(terms)) * (own + donee * change_bounds(upper))
+            j = int(np.argmax(scores))
+            excess = upper[: j + 1] - np.arange(j + 1)
+            attained = np.flatnonzero(excess == excess.max())
+            if not any(self.is_exact(int(b)) for b in attained):
+                self.exact(int(attained[0]))
+                continue
+            best = float(scores[j])
+            tail = _tail(own + donee * self.donees, donee, beta, terms)
+            if tail <= best or terms >= self.max_terms:
+                return max(best, tail if tail > best else 0.0) * _ROUND_UP
+            terms = min(4 * terms, self.max_terms)
+
+    def most(self) -> int:
+        """Return M_0: how many donees one donor could serve."""
+        return self.exact(0)
+
+    def _prepare(self, terms: int) -> None:
+        self._near = near_cells(self._layout, self._k + terms)
+        self._upper = _site_bounds(self._layout, self._near, self._k, terms)
+        self._bounds = self._upper.max(axis=0, initial=0).astype(np.int64)
+
+    def _sweep(self, j: int) -> int:
+        """Visit sites by descending bound until no bound exceeds the best exact value."""
+        bounds = self._upper[:, j]
+        # M is non-decreasing in j, so an earlier exact term is a floor.
+        best = max((value for i, value in self._exact.items() if i < j), default=0)
+        candidates = np.flatnonzero(bounds > best)
+        for site in candidates[np.argsort(-bounds[candidates], kind="stable")]:
+            if bounds[site] <= best:
+                break
+            best = max(best, site_count(self._layout, self._near, int(site), self._k + j))
+        return best
+
+
+def change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
+
+    Examples
+    --------
+    >>> change_bounds(np.array([4, 5, 7, 7, 7, 8])).tolist()
+    [4, 5, 7, 8, 9, 10]
+    """
+    steps = np.arange(len(profile))
+    return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.int64)
+
+
+def _tail(level: float, slope: float, beta: float, start: int) -> float:
+    """Supremum of exp(-beta j)(level + slope j) over real j >= start."""
+    j = max(float(start), 1 / beta - level / slope)
+    return math.exp(-beta * j) * (level + slope * j)
+
+
+def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:
+    """Upper bound of the count at each site for each j, shape (sites, terms)."""
+    sites = layout.metric.sites
+    bounds = np.zeros((sites, terms), dtype=np.int32)
+    flat = bounds.reshape(-1)
+    weights = layout.donees.counts[near.cells].astype(np.int32)
+    at_home: list[tuple[IntArray, IntArray]] = []
+    for rows in _chunks(near, sites):
+        index, site, distance = _within_reach(layout, near, rows)
+        home = distance == 0
+        at_home.append((index[home], site[home]))
+        index, site, distance = index[~home], site[~home], distance[~home]
+        first = np.maximum(0, near.nearer(index, distance)[0] - k + 1)
+        inside = first < terms
+        np.add.at(flat, site[inside] * terms + first[inside], weights[index[inside]])
+    np.cumsum(bounds, axis=1, out=bounds)
+    index, site = (
+        (np.concatenate(part) for part in zip(*at_home, strict=True))
+        if at_home
+        else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    )
+    ring = Ring(layout, near)
+    for j in range(terms):
+        depth = ring.depths(k + j)[index]
+        bounds[:, j] += np.bincount(site, weights=depth, minlength=sites).astype(np.int32)
+    return bounds
+
+
+def _chunks(near: NearCells, sites: int) -> list[IntArray]:
+    """Donee cells in portions whose reach fits in memory."""
+    wide = np.flatnonzero(near.radius > 0)
+    narrow = np.flatnonzero(near.radius == 0)
+    step = max(1, _PAIRS // sites)
+    return [
+        rows[begin : begin + size]
+        for rows, size in ((narrow, _PAIRS), (wide, step))
+        for begin in range(0, len(rows), size)
+    ]
+
+
+def _within_reach(
+    layout: Layout, near: NearCells, rows: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Triples (donee cell, site, distance) with distance up to the cell's radius.
+
+    Built one attribute at a time, dropping what is already too far.
+    """
+    metric = layout.metric
+    codes = layout.codes[near.cells]
+    index, site = rows, np.zeros(len(rows), dtype=np.int64)
+    distance = np.zeros(len(rows), dtype=np.int64)
+    for column, table in enumerate(metric.site_tables):
+        total = distance[:, None] + table[codes[index, column]]
+        owner, block = np.nonzero(total <= near.radius[index][:, None])
+        site = site[owner] * table.shape[1] + block
+        index, distance = index[owner], total[owner, block]
+    return index, site, distance
+
+
+class Ring:
+    """Donees of each cell on the circle of labels, among the donors of the same cell. Private."""
+
+    def __init__(self, layout: Layout, near: NearCells) -> None:
+        donors, donees = layout.donors, layout.donees
+        self._donors = donors.counts[near.cells]
+        self._donees = donees.counts[near.cells]
+        self._start = donees.start[near.cells]
+        index = np.searchsorted(near.cells, donees.cells)
+        key = donors.cells * max(layout.size, 1) + donors.labels
+        wanted = donees.cells * max(layout.size, 1) + donees.labels
+        passed = np.searchsorted(key, wanted) - donors.start[donees.cells]
+        # Two laps of every cell's circle, one after the other, as one increasing sequence.
+        self._span = 2 * int(self._donors.max(initial=0)) + 1
+        self._index, self._passed = index, passed
+        lap = passed + self._donors[index]
+        first = 2 * self._start[index] + np.arange(len(index)) - self._start[index]
+        self._laps = np.empty(2 * len(index), dtype=np.int64)
+        self._laps[first] = passed
+        self._laps[first + self._donees[index]] = lap
+        self._owner = np.repeat(np.arange(len(near.cells)), 2 * self._donees)
+        self._position = first
+
+    def depths(self, reach: int) -> IntArray:
+        """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
+        depth = self._donees.copy()
+        short = np.flatnonzero(self._donors[self._index] > reach)
+        if not len(short):
+            return depth
+        span = self._span + reach
+        keys = self._owner * span + self._laps
+        index = self._index[short]
+        stop = np.searchsorted(keys, index * span + self._passed[short] + reach)
+        width = stop - self._position[short]
+        depth[self._donors > reach] = 0
+        np.maximum.at(depth, index, width)
+        return depth
+
+
+def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
+    """Largest number of donees, over labels, that rank a donor at ``site`` within ``reach``."""
+    distance = layout.metric.to_site(layout.codes[near.cells], site).astype(np.int64)
+    index = np.flatnonzero(distance <= near.radius)
+    before, through, level = near.nearer(index, distance[index])
+    wholly = through < reach
+    total = int(layout.donees.counts[near.cells[index[wholly]]].sum())
+    partly = np.flatnonzero(~wholly & (before < reach))
+    starts, stops = [], []
+    for i in partly:
+        start, stop = _arcs(layout, near, index[i], level[i], reach - int(before[i]))
+        starts.append(start)
+        stops.append(stop)
+    return total + (_overlap(np.concatenate(starts), np.concatenate(stops)) if starts else 0)
+
+
+def _arcs(
+    layout: Layout, near: NearCells, index: int, level: int, steps: int
+) -> tuple[IntArray, IntArray]:
+    """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a level."""
+    donors, donees = layout.donors, layout.donees
+    cell = near.cells[index]
+    own = donees.labels[donees.start[cell] : donees.start[cell + 1]]
+    tied = near.pair_cell[near.level_pair[level] : near.level_pair[level + 1]]
+    ring = np.concatenate([donors.labels[donors.start[c] : donors.start[c + 1]] for c in tied])
+    ring.sort()
+    return own, ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]
+
+
+def _overlap(start: IntArray, stop: IntArray) -> int:
+    """Largest number of arcs (start, stop] of a circle that share a point."""
+    wrapped = int(np.count_nonzero(stop < start))
+    points = np.concatenate([start, stop])
+    change = np.concatenate([np.ones(len(start), np.int64), -np.ones(len(stop), np.int64)])
+    order = np.argsort(points, kind="stable")
+    return wrapped + int(np.max(np.cumsum(change[order]), initial=0))

@@ -1,0 +1,267 @@
+"""What AIM and MST share: strategies, fitting, sampling, saving."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, zcdp_rho
+from missdp.errors import ParameterError
+from missdp.inference.beliefs import Draws
+from missdp.inference.estimate import Recipe
+from missdp.inference.model import GraphicalModel, Zeros
+from missdp.mechanisms.door import Door, Noise, Total
+from missdp.mechanisms.noise import check_scale
+from missdp.schema import Schema
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.learn import Learner, Plan
+from missdp.synth.noisy_counts import Imputer, impute
+from missdp.synth.state import is_declared, sampling_generator
+from missdp.synth.workload import (
+    StructuralZeros,
+    Workload,
+    candidates,
+    read_zeros,
+    zeros_from_json,
+    zeros_to_json,
+)
+
+__all__ = ["GraphicalSynthesizer"]
+
+
+_BYTES = 8
+_MOST_ROWS = 1_000_000
+# More than a gigabyte of model could not be fitted; regularisation beyond a million either way is
+# none, or nothing but.
+_RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
+_COUNT_SHARE = 0.04  # of rho, for the number of rows: +- 23 at epsilon 1, delta 1e-6
+_LEAST_COUNT_SHARE = 0.005
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GraphicalSynthesizer(Synthesizer):
+    """Base of AIM and MST; see there."""
+
+    strategies: ClassVar[tuple[str, ...]] = (
+        "joint",
+        "observed",
+        "complete-rows",
+        "impute-first",
+    )
+
+    structural_zeros: StructuralZeros | None = None
+    shrink: float = 0.2
+    ridge: float = 0.3
+    model_rows: int = 20_000
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
+
+    _draws: Draws = field(default="even", init=False)
+    workload: Workload = field(init=False)
+    max_model_size: float = field(init=False)
+
+    @abc.abstractmethod
+    def _plan(self, attributes: int) -> Plan:
+        """Return the public parameters of the fit."""
+
+    def _check_parameters(self) -> Budget:
+        budget = super()._check_parameters()
+        if self._delta == 0:
+            raise ParameterError(
+                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+            )
+        for name in ("max_model_size", "shrink", "ridge"):
+            value = getattr(self, name)
+            least, most = _RANGES[name]
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise ParameterError(f"{name} must be a number from {least:g} to {most:g}")
+        rows = self.model_rows
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 100 <= rows <= _MOST_ROWS:
+            raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
+        if self.imputer not in ("marginal", "random", "mean"):
+            raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
+        self._check_share("imputer_share")
+        return budget
+
+    def _check_share(self, name: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise ParameterError(f"{name} must be strictly between 0 and 1")
+
+    def _zeros(self, schema: Schema) -> Zeros:
+        return read_zeros(self.structural_zeros, schema, max_cells=self._max_cells)
+
+    def _check_schema(self, schema: Schema) -> None:
+        weights = candidates(self.workload, schema)
+        self._zeros(schema)
+        plan, share = self._plan(len(schema)), self._count_share(schema)
+        before = share * self._rho + self._imputation_rho(schema)
+        if share > 0:
+            check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
+        plan.check(len(schema), before=before, selects=bool(weights))
+
+    def _imputation_rho(self, schema: Schema) -> float:
+        """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
+        if not self._strategy.fills or self.imputer == "random" or not schema.nullable:
+            return 0.0
+        epsilon = self.imputer_share * self.epsilon / len(schema.nullable)
+        check_scale("the noise scale of imputation", 1 / epsilon)
+        return len(schema.nullable) * epsilon**2 / 2
+
+    def _count_share(self, schema: Schema) -> float:
+        """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
+
+        A marginal in which every row counts has the number of rows as its total, with as many
+        cells' noise. In units of the inverse variance that rho would buy if it were all spent on
+        one number, they tell ``first_share * mean(1 / cells)``.
+        """
+        if is_declared(self.n_rows):
+            return 0.0
+        strategy = self._strategy
+        sizes = [
+            strategy.shape((name,), schema)[0]
+            for name in schema.names
+            if strategy.fills or strategy.tells_total((name,), schema)
+        ]
+        first = self._plan(len(schema)).first_share
+        told = first * math.fsum(1 / size for size in sizes) / len(schema)
+        lacking = _COUNT_SHARE - told
+        return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
+
+    def _released_count(self, door: Door) -> Total | None:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(door.schema)
+        if share == 0:
+            return None
+        return door.row_count(Noise("gaussian", math.sqrt(1 / (2 * share * self._rho))))
+
+    def _fit(self, door: Door) -> Total:
+        self._report("preparing", 0.0)
+        total = self._released_count(door)
+        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        schema = door.schema
+        zeros = self._zeros(schema)
+        learner = Learner(
+            door,
+            candidates(self.workload, schema),
+            self._plan(len(schema)),
+            report=self._report,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+            zeros=zeros,
+            total=total,
+        )
+        estimate = learner.run()
+        self.model_ = GraphicalModel(
+            tuple(estimate.levels), estimate.parameters, estimate.masks, zeros
+        )
+        self._recipe = Recipe(
+            n_rows=estimate.n_rows,
+            first_sigma=learner.first_sigma,
+            sigmas={c: float(m.std) for c, m in estimate.measured.items()},
+            extended=list(learner.extended),
+            partial=not door.every_row_counts,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+        )
+        names = schema.names
+        self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
+        self._report("done", 1.0)
+        return learner.rows()
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+        multiple: int | None = None,
+    ) -> Any:
+        """Draw synthetic rows; costs no privacy.
+
+        Parameters
+        ----------
+        n, missing_values, random_state
+            See :meth:`~missdp.synth.base.Synthesizer.sample`.
+        multiple : int, optional
+            Draw that many tables, at least 2, each from a model of its own that differs from the
+            fitted one by as much as noise, sampling and holes leave unknown.  Combine estimates
+            from them with :func:`~missdp.evaluate.combine_estimates`.  Takes one refit each.
+
+        Returns
+        -------
+        frame, or list of frames if ``multiple`` is given
+        """
+        if multiple is None:
+            return super().sample(n, missing_values=missing_values, random_state=random_state)
+        if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
+            raise ParameterError("multiple must be a whole number of tables, at least 2")
+        self._check_fitted()
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
+        tables = []
+        for _ in range(multiple):
+            another = copy.copy(self)
+            another.model_ = self._recipe.repeat(self.model_, rng)
+            another._draws = "independent"  # combining takes the variance of real samples for given
+            seed = int(rng.integers(2**63))
+            tables.append(another.sample(n, missing_values=missing_values, random_state=seed))
+        return tables
+
+    @property
+    def _rho(self) -> float:
+        return zcdp_rho(self.epsilon, self._delta)
+
+    @property
+    def _max_cells(self) -> float:
+        return self.max_model_size * 2**20 / _BYTES
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
+        return dict(zip(self.schema_.names, codes, strict=True))
+
+    def _public_parameters(self) -> dict[str, Any]:
+        shown = super()._public_parameters()
+        if "workload" in shown:
+            shown["workload"] = _workload_to_json(self.workload)
+        shown["structural_zeros"] = zeros_to_json(self.structural_zeros)
+        return shown
+
+    def _released(self) -> dict[str, Any]:
+        return {
+            "model": self.model_.to_json(),
+            "measured": [list(c) for c in self.measured_],
+            "recipe": self._recipe.to_json(),
+        }
+
+    def _restore(self, released: dict[str, Any]) -> None:
+        self.model_ = GraphicalModel.from_json(released["model"])
+        self.measured_ = tuple(tuple(names) for names in released["measured"])
+        self._recipe = Recipe.from_json(released["recipe"])
+        self.workload = _workload_from_json(self.workload)
+        self.structural_zeros = zeros_from_json(self.structural_zeros)
+
+
+def _workload_to_json(workload: Workload) -> Any:
+    if isinstance(workload, int):
+        return workload
+    if isinstance(workload, Mapping):
+        return [[list(names), weight] for names, weight in workload.items()]
+    return [[list(names), 1.0] for names in workload]
+
+
+def _workload_from_json(stored: Any) -> Workload:
+    if isinstance(stored, int):
+        return stored
+    return {tuple(names): float(weight) for names, weight in stored}

@@ -1,0 +1,373 @@
+"""Learn a graphical model adaptively: select a marginal, measure it, refit.  The AIM loop.
+
+McKenna, Mullins, Sheldon and Miklau (2022), "AIM", PVLDB 15(11), with changes: a share of the
+budget for the one-way marginals, rare levels merged, a regularised warm-started fit, and
+marginals with holes scored and fitted through a model of what is missing.  Everything here is
+post-processing of what the door answers.
+
+How much a marginal deserves to be measured: a score of sensitivity one, rounding included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.inference.estimate import Estimate
+from missdp.inference.junction import Clique, Growth
+from missdp.inference.model import Zeros
+from missdp.mechanisms.door import Door, Noise, Score, Total
+from missdp.mechanisms.noise import check_scale
+from missdp.synth.noisy_counts import least_squares_total
+
+__all__ = ["MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
+
+
+_GRID = 2.0**-10  # rows
+_LARGEST = 2.0**31  # rows
+_MOST_ROWS = 2.0**41
+
+#: How far one row moves a score; proven below.
+SCORE_SENSITIVITY = 1.0 + 2.0**-20
+
+_LEAST_LEFT = 1e-6
+_SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Public parameters of a fit.
+
+    Parameters
+    ----------
+    rho : float
+        zCDP budget of the whole fit, earlier releases included.
+    rounds : int
+        Selections planned for; annealing makes fewer and better ones.
+    first_share : float
+        Share of the budget for the one-way marginals.
+    selection_share : float
+        Share of each round's budget for the selection.
+    max_cells : int
+        Most cells of the junction tree at the end; grows with the budget spent until then.
+    forest : bool
+        Select a spanning tree of pairs (MST) rather than any marginals.
+    anneal : bool
+        Whether to halve the noise once a measurement taught the model nothing.
+    """
+
+    rho: float
+    rounds: int
+    first_share: float
+    selection_share: float
+    max_cells: float
+    forest: bool
+    anneal: bool
+
+    def check(self, attributes: int, *, before: float, selects: bool) -> None:
+        """Refuse, before anything is charged, what no noise can be drawn for.
+
+        Parameters
+        ----------
+        attributes : int
+        before : float
+            zCDP cost of what is released before; public.
+        selects : bool
+            Whether anything is selected after the one-way marginals.
+
+        Raises
+        ------
+        ParameterError
+        """
+        left = self.rho * _SLACK - before
+        if left <= _LEAST_LEFT * self.rho or self.rho <= 0:
+            raise ParameterError(
+                "too little is left of the budget for marginals at this epsilon and delta: "
+                "imputation, which is pure, costs nearly all of it; use a larger delta or a "
+                "smaller imputer_share or epsilon"
+            )
+        check_scale("the noise of one-way marginals", _sigma(self.first_share * left / attributes))
+        share = (1 - self.first_share) * left / max(1, self.rounds)
+        if selects:
+            check_scale("the noise of marginals", _sigma((1 - self.selection_share) * share))
+            check_scale("that of selections", 3 / math.sqrt(8 * self.selection_share * share))
+
+
+def misfit(
+    counts: NDArray[np.int64],
+    expected: NDArray[np.float64],
+    possible: NDArray[np.bool_],
+    bias: float,
+    weight: float,
+) -> float:
+    """How far the model is from the counts, less what noise would add if measured.
+
+    Only cells with nothing missing count: budget is to be drawn to errors of the complete-data
+    law, not to patterns of missingness.  What is missing comes along when such a marginal is
+    measured, and matters where its attributes depend on each other.  Impossible cells do not
+    count either: leaving out fixed cells does not make a row's influence any larger.
+    """
+    observed = counts[tuple(slice(0, size) for size in possible.shape)]
+    return marginal_score(observed * possible, expected, bias=bias, weight=weight)
+
+
+#: One row moves one cell of each marginal by one, and weights are at most one.
+MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
+
+
+class Learner:
+    """Spend a budget on an estimate of the complete-data law.
+
+    Parameters
+    ----------
+    door : Door
+        What answers.
+    weights : mapping of Clique to float
+        Marginals that may be measured, by weight (at most one).
+    plan : Plan
+    report : callable
+        Progress; gets public facts only.
+    shrink, ridge, model_rows
+        See :class:`~missdp.inference.estimate.Estimate`.
+    zeros : mapping of Clique to ndarray of bool
+        Cells that are publicly known to be impossible.
+    total : Total or None
+        Number of private rows as released or declared before, if it was.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        weights: Mapping[Clique, float],
+        plan: Plan,
+        *,
+        report: Callable[[str, float], None],
+        shrink: float,
+        ridge: float,
+        model_rows: int,
+        zeros: Zeros,
+        total: Total | None,
+    ) -> None:
+        self._total = total
+        self._totals: list[tuple[Clique, Total]] = []
+        self._door, self._weights, self._plan = door, dict(weights), plan
+        self._report = report
+        self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
+        self._zeros = zeros
+        self._growth: Growth | None = None
+        self._names = door.schema.names
+        #: Whether an attribute's counts have a last level "missing".
+        self.extended = [door.sizes[a.name] > a.size for a in door.schema]
+
+    def run(self) -> Estimate:
+        """Measure, select, measure, ... until the budget is spent."""
+        self._report("measuring single attributes", self._done)
+        alone = not self._weights
+        self.first_sigma = sigma = self._first_sigma(whole=alone)
+        names = [(name,) for name in self._names]
+        self._door.expect([*names, *map(self._named, self._weights)])
+        ones = [self._door.marginal(name, Noise("gaussian", sigma)) for name in names]
+        self._note_totals(ones, sigma)
+        estimate = Estimate(
+            ones,
+            std=sigma,
+            extended=self.extended,
+            n_rows=self._counted_rows(),
+            partial=not self._door.every_row_counts,
+            rng=self._door.generator(),
+            shrink=self._shrink,
+            ridge=self._ridge,
+            model_rows=self._model_rows,
+            zeros=self._zeros,
+        )
+        if not alone:
+            levels = zip(self._names, estimate.levels, strict=True)
+            self._merged = self._door.merged({name: level.groups for name, level in levels})
+            self._select_all(estimate)
+        self._report("final fit", 1.0)
+        estimate.finish()
+        return estimate
+
+    def _select_all(self, estimate: Estimate) -> None:
+        plan = self._plan
+        rounds = min(plan.rounds, len(self._names) - 1) if plan.forest else plan.rounds
+        share = self._left / max(1, rounds)
+        last = False
+        count = 0
+        while not last:
+            self._report("selecting and measuring", self._done)
+            count += 1
+            last = self._left < 2 * share or (plan.forest and count == rounds)
+            share = self._left if last else share
+            open_ = self._open(estimate)
+            if not open_:  # nothing more fits into the model: what is left stays unspent
+                return
+            sigma = math.sqrt(1 / (2 * (1 - plan.selection_share) * share))
+            chosen = self._select(
+                open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
+            )
+            before = estimate.predict(chosen)
+            released = self._merged.marginal(self._named(chosen), Noise("gaussian", sigma))
+            self._totals.append((chosen, Total(float(released.sum()), released.size * sigma**2)))
+            estimate.add(chosen, released.astype(np.float64), sigma)
+            estimate.refit(iterations=40, sweeps=2)
+            moved = float(np.abs(estimate.predict(chosen) - before).sum())
+            if (
+                plan.anneal
+                and moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum()
+            ):
+                share *= 4
+
+    # How many rows there are
+
+    def _note_totals(self, ones: list[NDArray[np.int64]], sigma: float) -> None:
+        for a, counts in enumerate(ones):
+            self._totals.append(((a,), Total(float(counts.sum()), counts.size * sigma**2)))
+
+    def rows(self) -> Total:
+        """Number of private rows, from everything released so far."""
+        known = [] if self._total is None else [self._total]
+        floors: list[Total] = []
+        for clique, total in self._totals:
+            whole = self._door.tells_total(self._named(clique))
+            (known if whole else floors).append(total)
+        return least_squares_total(known, floors)
+
+    def _counted_rows(self) -> float | None:
+        """Rows behind the marginals, for the model; None: their own totals say it best.
+
+        They do if incomplete rows were dropped, and if a declared number could be wrong.
+        """
+        partial = not self._door.every_row_counts
+        whole = all(self._door.tells_total((name,)) for name in self._names)
+        declared = self._total is not None and self._total.variance == 0
+        return self.rows().value if partial or (whole and not declared) else None
+
+    # What may be selected
+
+    def _open(self, estimate: Estimate) -> list[Clique]:
+        """Candidates that keep the model small enough for how far the fit is; public."""
+        limit = self._plan.max_cells * min(1.0, self._done)
+        wanted = list(self._weights)
+        if self._plan.forest:
+            tree_of = _components(len(self._names), estimate.measured)
+            wanted = [c for c in wanted if len(c) == 2 and tree_of[c[0]] != tree_of[c[1]]]
+            if not self._zeros:  # a tree of pairs is small enough as it is
+                return wanted
+            limit = self._plan.max_cells
+        if self._growth is None:
+            self._growth = Growth(estimate.sizes)
+        self._growth.hold(estimate.cliques)
+        tree, fits = estimate.model.tree, self._growth.fits
+        return [
+            c
+            for c in wanted
+            if tree.home(c) is not None or tree.grown(c) <= limit or fits(c, limit)
+        ]
+
+    # Questions to the door
+
+    def _named(self, clique: Clique) -> tuple[str, ...]:
+        return tuple(self._names[v] for v in clique)
+
+    def _select(
+        self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
+    ) -> Clique:
+        position = {self._named(clique): clique for clique in open_}
+        winner = self._merged.select(
+            list(position),
+            MISFIT,
+            epsilon=epsilon,
+            given=lambda names: self._expected(position[names], sigma, estimate),
+        )
+        return open_[winner]
+
+    def _expected(self, clique: Clique, sigma: float, estimate: Estimate) -> tuple[Any, ...]:
+        """Return what `misfit` is given about a marginal: released values only."""
+        possible = estimate.possible(clique)
+        bias = math.sqrt(2 / math.pi) * sigma * int(possible.sum())
+        return estimate.predict(clique), possible, bias, self._weights[clique]
+
+    # Budget, all public
+
+    @property
+    def _spent(self) -> float:
+        return self._plan.rho - self._door.left.amount
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._door.left.amount - (1 - _SLACK) * self._plan.rho)
+
+    @property
+    def _done(self) -> float:
+        return min(1.0, max(0.0, self._spent / self._plan.rho))
+
+    def _first_sigma(self, *, whole: bool) -> float:
+        share = 1.0 if whole else self._plan.first_share
+        return math.sqrt(len(self._names) / (2 * share * self._left))
+
+
+def _sigma(rho: float) -> float:
+    """Gaussian noise that costs rho, at sensitivity one; infinite if it cannot be afforded."""
+    return math.sqrt(1 / (2 * rho)) if rho > 0 and 1 / (2 * rho) < math.inf else math.inf
+
+
+def _components(attributes: int, edges: Iterable[Clique]) -> list[int]:
+    """Number the trees of a forest: attributes with the same number hang together."""
+    number = list(range(attributes))
+    for edge in edges:
+        joined = {number[v] for v in edge}
+        number = [min(joined) if k in joined else k for k in number]
+    return number
+
+
+Floats = NDArray[np.float64]
+
+
+def on_grid(values: Floats) -> Floats:
+    """Round released values to multiples of 1/1024 of a row, within 2³¹ rows."""
+    return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_LARGEST), _LARGEST)
+
+
+def marginal_score(
+    exact: NDArray[np.integer], expected: Floats, *, bias: float, weight: float
+) -> float:
+    """Return ``weight (Σ |exact − expected| − bias)``: L1 error less what noise would add.
+
+    Parameters
+    ----------
+    exact : ndarray of int
+        Private counts, at least 0, less than 2⁴¹ together.
+    expected : ndarray of float
+        What the released model predicts, at least 0.
+    bias : float
+        Public.
+    weight : float in (0, 1]
+        Public.
+
+    Notes
+    -----
+    One row moves one count by one, so in exact arithmetic the score moves by at most ``weight``.
+    In floating point: ``expected`` and ``bias`` are first rounded to multiples of 2⁻¹⁰, and
+    ``expected`` scaled down if it adds up to more than 2⁴¹, which is post-processing. Every
+    difference, and every partial sum, below 2⁴³, is then a multiple of 2⁻¹⁰ that a double holds
+    exactly, in whatever order it is added, so the sum still moves by at most one. Clipping at 2³¹
+    moves no two values further apart. Only the product with the weight is rounded, by at most
+    2⁻⁵³ · 2³¹ for each of two neighbours: 2⁻²¹ together, less than the 2⁻²⁰ that
+    `SCORE_SENSITIVITY` allows.
+
+    Examples
+    --------
+    >>> marginal_score(np.array([3, 5]), np.array([4.0, 4.5]), bias=1.0, weight=0.5)
+    0.25
+    """
+    predicted = on_grid(expected / max(1.0, float(expected.sum()) / _MOST_ROWS))
+    gap = float(np.abs(exact - predicted).sum())
+    above = gap - round(min(max(bias, -_LARGEST), _LARGEST) / _GRID) * _GRID
+    return weight * min(max(above, -_LARGEST), _LARGEST)

@@ -1,0 +1,240 @@
+"""How many rows a table has: everything released that tells it, put together.
+
+Post-processing of noisy marginals: onto the simplex, and in agreement with each other.
+
+Imputation first: private imputers that fill each row on its own, before synthesis.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import MissDPWarning
+from missdp.mechanisms.door import Door, Noise, Total
+from missdp.schema import AnyAttribute, Numeric
+
+__all__ = [
+    "Imputer",
+    "SmallTableWarning",
+    "Total",
+    "impute",
+    "least_squares_total",
+    "make_consistent",
+    "project_to_simplex",
+    "whole_rows",
+]
+
+
+_SMALL = 3.0  # standard deviations of the noise
+
+
+class SmallTableWarning(MissDPWarning):
+    """The table is too small for its epsilon: the noise is as large as the number of rows.
+
+    Told from released values and public parameters only.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from missdp.synth import SmallTableWarning
+    >>> warnings.simplefilter("error", SmallTableWarning)  # stop instead of going on
+    >>> warnings.simplefilter("default", SmallTableWarning)
+    """
+
+
+def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -> Total:
+    """Return the least-squares estimate of a number that was released several times.
+
+    Parameters
+    ----------
+    totals : iterable of Total
+        Releases of the number itself, with independent noise; at least one of either kind.
+    floors : iterable of Total
+        Releases of numbers that cannot be larger (rows with something observed, say).
+
+    Returns
+    -------
+    Total
+        The minimiser of the weighted squares under the constraint that no floor is above it: the
+        mean weighted by inverse variances, with those floors that lie above it taken in, largest
+        first. The variance is that of the totals alone, which floors make no larger; without
+        totals it is that of the floors taken in.
+
+    Examples
+    --------
+    >>> least_squares_total([Total(100.0, 4.0), Total(140.0, 4.0)])
+    Total(value=120.0, variance=2.0)
+    >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])
+    Total(value=120.0, variance=4.0)
+    """
+    known = list(totals)
+    exact = [total for total in known if total.variance == 0]
+    if exact:
+        return exact[0]
+    weight = math.fsum(1 / total.variance for total in known)
+    weighted = math.fsum(total.value / total.variance for total in known)
+    variance = 1 / weight if known else 0.0
+    for floor in sorted(floors, key=lambda total: -total.value):
+        if weight > 0 and floor.value * weight <= weighted:
+            break
+        weight += 1 / floor.variance
+        weighted += floor.value / floor.variance
+    return Total(weighted / weight, variance if known else 1 / weight)
+
+
+def whole_rows(total: Total, *, epsilon: float) -> int:
+    """Return the number of synthetic rows to draw by default: at least one, so none is silent.
+
+    Warns with `SmallTableWarning` if the number cannot be told from none.
+    """
+    if total.value < _SMALL * total.std:
+        warnings.warn(
+            f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
+            f"{max(0.0, total.value):.0f}, give or take {2 * total.std:.0f} (two standard "
+            "deviations), so expect noise rather than signal. Use a larger epsilon or coarser "
+            "levels, or declare n_rows if it is public; sample(n) draws as many rows as asked for",
+            SmallTableWarning,
+            stacklevel=3,
+        )
+    return max(1, round(total.value))
+
+
+_ROUNDS = 5
+
+
+def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
+    """Return the point of ``{p >= 0, sum p = total}`` nearest to ``counts`` in Euclidean distance.
+
+    Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
+    negative noise to the large cells in proportion: it subtracts one constant everywhere.
+
+    Parameters
+    ----------
+    counts : array of float, any shape
+        Noisy counts, negative ones included.
+    total : float, positive
+
+    Returns
+    -------
+    array of float, same shape
+
+    Examples
+    --------
+    >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    flat = counts.ravel()
+    ordered = np.sort(flat)[::-1]
+    thresholds = (np.cumsum(ordered) - total) / np.arange(1, flat.size + 1)
+    last = np.flatnonzero(ordered > thresholds)[-1]
+    return np.asarray(np.maximum(counts - thresholds[last], 0.0))
+
+
+def make_consistent(
+    tables: Mapping[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> dict[tuple[str, ...], NDArray[np.float64]]:
+    """Make noisy proportion tables agree on the attributes they share, and non-negative.
+
+    Each attribute's one-way margin is estimated from every table that contains it, weighted by
+    the inverse of its variance (a margin over many cells is noisier), and the difference is spread
+    evenly over the cells of each table; then each table is projected onto the simplex. A few
+    rounds suffice. Post-processing: no privacy cost.
+
+    Parameters
+    ----------
+    tables : mapping of clique to array
+        Proportions; noise makes them negative here and there.
+    variances : mapping of clique to float
+        Noise variance of one cell of each table, in the same unit.
+
+    Returns
+    -------
+    dict of clique to array
+        Tables on the simplex.
+
+    Examples
+    --------
+    >>> ab, b = np.array([[0.5, 0.1], [0.1, 0.3]]), np.array([0.7, 0.3])
+    >>> out = make_consistent({("a", "b"): ab, ("b",): b}, {("a", "b"): 1.0, ("b",): 1.0})
+    >>> out["a", "b"].sum(axis=0).round(3).tolist() == out["b",].round(3).tolist()
+    True
+    """
+    current = {clique: np.array(table, dtype=np.float64) for clique, table in tables.items()}
+    attributes = sorted({name for clique in current for name in clique})
+    for _ in range(_ROUNDS):
+        for name in attributes:
+            _agree_on(name, current, variances)
+        current = {clique: project_to_simplex(table) for clique, table in current.items()}
+    return current
+
+
+def _agree_on(
+    name: str,
+    tables: dict[tuple[str, ...], NDArray[np.float64]],
+    variances: Mapping[tuple[str, ...], float],
+) -> None:
+    cliques = [clique for clique in tables if name in clique]
+    if len(cliques) < 2:
+        return
+    margins, weights, summed = [], [], []
+    for clique in cliques:
+        axis = clique.index(name)
+        others = tuple(i for i in range(len(clique)) if i != axis)
+        margins.append(tables[clique].sum(axis=others))
+        summed.append(tables[clique].size // tables[clique].shape[axis])
+        weights.append(1.0 / (variances[clique] * summed[-1]))
+    best = np.average(margins, axis=0, weights=weights)
+    for clique, margin, cells in zip(cliques, margins, summed, strict=True):
+        shape = [1] * len(clique)
+        shape[clique.index(name)] = -1
+        tables[clique] += ((best - margin) / cells).reshape(shape)
+
+
+Imputer: TypeAlias = Literal["random", "marginal", "mean"]
+
+
+def impute(door: Door, imputer: Imputer = "marginal", *, epsilon: float) -> Door:
+    """Return a door to filled rows if the strategy fills holes; the door itself if not.
+
+    Given what was released, each row is filled on its own, so adding or removing one row still
+    changes the filled table by one row: later mechanisms keep their sensitivity.
+
+    Parameters
+    ----------
+    door : Door
+    imputer : {"random", "marginal", "mean"}
+        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
+        released one-way margin of the observed cells. ``"mean"`` is the baseline of Mohapatra et
+        al. (2024): the released mean for numeric attributes, a draw from the margin for others.
+    epsilon : float
+        Pure-DP budget of the margins, split evenly over the nullable attributes; ignored by
+        ``"random"``.
+    """
+    if not door.strategy.fills:
+        return door
+    nullable = [attribute for attribute in door.schema if attribute.nullable]
+    if imputer == "random":
+        return door.filled({a.name: np.ones(a.size) for a in nullable})
+    door.expect((a.name,) for a in nullable)
+    return door.filled({a.name: _law(door, a, imputer, epsilon / len(nullable)) for a in nullable})
+
+
+def _law(
+    door: Door, attribute: AnyAttribute, imputer: Imputer, epsilon: float
+) -> NDArray[np.float64]:
+    """Return how to draw the holes of an attribute, from its released margin."""
+    released = door.marginal((attribute.name,), Noise("laplace", 1 / epsilon))
+    law = project_to_simplex(released / max(1.0, float(released.sum())))
+    if imputer == "mean" and isinstance(attribute, Numeric):
+        edges = attribute.bin_edges
+        mean = float(law / law.sum() @ (edges[:-1] + edges[1:])) / 2
+        level = int(attribute.encode_values(np.array([mean]))[0])
+        return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
+    return law

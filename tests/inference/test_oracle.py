@@ -1,0 +1,215 @@
+"""The inference oracle against brute force and against the mbi library."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.graphs import joint, marginal, models
+from missdp.inference.beliefs import Target, fit_entropy, log_linear
+from missdp.inference.junction import Growth, JunctionTree, tree_cells
+
+
+def queries(d):
+    return [c for k in (1, 2, 3) for c in itertools.combinations(range(d), k)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(models())
+def test_every_marginal_and_the_normaliser_agree_with_brute_force(model):
+    sizes, parameters = model
+    table, log_z = joint(sizes, parameters)
+    fitted, found = log_linear(sizes, parameters)
+    assert found == pytest.approx(log_z, rel=1e-10, abs=1e-9)
+    for query in queries(len(sizes)):
+        np.testing.assert_allclose(fitted.marginal(query), marginal(table, query), atol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(max_attributes=7))
+def test_the_tree_holds_every_clique_and_has_running_intersections(model):
+    sizes, parameters = model
+    tree = JunctionTree.build(sizes, parameters)
+    assert all(tree.home(c) is not None for c in parameters)
+    assert set().union(*map(set, tree.cliques)) == set(range(len(sizes)))
+    assert tree.cells == tree_cells(sizes, parameters)
+    for v in range(len(sizes)):
+        holders = {i for i, c in enumerate(tree.cliques) if v in c}
+        tops = [i for i in holders if tree.parents[i] not in holders]
+        assert len(tops) == 1  # the cliques that hold an attribute are connected
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(max_attributes=7), st.integers(1, 2000))
+def test_growth_is_the_size_of_the_larger_tree(model, limit):
+    sizes, parameters = model
+    cliques = list(parameters)
+    growth = Growth(sizes)
+    for k in range(len(cliques)):
+        growth.hold(cliques[:k])
+        for query in queries(len(sizes)):
+            grown = tree_cells(sizes, [*cliques[:k], query])
+            assert (
+                growth.cells(query)
+                == grown
+                == JunctionTree.build(sizes, [*cliques[:k], query]).cells
+            )
+            if growth.fits(query, limit):
+                assert grown <= limit
+            elif k == 0:
+                assert grown > limit
+
+
+@settings(max_examples=25, deadline=None)
+@given(models(max_attributes=4), st.integers(0, 2**32 - 1))
+def test_samples_follow_the_model(model, seed):
+    sizes, parameters = model
+    n = 20_000
+    fitted, _ = log_linear(sizes, parameters)
+    rows = fitted.sample(n, np.random.default_rng(seed))
+    table, _ = joint(sizes, parameters)
+    counts = np.zeros(sizes)
+    np.add.at(counts, tuple(rows.T), 1)
+    spread = np.sqrt(n * table * (1 - table))
+    assert np.all(np.abs(counts - n * table) <= 6 * spread + 3)
+
+
+def test_samples_are_evenly_spread():
+    # Each level's count differs from its expectation by less than one: far below chance.
+    weights = np.log(np.arange(1.0, 21.0))
+    fitted, _ = log_linear([20], {(0,): weights})
+    rows = fitted.sample(1003, np.random.default_rng(0))
+    expected = 1003 * np.arange(1.0, 21.0) / 210
+    assert np.abs(np.bincount(rows[:, 0], minlength=20) - expected).max() < 1
+    assert len(np.unique(np.diff(rows[:, 0]))) > 2  # and in no particular order
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_tiny_samples(n):
+    fitted, _ = log_linear([3, 2], {(0, 1): np.zeros((3, 2))})
+    assert fitted.sample(n, np.random.default_rng(0)).shape == (n, 2)
+
+
+@settings(max_examples=15, deadline=None)
+@given(models(max_attributes=4, max_levels=3), st.sampled_from([0.2, 0.5]))
+def test_a_fit_satisfies_its_optimality_condition(model, shrink):
+    sizes, parameters = model
+    rng = np.random.default_rng(0)
+    table, _ = joint(sizes, parameters)
+    targets = []
+    for c in parameters:
+        noisy = marginal(table, c) + rng.normal(0, 0.01, [sizes[v] for v in c])
+        targets.append(Target(c, noisy / noisy.sum(), 0.01))
+    fitted, theta = fit_entropy(sizes, targets, shrink=shrink, iterations=3000)
+    for target in targets:
+        residual = target.values - fitted.marginal(target.clique)
+        np.testing.assert_allclose(residual, shrink * 0.01 * theta[target.clique], atol=2e-5)
+
+
+def test_a_fit_starts_where_the_last_one_ended_even_on_another_tree():
+    rng = np.random.default_rng(1)
+    sizes = [4, 3, 5]
+    truth, _ = joint(sizes, {(0, 1): rng.normal(size=(4, 3)), (1, 2): rng.normal(size=(3, 5))})
+    targets = [Target(c, marginal(truth, c), 0.001) for c in [(0, 1), (1, 2)]]
+    _, theta = fit_entropy(sizes, targets, shrink=0.1, iterations=2000)
+    more = [*targets, Target((0, 2), marginal(truth, (0, 2)), 0.001)]
+    warm, _ = fit_entropy(sizes, more, shrink=0.1, iterations=1, start=theta)
+    cold, _ = fit_entropy(sizes, more, shrink=0.1, iterations=1)
+    gaps = [np.abs(m.marginal((0, 1)) - marginal(truth, (0, 1))).sum() for m in (warm, cold)]
+    assert gaps[0] < 0.02 < gaps[1]
+
+
+def test_structural_zeros_stay_zero():
+    blocked = np.array([[0.0, -np.inf], [0.0, 0.0]])
+    fitted, _ = log_linear([2, 2], {(0, 1): blocked, (0,): np.array([3.0, 0.0])})
+    assert fitted.marginal((0, 1))[0, 1] < 1e-25
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("ignore")
+def test_marginals_and_least_squares_agree_with_mbi():
+    import mbi
+
+    rng = np.random.default_rng(2)
+    sizes = [3, 4, 2, 5, 3]
+    cliques = [(0, 1), (1, 2), (2, 3), (0, 3), (4,)]
+    domain = mbi.Domain([str(v) for v in range(5)], sizes)
+    names = {c: tuple(str(v) for v in c) for c in cliques}
+
+    theta = {c: rng.normal(0, 1, [sizes[v] for v in c]) for c in cliques}
+    potentials = mbi.CliqueVector(
+        domain,
+        list(names.values()),
+        {names[c]: mbi.Factor(domain.project(names[c]), t) for c, t in theta.items()},
+    )
+    theirs = mbi.marginal_oracles.message_passing_hugin(potentials)
+    ours, _ = log_linear(sizes, theta)
+    for c in cliques:
+        found = np.asarray(theirs[names[c]].datavector(flatten=False))
+        np.testing.assert_allclose(ours.marginal(c), found, atol=1e-5)  # theirs is float32
+
+    n = 10_000
+    noisy = {c: n * ours.marginal(c) + rng.normal(0, 20, [sizes[v] for v in c]) for c in cliques}
+    measured = [mbi.LinearMeasurement(noisy[c].ravel(), names[c], stddev=20.0) for c in cliques]
+    model = mbi.estimation.MirrorDescent().estimate(domain, measured, known_total=n, iters=3000)
+    targets = [Target(c, noisy[c] / n, 20 / n) for c in cliques]
+    fitted, _ = fit_entropy(sizes, targets, shrink=0.05, iterations=3000)
+
+    def loss(project):
+        return sum(float(np.square(noisy[c] / n - project(c)).sum()) for c in cliques)
+
+    reference = loss(lambda c: np.asarray(model.project(names[c]).datavector(flatten=False)) / n)
+    assert loss(fitted.marginal) <= reference * 1.01
+    for c in cliques:
+        theirs_c = np.asarray(model.project(names[c]).datavector(flatten=False)) / n
+        np.testing.assert_allclose(fitted.marginal(c), theirs_c, atol=5e-4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(models(max_attributes=7))
+def test_the_quick_size_of_a_larger_tree_is_that_of_a_tree_that_holds_it(model):
+    sizes, parameters = model
+    tree = JunctionTree.build(sizes, parameters)
+    for query in queries(len(sizes)):
+        # Greedy elimination is hardly ever worse than carrying attributes along the tree.
+        assert tree.grown(query) >= 0.5 * tree_cells(sizes, [*parameters, query])
+
+
+def test_a_hundred_attributes_in_every_query():
+    sizes, d = [2, 3, 1, 2] * 25, 100
+    edges = [(max(0, v - 1 - v % 3), v) for v in range(1, d)]
+    rng = np.random.default_rng(0)
+    parameters = {e: rng.normal(0, 1, [sizes[v] for v in e]) for e in edges}
+    fitted, _ = log_linear(sizes, parameters)
+    rows = fitted.sample(20_000, rng)
+    for query in [(60, 99), (3, 55, 98), (0, 40, 70, 97)]:
+        shape = [sizes[v] for v in query]
+        drawn = np.bincount(np.ravel_multi_index(tuple(rows[:, query].T), shape), minlength=1)
+        drawn = np.resize(np.pad(drawn, (0, int(np.prod(shape)) - len(drawn))), shape)
+        np.testing.assert_allclose(fitted.marginal(query), drawn / 20_000, atol=0.02)
+
+
+def test_a_chain_longer_than_the_recursion_limit():
+    d = 1200
+    copy = np.log([[0.999, 0.001], [0.001, 0.999]])
+    fitted, _ = log_linear([2] * d, {(v, v + 1): copy for v in range(d - 1)})
+    for query in [(0, 20), (0, d - 1), (3, 700, 1100)]:
+        assert fitted.marginal(query).sum() == pytest.approx(1.0)
+    stays = 0.5 + 0.5 * 0.998**20  # an even number of switches in twenty steps
+    assert fitted.marginal((0, 20))[0, 0] == pytest.approx(stays / 2)
+
+
+def test_attributes_of_one_level_do_not_make_arrays_of_too_many_dimensions():
+    # Every pair of 70 attributes: one clique of all of them would need an array of 70 dimensions.
+    assert tree_cells([1] * 70, itertools.combinations(range(70), 2)) > 2**60
+
+
+def test_a_hub_with_hundreds_of_extreme_neighbours_does_not_underflow():
+    pull = np.array([[30.0, -30.0], [-30.0, 30.0]])
+    parameters = {(0, v): pull if v % 2 else -pull for v in range(1, 300)}
+    parameters |= {(v,): np.array([30.0, -30.0]) for v in range(1, 300)}
+    fitted, log_z = log_linear([2] * 300, parameters)
+    assert np.isfinite(log_z)
+    assert np.isfinite(fitted.marginal((0,))).all()

@@ -1,0 +1,165 @@
+"""Witnesses in the place of the noise: they keep what is behind every answer, or repeat answers."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from missdp import Table
+from missdp.mechanisms import Prepared, Witness
+from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms.rows import PrivateRows
+from missdp.mechanisms.smooth_laws import Bounded
+from missdp.statistics import KNNImputation
+
+
+def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
+    """What a door makes of the rows: filled columns and profile."""
+    how = knn.preparation(table.schema)
+    if labels is None:
+        labels = np.random.default_rng(0).permutation(len(table))
+    return how.function(table, np.asarray(labels, dtype=np.uint64), *how.given)
+
+
+def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np.ndarray]:
+    """Values of filled numeric attributes, codes of others."""
+    columns = prepared(knn, table, labels).columns
+    return {n: codes if values is None else values for n, (codes, values) in columns.items()}
+
+
+class Chance:
+    """In the place of a generator: fixed labels, and the same draw for every row."""
+
+    def __init__(self, labels):
+        self._labels = labels
+
+    def integers(self, low, high, *, size, dtype):
+        assert size == len(self._labels)
+        return np.asarray(self._labels, dtype=dtype)
+
+    def random(self, size):
+        return np.full(size, 0.37)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """An answer: what was charged, its law, and the exact numbers."""
+
+    event: Any
+    law: Any
+    exact: Any
+
+    @property
+    def totals(self) -> np.ndarray:
+        return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
+
+
+class Recorder(Witness):
+    """Answer the same whatever is behind, and keep what is behind."""
+
+    def __init__(self, labels=()):
+        super().__init__(0)
+        self._labels = labels
+        self.kept: list[Behind] = []
+
+    def generator(self):
+        return Chance(self._labels)
+
+    def answer(self, event, law, exact):
+        self.kept.append(Behind(event, law, exact()))
+        size = len(self.kept[-1].totals)
+        # A fifth of the bound of a sum; five rows; a bound of at least 7 donees.
+        own = getattr(law, "own", getattr(event, "sensitivity", 1))
+        fixed = QUANTA // 5 if own >= QUANTA else 5
+        if event.label == "upper bound of the noise scale":
+            fixed = 2 * QUANTA
+        if isinstance(self.kept[-1].exact, Bounded):
+            return (Fraction(fixed),) * size
+        return np.full(size, fixed, dtype=np.int64)
+
+
+class Exact(Witness):
+    """Answer without noise, and keep it."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed)
+        self.kept: list[Behind] = []
+
+    def answer(self, event, law, exact):
+        self.kept.append(Behind(event, law, exact()))
+        totals = self.kept[-1].totals
+        if isinstance(self.kept[-1].exact, Bounded):
+            return tuple(map(Fraction, totals.tolist()))
+        return totals
+
+
+def nothing_is_read():
+    """Fail as soon as a door reads rows."""
+    refuse = mock.PropertyMock(side_effect=AssertionError("read"))
+    return mock.patch.object(PrivateRows, "cells", refuse)
+
+
+class Different(Exception):  # noqa: N818
+    """A question depends on the rows."""
+
+
+class Tape(Witness):
+    """Keep answers in their order with the questions they answer, or repeat what was kept."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.kept: list[tuple[Any, Any]] = []
+        self.position: int | None = None
+        self.reads = True
+
+    def answer(self, event, law, exact):
+        return copy.copy(
+            self._next((event, law), lambda: super(Tape, self).answer(event, law, exact), exact)
+        )
+
+    def _next(self, question, compute, exact):
+        if self.position is None:
+            self.kept.append((question, compute()))
+            return self.kept[-1][1]
+        if self.reads:
+            exact()  # and forgotten: what a question carries away is then this table's
+        asked, answer = self.kept[self.position]
+        if asked != question:
+            raise Different
+        self.position += 1
+        return answer
+
+
+@functools.cache
+def questions():
+    """Every kind of question, on imputed attributes and on others."""
+    return {
+        "count": lambda s, **c: s.count(where="income > 3", **c),
+        "count of all": lambda s, **c: s.count(**c),
+        "count of others": lambda s, **c: s.count(where="grade >= 1", **c),
+        "proportion": lambda s, **c: s.proportion("income > 2", where="sex = 'f'", **c),
+        "proportion of others": lambda s, **c: s.proportion("sex = 'f'", where="car = 'yes'", **c),
+        "mean": lambda s, **c: s.mean("income", where="grade < 2", **c),
+        "mean imputed": lambda s, **c: s.mean("income", where="income >= 3", **c),
+        "sum": lambda s, **c: s.sum("income", where="sex = 'm'", **c),
+        "variance": lambda s, **c: s.variance("income", **c),
+        "deviation": lambda s, **c: s.standard_deviation("income", where="car = 'no'", **c),
+        "correlation": lambda s, **c: s.correlation("income", "income", **c),
+        "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
+        "histogram both": lambda s, **c: s.histogram("car", where="income > 2", **c),
+        "histogram of others": lambda s, **c: s.histogram("grade", where="car = 'yes'", **c),
+        "worst mean": lambda s, **c: s.mean(
+            "income", where="grade > 1", uncertainty="worst-case", **c
+        ),
+        "worst count": lambda s, **c: s.count(where="car = 'yes'", uncertainty="worst-case", **c),
+        "worst proportion": lambda s, **c: s.proportion(
+            "car = 'yes'", where="grade > 1", uncertainty="worst-case", **c
+        ),
+        "worst sum": lambda s, **c: s.sum("income", uncertainty="worst-case", **c),
+    }

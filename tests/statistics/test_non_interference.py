@@ -1,0 +1,221 @@
+"""Whatever a statistic shows was released: answers of one table, repeated for another one.
+
+The answers of the door are kept while every question is asked, and repeated, in their order, for
+another table. What anyone sees must be the same, bit by bit: what differs came from the rows by
+another way. And what holds the rows, the noise and the bounds is the door alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from knn_oracles import Row, as_table
+from knn_witness import Different, Tape, nothing_is_read, questions
+from test_sensitivity import IMPUTATIONS, WAYS
+
+from missdp import Table
+from missdp.accounting import Budget
+from missdp.errors import DataError, MissDPError, ParameterError
+from missdp.mechanisms import Counts, Prepared, SecureNoise, SeededNoise
+from missdp.mechanisms.answers import Handle
+from missdp.mechanisms.questions import Rows
+from missdp.mechanisms.rows import PrivateRows
+from missdp.statistics import ImputedStatistics
+from missdp.statistics.imputers import cost_of
+from missdp.statistics.profile import Profile
+
+SURVEY = [
+    Row(
+        (0, 1, 2, None)[i % 4], "fm"[i % 2], (0, 3, 8, None)[i * i % 7 % 4],
+        ("yes", "no", None)[i % 3], i,
+    )
+    for i in range(60)
+]  # fmt: skip
+OTHER = [Row(1, "f", None, "no", i) for i in range(9)] + [Row(2, "m", 8, "yes", 20)]
+ONE, TWO = as_table(SURVEY), as_table(OTHER)
+
+
+def shown(table: Table, imputation, way: str, tape: Tape, asks=None) -> list[str]:
+    """Everything that anyone sees of all questions."""
+    how, seen = dict(WAYS[way]), []
+    cost = how.pop("cost")
+    budget = Budget(1e4, 1e-3 if "rho" in cost else 0.0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asked = ImputedStatistics(table, imputation, budget=budget, random_state=tape, **how)
+        for ask in asks or questions().values():
+            try:
+                seen.append(repr(ask(asked, **cost)))
+            except MissDPError as error:
+                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
+    seen += [str(warning.message) for warning in warned]
+    return [*seen, repr(asked), repr(vars(asked)["_parts"].door), repr(budget.events)]
+
+
+def interferes(imputation=IMPUTATIONS["nearest"], way="epsilon", asks=None) -> bool:
+    """Whether questions show more of the rows than they were answered."""
+    tape = Tape()
+    first = shown(ONE, imputation, way, tape, asks)
+    tape.position = 0
+    try:
+        second = shown(TWO, imputation, way, tape, asks)
+    except Different:
+        return True
+    return first != second or tape.position != len(tape.kept)
+
+
+EVERY = [(name, way) for name in IMPUTATIONS for way in WAYS]
+SOME = [case for case in EVERY if case[0] == "nearest" or case[1] == "error bars"]
+CASES = [
+    pytest.param(*case, marks=[] if case in SOME else pytest.mark.slow, id="-".join(case))
+    for case in EVERY
+]
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
+def test_what_a_statistic_shows_was_released(name, way):
+    assert not interferes(IMPUTATIONS[name], way)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("nearest", "gaussian"), ("capped", "epsilon"), ("model", "epsilon")]
+)
+def test_repeated_answers_read_nothing(name, way):
+    tape = Tape()
+    shown(ONE, IMPUTATIONS[name], way, tape)
+    tape.position, tape.reads = 0, False
+    with nothing_is_read():
+        shown(TWO, IMPUTATIONS[name], way, tape)
+    assert tape.position == len(tape.kept)
+
+
+# Statistics that leak
+
+
+def counting(asked, **cost):
+    """Publish an exact count."""
+    door = asked._parts.door
+    return asked.count(**cost).value + len(door._table)
+
+
+def telling(asked, **cost):
+    """Warn of an attribute that is constant in the private rows."""
+    if len(set(asked._parts.door._rows.cells.codes("income").tolist())) > 1:
+        warnings.warn("incomes vary", stacklevel=1)
+    return asked.count(**cost)
+
+
+def choosing(asked, *, epsilon):
+    """Choose the noise by the private number of rows."""
+    return asked.count(epsilon=epsilon / len(asked._parts.door._table))
+
+
+SEEN: list[int] = []
+
+
+def noting(rows):
+    SEEN.append(len(rows))
+    return np.ones(len(rows), dtype=bool)
+
+
+def carrying(asked, **cost):
+    """Carry a count out of a function that the door runs."""
+    (charged,) = asked._parts.begin(asked._parts.count_ask("rows", cost_of(cost["epsilon"], None)))
+    asked._parts.one(charged, Counts(function=noting))
+    return SEEN[-1]
+
+
+def quoting(rows):
+    raise KeyError(len(rows))
+
+
+def failing(asked, **cost):
+    (charged,) = asked._parts.begin(asked._parts.count_ask("rows", cost_of(cost["epsilon"], None)))
+    return asked._parts.one(charged, Counts(function=quoting))
+
+
+@pytest.mark.parametrize("leaky", [counting, telling, choosing, carrying])
+def test_a_statistic_that_leaks_is_found(leaky):
+    assert interferes(asks=[leaky])
+
+
+def test_a_function_that_fails_says_nothing():
+    assert not interferes(asks=[failing])
+    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+    with pytest.raises(DataError) as caught:
+        failing(asked, epsilon=1.0)
+    assert str(len(SURVEY)) not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert asked.budget.remaining_epsilon == 0  # charged all the same
+
+
+# Who holds what
+
+
+def held(thing) -> list[object]:
+    """Everything that can be reached from an object without going through a door."""
+    found, todo, known = [], [thing], set()
+    while todo:
+        here = todo.pop()
+        if id(here) in known or isinstance(here, (type, str, bytes, int, float)):
+            continue
+        known.add(id(here))
+        found.append(here)
+        if isinstance(here, (Handle, Budget)):
+            continue
+        if isinstance(here, dict):
+            todo += [*here.keys(), *here.values()]
+        elif isinstance(here, (list, tuple, set, frozenset)):
+            todo += here
+        todo += list(getattr(here, "__dict__", {}).values())
+        todo += [getattr(here, s) for s in getattr(type(here), "__slots__", ()) if hasattr(here, s)]
+        for part in ("__closure__", "__defaults__"):
+            todo += [getattr(c, "cell_contents", c) for c in getattr(here, part, None) or ()]
+        todo += [here.__self__] if hasattr(here, "__self__") else []
+    return found
+
+
+PRIVATE = (
+    Table, np.ndarray, np.random.Generator, SecureNoise, SeededNoise, Profile, Rows, PrivateRows,
+    Prepared,
+)  # fmt: skip
+
+
+def private(thing) -> list[str]:
+    """What is held that only a door may hold."""
+    return [type(here).__name__ for here in held(thing) if isinstance(here, PRIVATE)]
+
+
+@pytest.mark.parametrize("name", IMPUTATIONS)
+def test_a_statistic_holds_a_door_and_public_facts(name):
+    asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Budget(1e3), random_state=0)
+    answers = [ask(asked, epsilon=1.0) for ask in questions().values()]
+    assert any(isinstance(here, Handle) for here in held(asked))
+    assert private([asked, answers]) == []
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda asked: setattr(asked, "rows", ONE),
+        lambda asked: setattr(asked, "note", {"n": np.arange(3)}),
+        lambda asked: asked.__dict__.update(later=(lambda rows: lambda: rows)(ONE)),
+        lambda asked: setattr(asked, "draw", np.random.default_rng(0).random),
+    ],
+)
+def test_what_is_hidden_is_found(hide):
+    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+    hide(asked)
+    assert private(asked)
+
+
+def test_statistics_do_not_leave_with_their_rows():
+    asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
+    for leave in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ParameterError):
+            leave(asked)

@@ -1,0 +1,74 @@
+"""The statistics import no rows and no noise, and reach for nothing behind the door.
+
+The import contract in pyproject.toml says so of whole modules; this looks at single lines.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import missdp.statistics
+
+SOURCES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in Path(missdp.statistics.__file__).parent.glob("*.py")
+}
+OPEN = {f"missdp.mechanisms.{name}" for name in ("asks", "questions", "row_door")}
+SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
+
+
+def for_types_only(tree):
+    """Statements that run under a type checker only."""
+    return {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+
+
+def offences(source):
+    """Return what a statistic must not do, as lines."""
+    found, tree = [], ast.parse(source)
+    typing = for_types_only(tree)
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("missdp")]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module == "missdp":
+                found.append("from missdp")
+            if node.module.startswith(SHUT) and node.module not in OPEN:
+                found.append(node.module)
+            if node.module in OPEN:
+                found += [a.name for a in node.names if a.name in ("Table", "noise_source")]
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            whose = ast.unparse(node.value).split(".")[-1]
+            found += [ast.unparse(node)] * (whose in ("door", "prepared", "rows", "charged"))
+    return found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_statistic_sees_the_door_only(name):
+    assert offences(SOURCES[name]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import missdp.table",
+        "from missdp import Table",
+        "from missdp.table import Table",
+        "from missdp.mechanisms import SecureNoise",
+        "from missdp.mechanisms.noise import noise_source",
+        "from missdp.mechanisms.row_door import Table",
+        "from missdp.mechanisms.rows import PrivateRows",
+        "from missdp.mechanisms.smooth import release_smooth",
+        "self._parts.door._rows",
+        "door._answer(event, law, exact)",
+    ],
+)
+def test_reaching_past_the_door_is_seen(line):
+    assert offences(line)

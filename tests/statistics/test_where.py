@@ -1,0 +1,95 @@
+"""The subpopulation language: what it selects, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.errors import MissDPError, ParameterError
+from missdp.statistics import parse_where
+
+SCHEMA = Schema(
+    (
+        Numeric(name="age", lower=0, upper=120, integer=True),
+        Categorical(name="marital status", levels=("single", "married", "and")),
+        Ordinal(name="grade", levels=(9, 10, 11), nullable=True),
+        Ordinal(name="size", levels=("small", "mid", "large")),
+        Categorical(name="smoker", levels=(False, True)),
+    )
+)
+FRAME = pd.DataFrame(
+    {
+        "age": [19, 20, 29, 30],
+        "marital status": ["single", "married", "and", "single"],
+        "grade": pd.array([9, None, 10, 11], dtype="Int64"),
+        "size": ["small", "mid", "large", "mid"],
+        "smoker": [True, False, True, False],
+    }
+)
+ROWS = Table.read(FRAME, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "1111"),
+        ("  ", "1111"),
+        ("age >= 20 and age < 30", "0110"),
+        ("20 <= age < 30", "0110"),
+        ("20 > age", "1000"),
+        ("age = 29.0 or age == 19", "1010"),
+        ("age != 20", "1011"),
+        ("`marital status` = 'married'", "0100"),
+        ('`marital status` in ("single", "and")', "1011"),
+        ("`marital status` not in ('single')", "0110"),
+        ("not `marital status` = 'single'", "0110"),
+        ("grade >= 10", "0011"),
+        ("grade != 10", "1001"),
+        ("not grade != 10", "0110"),
+        ("size < 'large'", "1101"),
+        ("size in ('small', 'large') and smoker = true", "1010"),
+        ("smoker = TRUE and (age < 20 or age > 28)", "1010"),
+        ("age < 20 or age > 28 and smoker = false", "1001"),
+        ("age > -5e0", "1111"),
+    ],
+)
+def test_selection(text: str | None, expected: str) -> None:
+    found = parse_where(text, SCHEMA).select(ROWS)
+    assert "".join("01"[int(b)] for b in found) == expected
+
+
+def test_names_tell_what_is_read() -> None:
+    found = parse_where("not (age > 3 and grade in (9, 10)) or size = 'mid'", SCHEMA)
+    assert found.names == {"age", "grade", "size"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "age", "age >", "age > 'x'", "age > true", "age = 1 age", "(age > 1", "age > 1)",
+        "income > 1",
+        "`marital status` > 'single'", "`marital status` = 'widowed'", "grade = 12", "grade = '9'",
+        "size = 3", "smoker = 1", "age in ()", "age in 3", "age in (1,)", "and", "not",
+        "age ** 2 > 1",
+        "__import__('os')", "age > 1; drop", "age.real > 1", "lambda: 1", "1 < 2", "20 <= age < ",
+        "age not 3", "age = \x00",
+    ],
+)  # fmt: skip
+def test_refusals(text: str) -> None:
+    with pytest.raises(ParameterError, match="where"):
+        parse_where(text, SCHEMA)
+
+
+@given(st.text(alphabet="age<=>!()'\"` andornti,0.5\n", max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        found = parse_where(text, SCHEMA).select(ROWS)
+    except MissDPError:
+        return
+    assert found.shape == (4,)
+    assert found.dtype == np.bool_

@@ -1,0 +1,271 @@
+"""What missing cells could change: bounds over all completions, their price and their coverage."""
+
+from __future__ import annotations
+
+from itertools import product
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from knn_oracles import CARS, SCHEMA, Row, as_table, neighbours, tables
+from knn_witness import Exact, nothing_is_read
+
+from missdp import Table
+from missdp.accounting import Budget, GaussianEvent, LaplaceEvent
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms.smooth_laws import Choice
+from missdp.statistics import (
+    CompleteRows,
+    ImputedStatistics,
+    KNNImputation,
+    QueryRequest,
+    run_query,
+)
+from missdp.statistics.worst_case import places, tally, total_bounds
+
+KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
+
+# The same conditions in the library's words and as functions of a complete row.
+CONDITIONS = {
+    "": lambda r: True,
+    "sex = 'f'": lambda r: r.sex == "f",
+    "grade >= 1": lambda r: r.grade >= 1,
+    "income > 2": lambda r: r.income > 2,
+    "not (income > 2 or grade = 0)": lambda r: not (r.income > 2 or r.grade == 0),
+    "car = 'yes' and sex = 'm'": lambda r: r.car == "yes" and r.sex == "m",
+    "grade in (0, 2) or car = 'no'": lambda r: r.grade in (0, 2) or r.car == "no",
+}
+ASKS = {
+    "count": lambda s, where, of, **c: s.count(where=where, **c),
+    "proportion": lambda s, where, of, **c: s.proportion(of, where=where, **c),
+    "mean": lambda s, where, of, **c: s.mean("income", where=where, **c),
+    "sum": lambda s, where, of, **c: s.sum("income", where=where, **c),
+}
+
+
+def asked(table: Table, imputation: object = KNN, **more: object) -> ImputedStatistics:
+    budget = more.pop("budget", None) or Budget(1e9, 1e-3)
+    return ImputedStatistics(table, imputation, budget=budget, **more)
+
+
+def without_noise():
+    """Have answers of `Exact` taken for exact."""
+    return mock.patch.object(Choice, "radius", return_value=lambda level: 0.0)
+
+
+def completions(rows: list[Row]) -> list[list[Row]]:
+    choices = [
+        [
+            Row(grade, r.sex, income, car, r.label)
+            for grade in ((0, 1, 2) if r.grade is None else (r.grade,))
+            for income in ((0, 3, 8) if r.income is None else (r.income,))
+            for car in (CARS if r.car is None else (r.car,))
+        ]
+        for r in rows
+    ]
+    return [list(rows) for rows in product(*choices)]
+
+
+def exact(name: str, rows: list[Row], where: str, of: str) -> float | None:
+    inside = [r for r in rows if CONDITIONS[where](r)]
+    added = [CONDITIONS[of](r) if name == "proportion" else r.income for r in inside]
+    if name == "count":
+        return len(inside)
+    if name == "sum":
+        return sum(added)
+    return float(np.mean(added)) if added else None
+
+
+@given(tables(max_rows=3), st.sampled_from(list(CONDITIONS)), st.sampled_from(list(CONDITIONS)[1:]))
+@settings(max_examples=100, deadline=None)
+def test_bounds_hold_every_completion(rows: list[Row], where: str, of: str) -> None:
+    everything = completions(rows)
+    with without_noise():
+        for name, ask in ASKS.items():
+            statistics = asked(as_table(rows), random_state=Exact())
+            answer = ask(statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+            low, high = answer.imputation_interval
+            for complete in everything:
+                truth = exact(name, complete, where, of)
+                assert truth is None or low - 1e-9 <= truth <= high + 1e-9
+
+
+@given(tables(max_rows=3), st.sampled_from(["", "sex = 'f'", "grade >= 1"]))
+@settings(max_examples=60, deadline=None)
+def test_bounds_of_counts_and_sums_are_attained(rows: list[Row], where: str) -> None:
+    everything = completions(rows)
+    with without_noise():
+        for name in ("count", "sum"):
+            statistics = asked(as_table(rows), random_state=Exact())
+            answer = ASKS[name](statistics, where, "", epsilon=1.0, uncertainty="worst-case")
+            truths = [exact(name, complete, where, "") for complete in everything]
+            # Rounding to quanta widens sums by a few millionths.
+            assert answer.imputation_interval == pytest.approx((min(truths), max(truths)), abs=1e-4)
+
+
+@given(st.lists(st.tuples(*[st.booleans()] * 3, st.integers(0, 4)), max_size=4), st.data())
+@settings(max_examples=100, deadline=None)
+def test_sums_of_values_of_either_sign(rows, data) -> None:
+    """Straight on the numbers of rows, by the choices each row leaves."""
+    lower = data.draw(st.sampled_from([-8.0, -3.0, 0.0, 2.0]))
+    upper = lower + data.draw(st.sampled_from([1.0, 4.0, 12.0]))
+    surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
+    maybe = surely | maybe
+    share = np.array([r[3] / 4 for r in rows])
+    names = places(where_open=True, share_open=True, share_one=False)
+    where = mock.Mock(decide=lambda rows: (surely, maybe))
+    with mock.patch("missdp.statistics.worst_case._shares", return_value=(share, known)):
+        exact_rows = tally(None, where, None, names).sum(axis=0).tolist()
+    box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
+    low, high = total_bounds(box, lower, upper)
+    least = most = 0.0
+    for i in range(len(rows)):
+        values = [lower + share[i] * (upper - lower)] if known[i] else [lower, upper]
+        choices = ([] if surely[i] else [0.0]) + (values if maybe[i] else [])
+        least, most = least + min(choices), most + max(choices)
+    assert low <= least + 1e-9
+    assert most <= high + 1e-9
+    if lower >= 0:
+        assert (low, high) == pytest.approx((least, most), abs=1e-4)
+
+
+def released_sums(table: Table, imputation: object, name: str, where: str, of: str) -> np.ndarray:
+    """Exact numbers that are handed to the noise of the worst-case part."""
+    witness = Exact()
+    statistics = asked(table, imputation, random_state=witness)
+    ASKS[name](statistics, where, of, epsilon=1.0, uncertainty="worst-case")
+    (answer,) = [kept for kept in witness.kept if kept.event.label == "missing cells"]
+    assert isinstance(answer.event, LaplaceEvent)
+    assert answer.event.sensitivity == QUANTA
+    return answer.totals
+
+
+@given(
+    tables(max_rows=5),
+    st.sampled_from(list(ASKS)),
+    st.sampled_from(list(CONDITIONS)),
+    st.sampled_from(list(CONDITIONS)[1:]),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, data) -> None:
+    for imputation in (KNN, CompleteRows(impute=("income", "car"))):
+        before = released_sums(as_table(rows), imputation, name, where, of)
+        for other in data.draw(st.lists(st.sampled_from(neighbours(rows)), min_size=4, max_size=4)):
+            after = released_sums(as_table(other), imputation, name, where, of)
+            assert np.abs(after - before).sum() <= QUANTA
+
+
+def test_the_stated_sensitivity_is_reached() -> None:
+    rows = [Row(1, "f", 3, "yes", 2), Row(None, "f", None, "no", 4)]
+    full = released_sums(as_table(rows), KNN, "mean", "grade >= 1", "")
+    for i in range(2):
+        less = released_sums(as_table(rows[:i] + rows[i + 1 :]), KNN, "mean", "grade >= 1", "")
+        assert np.abs(full - less).sum() == QUANTA
+
+
+# -- price -----------------------------------------------------------------------------------------
+
+SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i in range(40)])
+
+
+@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("epsilon", [0.07, 0.1, 0.3, 1.0, 1.7, 3.0])
+def test_the_budget_is_what_was_asked_and_charged_first(name: str, epsilon: float) -> None:
+    budget = Budget(epsilon)
+    statistics = asked(SMALL, budget=budget)
+    with nothing_is_read():
+        with pytest.raises(BudgetExceededError):
+            ASKS[name](
+                statistics, "", "income > 2", epsilon=1.01 * epsilon, uncertainty="worst-case"
+            )
+        assert budget.events == ()
+    answer = ASKS[name](statistics, "", "income > 2", epsilon=epsilon, uncertainty="worst-case")
+    assert answer.guarantee.epsilon == pytest.approx(epsilon)
+    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+    share = budget.events[-1]
+    assert isinstance(share, LaplaceEvent)
+    assert share.sensitivity / share.scale == pytest.approx(0.1 * epsilon)
+
+
+def test_charged_before_the_table_is_looked_at() -> None:
+    budget = Budget(1.0)
+    statistics = asked(SMALL, budget=budget)
+    with nothing_is_read(), pytest.raises(AssertionError, match="read"):
+        statistics.mean("income", epsilon=1.0, uncertainty="worst-case")
+    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+
+
+def test_zcdp_pays_with_gaussian_noise() -> None:
+    budget = Budget(5.0, 1e-6)
+    answer = asked(SMALL, budget=budget).sum("income", rho=0.2, uncertainty="worst-case")
+    share = answer.guarantee.events[-1]
+    assert isinstance(share, GaussianEvent)
+    assert (share.sensitivity / share.sigma) ** 2 / 2 == pytest.approx(0.02)
+    assert answer.imputation_interval is not None
+
+
+def test_nothing_is_paid_or_said_unless_asked_for() -> None:
+    answer = asked(SMALL).mean("income", epsilon=1.0)
+    assert answer.imputation_interval is None
+    assert len(answer.guarantee.events) == 2
+
+
+# -- questions in text, refusals -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statistic", ["count", "proportion", "mean", "sum"])
+def test_questions_in_text(statistic: str) -> None:
+    budget = Budget(1.0)
+    of = {"count": "", "proportion": "income > 2"}.get(statistic, "income")
+    request = QueryRequest(
+        impute="income, car", match="grade", statistic=statistic, of=of, where="income > 1",
+        epsilon=1.0, uncertainty="worst-case",
+    )  # fmt: skip
+    answer = run_query(SMALL, request, budget=budget)
+    assert answer.imputation_interval is not None
+    assert answer.guarantee.epsilon == pytest.approx(1.0)
+    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "statistic", ["variance", "standard_deviation", "correlation", "histogram"]
+)
+def test_statistics_without_a_derived_bound_are_refused(statistic: str) -> None:
+    of = "income, hours" if statistic == "correlation" else "income"
+    with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
+        QueryRequest(
+            impute="income", match="grade", statistic=statistic, of=of, epsilon=1.0,
+            uncertainty="worst-case",
+        )  # fmt: skip
+
+
+def test_unknown_kinds_of_uncertainty_cost_nothing() -> None:
+    budget = Budget(1.0)
+    for ask in ASKS.values():
+        with pytest.raises(ParameterError, match="uncertainty"):
+            ask(asked(SMALL, budget=budget), "", "income > 2", epsilon=1.0, uncertainty="rubin")
+    with pytest.raises(ParameterError, match="uncertainty"):
+        QueryRequest(impute="income", match="grade", statistic="count", epsilon=1.0, uncertainty="")
+    assert budget.events == ()
+
+
+def test_an_empty_table_answers_like_any_other() -> None:
+    none = SMALL.take(np.zeros(len(SMALL), dtype=bool))
+    for name, ask in ASKS.items():
+        answer = ask(asked(none), "grade >= 1", "income > 2", epsilon=1.0, uncertainty="worst-case")
+        low, high = answer.imputation_interval
+        assert low <= answer.value <= high
+        assert {"proportion": 1.0, "mean": 8.0}.get(name, np.inf) >= high
+
+
+def test_only_what_may_be_missing_is_released() -> None:
+    def numbers(where: str) -> int:
+        return len(released_sums(SMALL, KNN, "mean", where, ""))
+
+    assert SCHEMA["sex"].nullable is False
+    assert numbers("sex = 'f'") == 3
+    assert numbers("grade = 1") == 6
