@@ -13,11 +13,7 @@ from typing import Any
 
 from missdp.accounting import pld
 from missdp.accounting.accountants import FAST_ACCOUNTANTS, PureAccountant, delta_of, epsilon_of
-from missdp.accounting.conditions import (
-    BoundedObservation,
-    Condition,
-    MissingCompletelyAtRandom,
-)
+from missdp.accounting.conditions import BoundedObservation, Condition, MissingCompletelyAtRandom
 from missdp.accounting.curves import approximate_delta, pure_epsilon, zcdp_rho_of
 from missdp.accounting.events import Event
 from missdp.errors import UnprovenError

@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, SelectionEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Best, Handle, Noise, Score, Total, no_warnings
-from missdp.mechanisms.noise import NoiseSource
-from missdp.mechanisms.release import count_event, selection_scale
+from missdp.mechanisms.laws import Best, Handle, Noise, Score, Total, no_warnings
+from missdp.mechanisms.noise import NoiseSource, count_event, selection_scale
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
-from missdp.mechanisms.rows import (
+from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.schema import Schema
+from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
+from missdp.sources.strategies import (
     ExactCounts,
     MergedCounts,
     PrivateCounts,
@@ -23,9 +25,6 @@ from missdp.mechanisms.rows import (
     complete_schema,
     filled_rows,
 )
-from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.schema import Schema
-from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 
 __all__ = ["Clique", "Door", "Noise", "PrivateTraining", "Score", "Total", "Training"]
 

@@ -3,31 +3,29 @@
 Both sources draw by the same exact samplers (`missdp.mechanisms.exact_noise`): they differ only in
 where the bits come from.
 
-Whether what was charged for pays for how far a neighbour moves the exact numbers.
-
-The common part of the laws' ``exceeds``: each returns what is wrong, in words, or None.
+Whole counts plus noise are released by `add_noise`, for which an event was charged before. A
+`Witness` is seeded noise that is also shown every answer.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import (
-    ApproximateEvent,
+    Adjacency,
     Condition,
     Event,
     ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
-    PureEvent,
-    ZCDPEvent,
+    scale_for,
 )
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.exact_noise import (
     OSWords,
     SeededWords,
@@ -37,22 +35,22 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
 )
 
+if TYPE_CHECKING:
+    from missdp.mechanisms.laws import Law
+
 __all__ = [
+    "CountNoise",
     "NoiseSource",
     "SecureNoise",
     "SeededNoise",
     "SelectionNoise",
     "Size",
-    "above",
+    "Witness",
+    "add_noise",
     "check_scale",
-    "distance",
-    "epsilon_paid",
-    "gaussian_exceeds",
-    "laplace_exceeds",
+    "count_event",
     "noise_source",
-    "other_kind",
-    "pure_exceeds",
-    "too_far",
+    "selection_scale",
 ]
 
 
@@ -91,9 +89,6 @@ class NoiseSource(Protocol):
 
     def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
         """Flip independent coins that fall on True with probability ``rate``, never more."""
-
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only: these draws protect nothing."""
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
@@ -205,10 +200,6 @@ class SecureNoise(_ExactNoise):
         """No condition: the draws cannot be predicted."""
         return ()
 
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only."""
-        return self.generator().random(size)
-
     def generator(self) -> np.random.Generator:
         """Return a fresh generator seeded by the operating system, for post-processing only."""
         return np.random.default_rng()
@@ -246,10 +237,6 @@ class SeededNoise(_ExactNoise):
     def conditions(self) -> tuple[Condition, ...]:
         """The condition `ExplicitSeed`: whoever knows the seed can subtract the noise."""
         return (ExplicitSeed(),)
-
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only."""
-        return self._generator.random(size)
 
     def generator(self) -> np.random.Generator:
         """Return a generator spawned from this one, for post-processing only."""
@@ -325,80 +312,100 @@ def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-_ROUNDING = 1e-9
+class Witness(SeededNoise):
+    """Noise for tests that is also shown every answer, with the exact numbers behind it.
 
+    Pass one as ``random_state`` to whatever answers through a door, and override `answer` to keep
+    what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
+    condition `ExplicitSeed`.
 
-def above(found: float, most: float) -> bool:
-    """Whether a number is above another by more than rounding makes of it; NaN always is."""
-    return not found <= most * (1 + _ROUNDING)
-
-
-def distance(exact: Any, other: Any, norm: int) -> float:
-    """Return how far two arrays of numbers are apart, in L1 or L2 norm.
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
 
     Examples
     --------
-    >>> distance(np.array([3, 0]), np.array([0, 4]), 1), distance([3, 0], [0, 4], 2)
-    (7.0, 5.0)
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> class Counter(Witness):
+    ...     answers = 0
+    ...     def answer(self, event, law, exact):
+    ...         self.answers += 1
+    ...         return super().answer(event, law, exact)
+    >>> witness = Counter(0)
+    >>> model = PrivBayes(epsilon=1.0, random_state=witness).fit(yrbss().table())
+    >>> witness.answers > 13
+    True
     """
-    gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
-    return float(np.linalg.norm(gap, norm))
+
+    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer of a law.
+
+        Parameters
+        ----------
+        event : Event
+            What was charged for it.
+        law : Law
+        exact : callable
+            Computes the exact numbers.
+        """
+        del event
+        return law.draw(exact(), self)
 
 
-def too_far(found: float, most: float, what: str = "what is behind it") -> str:
-    """Say that one row moves something further than was charged for."""
-    return f"one row moves {what} by {found:g}, and {most:g} was charged for"
+CountNoise = Literal["laplace", "gaussian"]
 
 
-def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
-    """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
-    if isinstance(event, LaplaceEvent):
-        if above(moved, event.sensitivity):
-            return too_far(moved, event.sensitivity)
-        return _too_little(scale, event.scale * moved / event.sensitivity)
-    epsilon = epsilon_paid(event)
-    return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
+def add_noise(
+    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
+) -> NDArray[np.int64]:
+    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
+    exact = _as_counts(counts)
+    draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
+    return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
 
 
-def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
-    """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
-    if isinstance(event, GaussianEvent):
-        if above(moved, event.sensitivity):
-            return too_far(moved, event.sensitivity)
-        return _too_little(sigma, event.sigma * moved / event.sensitivity)
-    if isinstance(event, ZCDPEvent):
-        most = math.sqrt(2 * event.rho) * sigma
-        return too_far(moved, most) if above(moved, most) else None
-    return other_kind(event, "Gaussian noise")
+# Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
+# noise cannot wrap around.
+_MAX_COUNT = 2**61
 
 
-def pure_exceeds(event: Event, epsilon: float) -> str | None:
-    """Return why an event does not pay for an epsilon-DP answer."""
-    paid = epsilon_paid(event)
-    return other_kind(event, "a pure epsilon") if paid is None else _lost(epsilon, paid)
+def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
+    """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
+    refusal = DataError("counts must form one array of whole numbers")
+    with replacing(TypeError, ValueError, by=refusal):
+        array = np.asarray(values)
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or (array != np.rint(array)).any():
+            raise DataError("counts must be finite whole numbers")
+    elif array.dtype.kind not in "iub":
+        raise DataError(f"counts must be whole numbers, got dtype {array.dtype}")
+    if array.dtype.kind == "u":
+        return np.minimum(array.astype(np.uint64), _MAX_COUNT).astype(np.int64)
+    wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
 
 
-def epsilon_paid(event: Event) -> float | None:
-    """Return the pure epsilon that an event pays for; None if it states none."""
-    if isinstance(event, PureEvent | ApproximateEvent):
-        return event.epsilon
-    if isinstance(event, LaplaceEvent):
-        return event.sensitivity / event.scale
-    return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
+def count_event(
+    noise: str,
+    scale: float,
+    sensitivity: float,
+    *,
+    gate: Iterable[str] | None,
+    label: str,
+    adjacency: Adjacency = "add-remove",
+) -> Event:
+    """Return the fact that counts are released with Laplace or Gaussian noise."""
+    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
+    if noise == "laplace":
+        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
+    if noise == "gaussian":
+        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
+    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
 
 
-def _too_little(scale: float, most: float) -> str | None:
-    if above(most, scale):
-        return f"noise is drawn with scale {scale:g}, and at least {most:g} was charged for"
-    return None
-
-
-def _lost(found: float, paid: float) -> str | None:
-    if above(found, paid):
-        return f"the answer reveals epsilon {found:g}, and {paid:g} was charged for"
-    return None
-
-
-def other_kind(event: Event, what: str) -> str:
-    """Say that an event is none that pays for something."""
-    return f"{type(event).__name__} does not say what {what} costs: charge an event that does"
+def selection_scale(epsilon: float, sensitivity: float) -> float:
+    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    return check_scale("2 * sensitivity / epsilon", least)

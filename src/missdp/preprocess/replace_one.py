@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
 from missdp.errors import DataError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.answers import Handle, Law, no_warnings
+from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource
 from missdp.preprocess.costs import Bound, PreparedRows, Step
 from missdp.preprocess.domain import RowDomain, Target

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, SchemaError, replacing
 from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.questions import Question, RowView
-from missdp.mechanisms.row_door import Preparation, Prepared
+from missdp.mechanisms.questions import Preparation, Prepared, Question, RowView
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.layout import Metric, MetricName, build_metric, lay_out
 from missdp.statistics.neighbours import choose_donors

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError, SchemaError, UnprovenError
-from missdp.mechanisms.asks import Ask, check_real
-from missdp.mechanisms.questions import Counts, Question, Rows
-from missdp.mechanisms.row_door import Preparation, Prepared
+from missdp.errors import ParameterError, SchemaError, UnprovenError, number
+from missdp.mechanisms.asks import Ask
+from missdp.mechanisms.questions import Counts, Preparation, Prepared, Question, Rows
 from missdp.schema import Numeric, Schema
 from missdp.statistics.imputation import Cells, KNNImputation, check_range, names_of
 
@@ -42,7 +41,7 @@ def cost_of(epsilon: float | None, rho: float | None) -> Cost:
     """
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
-    amount = check_real("epsilon or rho", epsilon if rho is None else rho)
+    amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
     return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
 
 
@@ -220,8 +219,8 @@ class ReleasedModel:
         object.__setattr__(self, "match_on", names_of(self.match_on))
         if not self.impute or not self.match_on:
             raise ParameterError("name at least one attribute to impute and one to match on")
-        check_real("epsilon", self.epsilon)
-        check_real("enough", self.enough, least=-1.0)
+        number("epsilon", self.epsilon, most=1e9, open_end=True)
+        number("enough", self.enough, least=-1.0, most=1e9, open_end=True)
 
     def check(self, schema: Schema) -> object:
         """Refuse tables that are too large."""

@@ -24,10 +24,14 @@ from pydantic import BaseModel
 from missdp.accounting import Budget, Condition, Cost, Event, scale_for
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import (
+    CountNoise,
     NoiseSource,
-    SeededNoise,
-    above,
+    Witness,
+    add_noise,
     check_scale,
+)
+from missdp.mechanisms.release import (
+    above,
     distance,
     epsilon_paid,
     gaussian_exceeds,
@@ -35,7 +39,6 @@ from missdp.mechanisms.noise import (
     other_kind,
     too_far,
 )
-from missdp.mechanisms.release import CountNoise, add_noise
 
 __all__ = [
     "Best",
@@ -44,7 +47,6 @@ __all__ = [
     "Noise",
     "Score",
     "Total",
-    "Witness",
     "no_warnings",
     "plain_function",
     "read_only",
@@ -337,47 +339,6 @@ def _is_frozen(value: Any) -> bool:
         frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]
         return frozen and all(_is_frozen(getattr(value, f.name)) for f in fields(value))
     return False
-
-
-class Witness(SeededNoise):
-    """Noise for tests that is also shown every answer, with the exact numbers behind it.
-
-    Pass one as ``random_state`` to whatever answers through a door, and override `answer` to keep
-    what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
-    condition `ExplicitSeed`.
-
-    Parameters
-    ----------
-    seed : int or numpy.random.Generator
-
-    Examples
-    --------
-    >>> from missdp import PrivBayes
-    >>> from missdp.datasets import yrbss
-    >>> class Counter(Witness):
-    ...     answers = 0
-    ...     def answer(self, event, law, exact):
-    ...         self.answers += 1
-    ...         return super().answer(event, law, exact)
-    >>> witness = Counter(0)
-    >>> model = PrivBayes(epsilon=1.0, random_state=witness).fit(yrbss().table())
-    >>> witness.answers > 13
-    True
-    """
-
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a law.
-
-        Parameters
-        ----------
-        event : Event
-            What was charged for it.
-        law : Law
-        exact : callable
-            Computes the exact numbers.
-        """
-        del event
-        return law.draw(exact(), self)
 
 
 class Handle:
