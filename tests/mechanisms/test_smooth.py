@@ -24,13 +24,7 @@ from missdp.mechanisms.smooth import (
     public_grid,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import (
-    Bounded,
-    LazyUniform,
-    SmoothLaw,
-    round_cauchy,
-    round_lomax,
-)
+from missdp.mechanisms.smooth_laws import Bounded, LazyUniform, SmoothLaw, round_cauchy, round_lomax
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)

@@ -6,15 +6,14 @@ Everything here charges its budget before it computes, and draws discrete noise 
 
 from missdp.accounting.conditions import Undeclared, domain_conditions
 from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.door import Door
-from missdp.mechanisms.laws import Noise, Score, Total
+from missdp.mechanisms.door import Door, Score
+from missdp.mechanisms.laws import Noise, Total, Witness
 from missdp.mechanisms.noise import (
     CountNoise,
     NoiseSource,
     SecureNoise,
     SeededNoise,
     SelectionNoise,
-    Witness,
     noise_source,
 )
 from missdp.mechanisms.questions import Counts, Preparation, Prepared, Query, Sums

@@ -1,22 +1,8 @@
-"""Releases to come, before anything is computed, and released numbers. All of it is public.
+"""Releases to come: what is asked, which noise it gets, and what is charged for it.
 
-A released upper bound of the noise scale: what honest error bars and Gaussian noise need.
-
-The smooth bound S is private, and so is the noise scale. But the logarithm of
-``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
-``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
-ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
-probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
-serves all queries.
-
-With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
-Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
-queries are replaced by their value on D' whenever the released bound is below M_0(D): the two
-differ with probability at most delta, and the second is zCDP with respect to D' (each later query
-then moves by at most own + donee * bound). So the total is (epsilon, delta' + delta)-DP for every
-(epsilon, delta') that the zCDP parts give. ∎
-
-What a release has to say about where its domain comes from: one rule for every family.
+An `Ask` says what is public about a release before anything is computed. `Choice` holds the rules
+that turn asks into events, and events into laws, from public facts only. `Released` is what comes
+out: numbers, with error bars where the scale of the noise may be told.
 """
 
 from __future__ import annotations
@@ -42,10 +28,17 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.laws import Law, Noise
-from missdp.mechanisms.noise import NoiseSource, add_noise, check_scale, count_event
+from missdp.mechanisms.laws import Law, Noise, count_event
+from missdp.mechanisms.noise import (
+    NoiseSource,
+    above,
+    add_noise,
+    check_scale,
+    distance,
+    gaussian_exceeds,
+    too_far,
+)
 from missdp.mechanisms.questions import Question
-from missdp.mechanisms.release import above, distance, gaussian_exceeds, too_far
 from missdp.mechanisms.smooth import (
     ReleasedScale,
     ScaleRelease,

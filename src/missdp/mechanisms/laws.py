@@ -1,9 +1,8 @@
 """What passes through a door: the laws by which exact numbers become released ones.
 
 Whatever anyone learns about private rows is an answer: a `Law` drew it from exact numbers, after an
-event was charged for it. A `Witness` in the place of the noise sees all of it, for tests.
-
-What every door has: a budget that is charged first, and answers that come from one place.
+event was charged for it. A `Witness` in the place of the noise sees all of it, for tests. A
+`Handle` is what every door has: a budget that is charged first, and one place of answers.
 """
 
 from __future__ import annotations
@@ -15,23 +14,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from types import FunctionType
-from typing import Any, NoReturn, Protocol, Self
+from typing import (
+    Any,
+    NoReturn,
+    Protocol,
+    Self,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from missdp.accounting import Budget, Condition, Cost, Event, scale_for
+from missdp.accounting import (
+    Adjacency,
+    Budget,
+    Condition,
+    Cost,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    scale_for,
+)
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import (
     CountNoise,
     NoiseSource,
-    Witness,
+    SeededNoise,
+    above,
     add_noise,
     check_scale,
-)
-from missdp.mechanisms.release import (
-    above,
     distance,
     epsilon_paid,
     gaussian_exceeds,
@@ -45,11 +56,13 @@ __all__ = [
     "Handle",
     "Law",
     "Noise",
-    "Score",
     "Total",
+    "Witness",
+    "count_event",
     "no_warnings",
     "plain_function",
     "read_only",
+    "selection_scale",
 ]
 
 
@@ -192,6 +205,24 @@ class Noise:
         return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
 
 
+def count_event(
+    noise: str,
+    scale: float,
+    sensitivity: float,
+    *,
+    gate: Iterable[str] | None,
+    label: str,
+    adjacency: Adjacency = "add-remove",
+) -> Event:
+    """Return the fact that counts are released with Laplace or Gaussian noise."""
+    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
+    if noise == "laplace":
+        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
+    if noise == "gaussian":
+        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
+    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
+
+
 @dataclass(frozen=True)
 class Best:
     """The law of the exponential mechanism: the largest score after adding Gumbel noise to each.
@@ -242,38 +273,11 @@ class Best:
         return float(chances[0] - chances[1])
 
 
-@dataclass(frozen=True)
-class Score:
-    """How much a candidate deserves to be selected: a pure function of its exact counts.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
-        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
-        else.
-    sensitivity : float
-        How far one row can move the score: the author's proof, rounding of the function included.
-
-    Examples
-    --------
-    >>> def rows_at_first_level(counts):
-    ...     return float(counts[0])
-    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
-    1.0
-    """
-
-    function: Callable[..., float]
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        plain_function(self.function, "a score")
-        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
-            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
-
-    def of(self, counts: NDArray[np.int64], given: tuple[Any, ...] = ()) -> float:
-        """Return the score; private."""
-        return float(self.function(read_only(counts), *map(read_only, given)))
+def selection_scale(epsilon: float, sensitivity: float) -> float:
+    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    return check_scale("2 * sensitivity / epsilon", least)
 
 
 @contextmanager
@@ -341,6 +345,47 @@ def _is_frozen(value: Any) -> bool:
     return False
 
 
+class Witness(SeededNoise):
+    """Noise for tests that is also shown every answer, with the exact numbers behind it.
+
+    Pass one as ``random_state`` to whatever answers through a door, and override `answer` to keep
+    what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
+    condition `ExplicitSeed`.
+
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> class Counter(Witness):
+    ...     answers = 0
+    ...     def answer(self, event, law, exact):
+    ...         self.answers += 1
+    ...         return super().answer(event, law, exact)
+    >>> witness = Counter(0)
+    >>> model = PrivBayes(epsilon=1.0, random_state=witness).fit(yrbss().table())
+    >>> witness.answers > 13
+    True
+    """
+
+    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
+        """Return the answer of a law.
+
+        Parameters
+        ----------
+        event : Event
+            What was charged for it.
+        law : Law
+        exact : callable
+            Computes the exact numbers.
+        """
+        del event
+        return law.draw(exact(), self)
+
+
 class Handle:
     """A budget and a source of noise; private rows are added by those who inherit from it.
 
@@ -367,12 +412,7 @@ class Handle:
         return self._budget.left
 
     def share(self, part: float) -> Cost:
-        """Return a share of what can still be spent.
-
-        Parameters
-        ----------
-        part : float in (0, 1]
-        """
+        """Return a share, above 0 and at most 1, of what can still be spent."""
         if isinstance(part, bool) or not 0 < part <= 1:
             raise ParameterError("a share must be above 0 and at most 1")
         return replace(self.left, amount=self.left.amount * part)

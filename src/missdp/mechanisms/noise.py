@@ -3,13 +3,14 @@
 Both sources draw by the same exact samplers (`missdp.mechanisms.exact_noise`): they differ only in
 where the bits come from.
 
-Whole counts plus noise are released by `add_noise`, for which an event was charged before. A
-`Witness` is seeded noise that is also shown every answer.
+Whole counts plus noise are released by `add_noise`, for which an event was charged before. Whether
+that event pays for how far a neighbour moves the counts is what the laws' ``exceeds`` ask of the
+checks at the end: each returns what is wrong, in words, or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -17,13 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import (
-    Adjacency,
+    ApproximateEvent,
     Condition,
     Event,
     ExplicitSeed,
     GaussianEvent,
     LaplaceEvent,
-    scale_for,
+    PureEvent,
+    ZCDPEvent,
 )
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.exact_noise import (
@@ -36,7 +38,7 @@ from missdp.mechanisms.exact_noise import (
 )
 
 if TYPE_CHECKING:
-    from missdp.mechanisms.laws import Law
+    pass
 
 __all__ = [
     "CountNoise",
@@ -45,12 +47,17 @@ __all__ = [
     "SeededNoise",
     "SelectionNoise",
     "Size",
-    "Witness",
+    "above",
     "add_noise",
     "check_scale",
-    "count_event",
+    "distance",
+    "epsilon_paid",
+    "gaussian_exceeds",
+    "laplace_exceeds",
     "noise_source",
-    "selection_scale",
+    "other_kind",
+    "pure_exceeds",
+    "too_far",
 ]
 
 
@@ -312,47 +319,6 @@ def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-class Witness(SeededNoise):
-    """Noise for tests that is also shown every answer, with the exact numbers behind it.
-
-    Pass one as ``random_state`` to whatever answers through a door, and override `answer` to keep
-    what is shown, or to repeat what was kept. As with every seed, the guarantee then states the
-    condition `ExplicitSeed`.
-
-    Parameters
-    ----------
-    seed : int or numpy.random.Generator
-
-    Examples
-    --------
-    >>> from missdp import PrivBayes
-    >>> from missdp.datasets import yrbss
-    >>> class Counter(Witness):
-    ...     answers = 0
-    ...     def answer(self, event, law, exact):
-    ...         self.answers += 1
-    ...         return super().answer(event, law, exact)
-    >>> witness = Counter(0)
-    >>> model = PrivBayes(epsilon=1.0, random_state=witness).fit(yrbss().table())
-    >>> witness.answers > 13
-    True
-    """
-
-    def answer(self, event: Event, law: Law, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a law.
-
-        Parameters
-        ----------
-        event : Event
-            What was charged for it.
-        law : Law
-        exact : callable
-            Computes the exact numbers.
-        """
-        del event
-        return law.draw(exact(), self)
-
-
 CountNoise = Literal["laplace", "gaussian"]
 
 
@@ -386,26 +352,79 @@ def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
     return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
 
 
-def count_event(
-    noise: str,
-    scale: float,
-    sensitivity: float,
-    *,
-    gate: Iterable[str] | None,
-    label: str,
-    adjacency: Adjacency = "add-remove",
-) -> Event:
-    """Return the fact that counts are released with Laplace or Gaussian noise."""
-    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
-    if noise == "laplace":
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
-    if noise == "gaussian":
-        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
-    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
+_ROUNDING = 1e-9
 
 
-def selection_scale(epsilon: float, sensitivity: float) -> float:
-    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
-    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
-    least = scale_for(float(sensitivity), float(epsilon), count=2)
-    return check_scale("2 * sensitivity / epsilon", least)
+def above(found: float, most: float) -> bool:
+    """Whether a number is above another by more than rounding makes of it; NaN always is."""
+    return not found <= most * (1 + _ROUNDING)
+
+
+def distance(exact: Any, other: Any, norm: int) -> float:
+    """Return how far two arrays of numbers are apart, in L1 or L2 norm.
+
+    Examples
+    --------
+    >>> distance(np.array([3, 0]), np.array([0, 4]), 1), distance([3, 0], [0, 4], 2)
+    (7.0, 5.0)
+    """
+    gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
+    return float(np.linalg.norm(gap, norm))
+
+
+def too_far(found: float, most: float, what: str = "what is behind it") -> str:
+    """Say that one row moves something further than was charged for."""
+    return f"one row moves {what} by {found:g}, and {most:g} was charged for"
+
+
+def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
+    """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
+    if isinstance(event, LaplaceEvent):
+        return _noise_exceeds(moved, scale, event.sensitivity, event.scale)
+    epsilon = epsilon_paid(event)
+    return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
+
+
+def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
+    """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
+    if isinstance(event, GaussianEvent):
+        return _noise_exceeds(moved, sigma, event.sensitivity, event.sigma)
+    if isinstance(event, ZCDPEvent):
+        most = math.sqrt(2 * event.rho) * sigma
+        return too_far(moved, most) if above(moved, most) else None
+    return other_kind(event, "Gaussian noise")
+
+
+def pure_exceeds(event: Event, epsilon: float) -> str | None:
+    """Return why an event does not pay for an epsilon-DP answer."""
+    paid = epsilon_paid(event)
+    return other_kind(event, "a pure epsilon") if paid is None else _lost(epsilon, paid)
+
+
+def epsilon_paid(event: Event) -> float | None:
+    """Return the pure epsilon that an event pays for; None if it states none."""
+    if isinstance(event, PureEvent | ApproximateEvent):
+        return event.epsilon
+    if isinstance(event, LaplaceEvent):
+        return event.sensitivity / event.scale
+    return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
+
+
+def _noise_exceeds(moved: float, scale: float, sensitivity: float, charged: float) -> str | None:
+    if above(moved, sensitivity):
+        return too_far(moved, sensitivity)
+    least = charged * moved / sensitivity
+    if above(least, scale):
+        return f"noise is drawn with scale {scale:g}, and at least {least:g} was charged for"
+    return None
+
+
+def _lost(found: float, paid: float) -> str | None:
+    if above(found, paid):
+        return f"the answer reveals epsilon {found:g}, and {paid:g} was charged for"
+    return None
+
+
+def other_kind(event: Event, what: str) -> str:
+    """Say that an event is none that pays for something."""
+    return f"{type(event).__name__} does not say what {what} costs: charge an event that does"

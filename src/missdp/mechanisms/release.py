@@ -14,42 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import (
     Adjacency,
-    ApproximateEvent,
     Budget,
     Condition,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
     PureEvent,
     SelectionEvent,
-    ZCDPEvent,
     scale_for,
 )
 from missdp.errors import DataError, ParameterError, number, replacing
-from missdp.mechanisms.noise import (
-    CountNoise,
-    NoiseSource,
-    add_noise,
-    check_scale,
-    count_event,
-    selection_scale,
-)
+from missdp.mechanisms.laws import count_event, selection_scale
+from missdp.mechanisms.noise import CountNoise, NoiseSource, add_noise, check_scale
 
 __all__ = [
     "SelectionMethod",
-    "above",
-    "distance",
-    "epsilon_paid",
     "exponential_mechanism",
-    "gaussian_exceeds",
     "generalised_exponential_mechanism",
-    "laplace_exceeds",
     "noisy_total",
     "normalised_scores",
-    "other_kind",
-    "pure_exceeds",
     "release_counts",
-    "too_far",
 ]
 
 
@@ -395,81 +376,3 @@ def _as_scores(values: ArrayLike) -> NDArray[np.float64]:
     """Return the scores as floats; the refusal of anything else must not quote it."""
     with replacing(TypeError, ValueError, by=DataError("scores must be numbers")):
         return np.asarray(values, dtype=np.float64)
-
-
-_ROUNDING = 1e-9
-
-
-def above(found: float, most: float) -> bool:
-    """Whether a number is above another by more than rounding makes of it; NaN always is."""
-    return not found <= most * (1 + _ROUNDING)
-
-
-def distance(exact: Any, other: Any, norm: int) -> float:
-    """Return how far two arrays of numbers are apart, in L1 or L2 norm.
-
-    Examples
-    --------
-    >>> distance(np.array([3, 0]), np.array([0, 4]), 1), distance([3, 0], [0, 4], 2)
-    (7.0, 5.0)
-    """
-    gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
-    return float(np.linalg.norm(gap, norm))
-
-
-def too_far(found: float, most: float, what: str = "what is behind it") -> str:
-    """Say that one row moves something further than was charged for."""
-    return f"one row moves {what} by {found:g}, and {most:g} was charged for"
-
-
-def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
-    """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
-    if isinstance(event, LaplaceEvent):
-        return _noise_exceeds(moved, scale, event.sensitivity, event.scale)
-    epsilon = epsilon_paid(event)
-    return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
-
-
-def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
-    """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
-    if isinstance(event, GaussianEvent):
-        return _noise_exceeds(moved, sigma, event.sensitivity, event.sigma)
-    if isinstance(event, ZCDPEvent):
-        most = math.sqrt(2 * event.rho) * sigma
-        return too_far(moved, most) if above(moved, most) else None
-    return other_kind(event, "Gaussian noise")
-
-
-def pure_exceeds(event: Event, epsilon: float) -> str | None:
-    """Return why an event does not pay for an epsilon-DP answer."""
-    paid = epsilon_paid(event)
-    return other_kind(event, "a pure epsilon") if paid is None else _lost(epsilon, paid)
-
-
-def epsilon_paid(event: Event) -> float | None:
-    """Return the pure epsilon that an event pays for; None if it states none."""
-    if isinstance(event, PureEvent | ApproximateEvent):
-        return event.epsilon
-    if isinstance(event, LaplaceEvent):
-        return event.sensitivity / event.scale
-    return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
-
-
-def _noise_exceeds(moved: float, scale: float, sensitivity: float, charged: float) -> str | None:
-    if above(moved, sensitivity):
-        return too_far(moved, sensitivity)
-    least = charged * moved / sensitivity
-    if above(least, scale):
-        return f"noise is drawn with scale {scale:g}, and at least {least:g} was charged for"
-    return None
-
-
-def _lost(found: float, paid: float) -> str | None:
-    if above(found, paid):
-        return f"the answer reveals epsilon {found:g}, and {paid:g} was charged for"
-    return None
-
-
-def other_kind(event: Event, what: str) -> str:
-    """Say that an event is none that pays for something."""
-    return f"{type(event).__name__} does not say what {what} costs: charge an event that does"

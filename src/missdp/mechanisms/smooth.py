@@ -26,16 +26,28 @@ slide constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation consta
 ``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon``. (The proof of
 Theorem 3.8 of Clifton et al. 2022 needs gamma >= 2.)
 
-The public rule that chooses noise parameters for releases with smooth sensitivity.
-
-Parameters depend on epsilon, the number of coordinates and the query's public
+**Parameters** (`plan_smooth`) depend on epsilon, the number of coordinates and the query's public
 weights only. They minimise the noise's standard deviation on a fixed reference profile
 ``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand.
+
+**A released bound** (`ScaleRelease`) is what honest error bars and Gaussian noise need.
+The smooth bound S is private, and so is the noise scale. But the logarithm of
+``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
+``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
+ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
+probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
+serves all queries.
+
+With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
+Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
+queries are replaced by their value on D' whenever the released bound is below M_0(D): the two
+differ with probability at most delta, and the second is zCDP with respect to D' (each later query
+then moves by at most own + donee * bound). So the total is (epsilon, delta' + delta)-DP for every
+(epsilon, delta') that the zCDP parts give. ∎
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,7 +71,6 @@ __all__ = [
     "lomax_loss",
     "plan_smooth",
     "public_grid",
-    "published_noise",
     "reference_bound",
 ]
 
@@ -210,7 +221,7 @@ def reference_bound(beta: float, own: float, donee: float) -> float:
     return donee / beta * math.exp(beta * level / donee - 1)
 
 
-@functools.lru_cache(maxsize=512)
+@lru_cache(maxsize=512)
 def plan_smooth(
     epsilon: float,
     *,
@@ -303,35 +314,6 @@ def _noise(
     return SmoothNoise(
         law=law, epsilon=epsilon, exponent=exponent, alpha=alpha, beta=beta, dimension=dimension
     )
-
-
-def published_noise(epsilon: float) -> SmoothNoise:
-    """Return the noise of Clifton, Hanson, Merrill & Merrill (2022), for comparison.
-
-    Their bound 1 + L_1, with L_1 the number of rows that one row can move, is (ln 2)-smooth and no
-    better, and their generalised Cauchy noise has gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2,
-    5.5, 5.7). The proof of their Theorem 3.8 needs gamma >= 2, that is epsilon >= 2 ln 2: below,
-    the mechanism loses more than the epsilon it states (at 0.5 at least 0.9), so it is refused.
-
-    Raises
-    ------
-    UnprovenError
-        If epsilon is below 2 ln 2.
-    """
-    beta = math.log(2)
-    if not 2 * beta <= epsilon < math.inf:
-        raise UnprovenError(
-            "the paper's mechanism is proven for epsilon >= 2 ln 2 = 1.386 only; "
-            "use the library's own noise, which is valid for every epsilon"
-        )
-    # Rounded down to a sixteenth, which is still private; but float rounding of epsilon may not
-    # lose one. Larger ones than 64 would take minutes to draw.
-    sixteenths = math.floor(16 * (1 + epsilon / (2 * beta)) + 2.0**-30)
-    gamma = Fraction(min(sixteenths, 16 * 64), 16)
-    # ln 2, but for what `SmoothNoise` adds to beta and to the loss: a little more noise.
-    left = epsilon * (1 - 2.0**-39) - (beta + 2.0**-36) * float(gamma - 1)
-    alpha = min(beta * (1 - 2.0**-40), left / cauchy_loss(1.0, 0.0, gamma=float(gamma)))
-    return _noise("cauchy", epsilon, gamma, alpha, beta, 1)
 
 
 def public_grid(own: float, donee: float, epsilon: float) -> Fraction:
@@ -456,11 +438,8 @@ def _best_beta(epsilon: float | None, rho: float | None, failure: float) -> floa
     """
     most = (epsilon if epsilon is not None else math.sqrt(2 * (rho or 0.0))) / 8
     grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
-    return float(
-        min(
-            grid,
-            key=lambda beta: (
-                math.log(reference_bound(beta, 0.0, 1.0)) + _margin(beta, epsilon, rho, failure)
-            ),
-        )
-    )
+
+    def log_bound(beta: float) -> float:
+        return math.log(reference_bound(beta, 0.0, 1.0)) + _margin(beta, epsilon, rho, failure)
+
+    return float(min(grid, key=log_bound))

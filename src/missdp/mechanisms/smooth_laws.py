@@ -20,24 +20,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from missdp.accounting import (
-    Event,
-)
-from missdp.errors import ParameterError
+from missdp.accounting import Event
+from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms.exact_noise import OSWords, SeededWords, Words
-from missdp.mechanisms.noise import NoiseSource, SeededNoise
-from missdp.mechanisms.release import above, pure_exceeds
-from missdp.mechanisms.smooth import (
-    SmoothNoise,
-    public_grid,
-    published_noise,
-)
+from missdp.mechanisms.noise import NoiseSource, SeededNoise, above, pure_exceeds
+from missdp.mechanisms.smooth import SmoothNoise, _noise, cauchy_loss, public_grid
 
 __all__ = [
     "Bounded",
     "LazyUniform",
     "PaperLaw",
     "SmoothLaw",
+    "published_noise",
     "round_cauchy",
     "round_lomax",
 ]
@@ -409,3 +403,32 @@ def _bounds_exceed(
 def _log_one_plus_power(base: float, exponent: float) -> float:
     """Return log(1 + base ** exponent) without overflow."""
     return float(np.logaddexp(0.0, exponent * math.log(base))) if base > 0 else 0.0
+
+
+def published_noise(epsilon: float) -> SmoothNoise:
+    """Return the noise of Clifton, Hanson, Merrill & Merrill (2022), for comparison.
+
+    Their bound 1 + L_1, with L_1 the number of rows that one row can move, is (ln 2)-smooth and no
+    better, and their generalised Cauchy noise has gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2,
+    5.5, 5.7). The proof of their Theorem 3.8 needs gamma >= 2, that is epsilon >= 2 ln 2: below,
+    the mechanism loses more than the epsilon it states (at 0.5 at least 0.9), so it is refused.
+
+    Raises
+    ------
+    UnprovenError
+        If epsilon is below 2 ln 2.
+    """
+    beta = math.log(2)
+    if not 2 * beta <= epsilon < math.inf:
+        raise UnprovenError(
+            "the paper's mechanism is proven for epsilon >= 2 ln 2 = 1.386 only; "
+            "use the library's own noise, which is valid for every epsilon"
+        )
+    # Rounded down to a sixteenth, which is still private; but float rounding of epsilon may not
+    # lose one. Larger ones than 64 would take minutes to draw.
+    sixteenths = math.floor(16 * (1 + epsilon / (2 * beta)) + 2.0**-30)
+    gamma = Fraction(min(sixteenths, 16 * 64), 16)
+    # ln 2, but for what `SmoothNoise` adds to beta and to the loss: a little more noise.
+    left = epsilon * (1 - 2.0**-39) - (beta + 2.0**-36) * float(gamma - 1)
+    alpha = min(beta * (1 - 2.0**-40), left / cauchy_loss(1.0, 0.0, gamma=float(gamma)))
+    return _noise("cauchy", epsilon, gamma, alpha, beta, 1)

@@ -19,8 +19,7 @@ from missdp.accounting.accountants import RDP_ORDERS
 from missdp.accounting.curves import rdp_curve
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
-from missdp.mechanisms.noise import NoiseSource, check_scale
-from missdp.mechanisms.release import above, too_far
+from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
 from missdp.mechanisms.row_gradients import (
     Codes,
     Grid,

@@ -1,6 +1,7 @@
 """Missing-data strategies: which rows are counted, and what that makes of their holes.
 
-Choose a source for any kind of input.
+With the exact counts under a strategy, which a door keeps while they are needed, and the source
+that fits an input.
 """
 
 from __future__ import annotations
