@@ -26,8 +26,8 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 from missdp.mechanisms.release import add_noise
-from missdp.preprocess.domain import RowDomain, TableDistance, Target
-from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.preprocess.domain import RowDomain, Target
+from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "NoiseKind",
