@@ -25,8 +25,8 @@ from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import PrivateRows
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.imputers import cost_of
-from missdp.statistics.profile import Profile
+from missdp.statistics.donors import Profile
+from missdp.statistics.parts import cost_of
 
 SURVEY = [
     Row(

@@ -26,8 +26,8 @@ from missdp.mechanisms.noise import (
     laplace_exceeds,
     too_far,
 )
-from missdp.preprocess.domain import RowDomain, TableDistance, Target
-from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.preprocess.domain import RowDomain, Target
+from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "NoiseKind",
