@@ -32,7 +32,7 @@ from missdp.accounting import (
     epsilon_of,
     flatten,
 )
-from missdp.accounting.curves import pure_epsilon
+from missdp.accounting.costs import pure_epsilon
 from missdp.errors import ParameterError, UnprovenError
 from missdp.table import Table
 

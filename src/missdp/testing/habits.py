@@ -448,4 +448,4 @@ HABITS: dict[str, FunctionType] = {
     for name, function in list(globals().items())
     if isinstance(function, FunctionType) and function.__module__ == __name__ and name[0] != "_"
 }
-"""Each function above whose name is public is a habit; its first line is the promise."""
+"""Each public function above; its first line is the promise."""
