@@ -34,6 +34,7 @@ from missdp.testing.record import (
     Differs,
     Enough,
     Finding,
+    Guarded,
     Recorder,
     Repeater,
     Report,
@@ -45,7 +46,6 @@ from missdp.testing.record import (
 from missdp.testing.subject import (
     SCHEMA,
     Codes,
-    Guarded,
     Run,
     Subject,
     is_run,
