@@ -25,8 +25,8 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.costs import ORDERS
-from missdp.preprocess.maps import GaussianMap, Sensitivity, theorem_two
+from missdp.preprocess.costs import ORDERS, theorem_two
+from missdp.preprocess.maps import GaussianMap, Sensitivity
 
 mpl.rcParams["svg.hashsalt"] = "missdp"  # The same picture byte for byte.
 DELTA, NOISE = 1e-6, 10.0

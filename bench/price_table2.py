@@ -36,15 +36,9 @@ from missdp.preprocess import (
     TableDistance,
     overall_curve,
 )
+from missdp.preprocess.costs import theorem_two
 from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
-from missdp.preprocess.maps import (
-    ExponentialMap,
-    GaussianMap,
-    LaplaceMap,
-    PrivacyMap,
-    Sensitivity,
-    theorem_two,
-)
+from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
 
 ALPHA, EPSILON = 11.0, 0.1
 N, P, ETA, GAP, STD = 1000, 20, 0.01, 0.5, 0.7

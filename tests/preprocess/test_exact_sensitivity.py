@@ -30,10 +30,9 @@ from missdp.preprocess import (
 )
 from missdp.preprocess import costs as prices
 from missdp.preprocess.costs import Bound
-from missdp.preprocess.domain import TableDistance
 from missdp.preprocess.gradient_maps import LogisticLoss
 from missdp.preprocess.gradient_steps import LastIterate
-from missdp.preprocess.maps import Sensitivity
+from missdp.preprocess.maps import Sensitivity, TableDistance
 from missdp.preprocess.questions import VectorNoise, VectorQuery
 from missdp.preprocess.replace_one import ReplaceOneDoor
 from preprocess import stability_cases as cases

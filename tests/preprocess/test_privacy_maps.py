@@ -16,6 +16,7 @@ from scipy.stats import norm
 
 from missdp.errors import ParameterError
 from missdp.preprocess import NEIGHBOURS, TableDistance, overall_curve
+from missdp.preprocess.costs import theorem_two
 from missdp.preprocess.gradient_maps import (
     IterationMap,
     LogisticLoss,
@@ -24,13 +25,7 @@ from missdp.preprocess.gradient_maps import (
     gradient_descent_map,
     subsampled_gaussian_curve,
 )
-from missdp.preprocess.maps import (
-    ExponentialMap,
-    GaussianMap,
-    LaplaceMap,
-    Sensitivity,
-    theorem_two,
-)
+from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, Sensitivity
 from missdp.preprocess.questions import gaussian_slack, noisy_gaussian, noisy_laplace
 
 GRID = np.linspace(-60, 60, 120_001)

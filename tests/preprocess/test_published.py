@@ -20,13 +20,8 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.maps import (
-    ExponentialMap,
-    GaussianMap,
-    LaplaceMap,
-    Sensitivity,
-    theorem_two,
-)
+from missdp.preprocess.costs import theorem_two
+from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, Sensitivity
 
 N, P, ETA, GAP, EPSILON = 1000, 20, 0.01, 0.25, 0.3
 UNIT = Sensitivity(replaced=1.0, l12=1.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError
-from missdp.mechanisms.asks import ReleasedScale
+from missdp.mechanisms.smooth import ReleasedScale
 from missdp.statistics import (
     CappedKNN,
     CompleteRows,
@@ -24,7 +24,7 @@ from missdp.statistics import (
     ScaleRelease,
     run_query,
 )
-from missdp.statistics.imputers import cost_of, share
+from missdp.statistics.parts import cost_of, share
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),

@@ -16,9 +16,10 @@ from missdp.accounting import (
 )
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
-from missdp.mechanisms.answers import Best, Handle
+from missdp.mechanisms.asks import ScaledGaussian
+from missdp.mechanisms.laws import Best, Handle
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.preprocess import PrivateLogisticRegression, PrivateMean
 from missdp.preprocess.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
@@ -75,7 +76,7 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.statistics.profile import Profile
+    from missdp.statistics.donors import Profile
 
     monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)

@@ -9,44 +9,64 @@ All guarantees here are under *replace-one* adjacency with a public number of ro
 in which the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.preprocess.clusters import Deduplicator, Quantizer, packing_number
-from missdp.preprocess.conditions import (
-    BoundedDonations,
+from missdp.preprocess.costs import Bound, bounds, overall_curve
+from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.estimators import (
+    PrivateCovariance,
+    PrivateHistogram,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateMean,
+)
+from missdp.preprocess.impute import (
     CentralGaps,
+    ColumnImputer,
+    LeastEigenvalue,
+    MeanImputer,
+    MedianImputer,
+    RegressionImputer,
+    TrimmedMeanImputer,
+    TrimmedRange,
+)
+from missdp.preprocess.maps import NEIGHBOURS, TableDistance
+from missdp.preprocess.near_rows import (
+    BoundedDonations,
+    Deduplicator,
+    LargestCluster,
+    NeighbourImputer,
+    Quantizer,
+    packing_number,
+)
+from missdp.preprocess.pipeline import (
+    PricedPipeline,
+    Refused,
+    Released,
+    TestPlan,
+    calibrated,
+    plan_test,
+    propose_test_release,
+)
+from missdp.preprocess.price import Price, PriceStep, load_pipeline, plot_price, price
+from missdp.preprocess.replace_one import NotFittedOnThisTable, PrivateEstimator
+from missdp.preprocess.scale import (
     CovarianceGap,
     ExtremeGaps,
     FrameOverlap,
-    IncompleteRows,
-    LargestCluster,
-    LeastEigenvalue,
     LeastRange,
     LeastStandardDeviation,
-    NotFittedOnThisTable,
-    TrimmedRange,
-)
-from missdp.preprocess.costs import Bound, bounds, overall_curve
-from missdp.preprocess.describe import load_pipeline
-from missdp.preprocess.domain import NEIGHBOURS, RowDomain, TableDistance
-from missdp.preprocess.estimators import PrivateCovariance, PrivateHistogram, PrivateMean
-from missdp.preprocess.impute import (
-    ColumnImputer,
-    ConstantImputer,
-    MeanImputer,
-    MedianImputer,
-    TrimmedMeanImputer,
-)
-from missdp.preprocess.impute_rows import NeighbourImputer, RegressionImputer
-from missdp.preprocess.linear import PrivateLinearRegression, PrivateLogisticRegression
-from missdp.preprocess.pipeline import PricedPipeline, PrivateEstimator, calibrated
-from missdp.preprocess.price import Price, PriceStep, plot_price, price
-from missdp.preprocess.ptr import Refused, Released, TestPlan, plan_test, propose_test_release
-from missdp.preprocess.scale import (
     MinMaxScaler,
     PCADimensionReducer,
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import RowClipper, StableTransformer, Stage, trace
+from missdp.preprocess.steps import (
+    ConstantImputer,
+    IncompleteRows,
+    RowClipper,
+    StableTransformer,
+    Stage,
+    trace,
+)
 
 __all__ = [
     "NEIGHBOURS",

@@ -1,22 +1,32 @@
-"""Private estimators: what may end a pipeline. Mean, covariance, histogram."""
+"""Private estimators: mean, covariance, histogram, logistic and linear regression."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from missdp.accounting import Budget
-from missdp.errors import ParameterError, replacing, whole
-from missdp.preprocess.domain import RowDomain
-from missdp.preprocess.gradient_steps import Asked
+from missdp.errors import DataError, ParameterError, number, replacing, whole
+from missdp.preprocess.domain import BoundedNumbers, Labels, RowDomain, Target, as_rows, clip_rows
+from missdp.preprocess.gradient_maps import LogisticLoss, Loss, SquaredLoss
+from missdp.preprocess.gradient_steps import Asked, GradientSteps, SecretStop
 from missdp.preprocess.maps import Sensitivity
-from missdp.preprocess.pipeline import PrivateEstimator, RandomState
 from missdp.preprocess.questions import NoiseKind, VectorQuery
+from missdp.preprocess.replace_one import PrivateEstimator, RandomState
 
-__all__ = ["PrivateCovariance", "PrivateHistogram", "PrivateMean"]
+__all__ = [
+    "Method",
+    "PrivateCovariance",
+    "PrivateHistogram",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivateMean",
+]
 
 
 FloatArray = NDArray[np.float64]
@@ -239,3 +249,238 @@ def _stretched_covariance(rows: FloatArray) -> FloatArray:
 def _stretch(columns: int) -> FloatArray:
     upper = np.triu_indices(columns)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+
+
+Method = Literal["gd", "sgd", "iteration"]
+
+
+class _LinearModel(PrivateEstimator):
+    """Projected noisy gradient descent on a linear model without intercept."""
+
+    coefficient_norm: float
+    method: Method
+    n_iter: int
+    batch_size: int
+    learning_rate: float
+
+    def loss(self, radius: float) -> Loss:
+        """Return the loss with its constants on rows of this norm; public."""
+        raise NotImplementedError
+
+    def _target(self) -> Target:
+        raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        if y is None:
+            raise DataError("this estimator needs a target y")
+        with replacing(TypeError, by=DataError("y must have one entry for every row")):
+            shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
+        if tuple(shape) != (rows,):
+            raise DataError("y must have one entry for every row")
+
+    def question(self, domain: RowDomain) -> GradientSteps | SecretStop:
+        """Return what is asked: noisy gradients, or the last iterate of a hidden run."""
+        asked: dict[str, Any] = {
+            "domain": domain,
+            "loss": self.loss(domain.radius),
+            "target": self._target(),
+            "multiplier": self.noise_multiplier,
+        }
+        rate, steps = self._rate(), whole("n_iter", self.n_iter)
+        batch = min(whole("batch_size", self.batch_size), domain.rows)
+        if self.method == "iteration":
+            return SecretStop(**asked, rate=rate)
+        if self.method not in ("gd", "sgd"):
+            raise ParameterError("method must be 'gd', 'sgd' or 'iteration'")
+        return GradientSteps(**asked, steps=steps, batch=batch if self.method == "sgd" else None)
+
+    def keep(self, question: Asked, answer: Any) -> None:
+        """Follow the noisy gradients and keep the mean iterate, or the last one of a hidden run."""
+        if not isinstance(question, GradientSteps):
+            self.coef_ = answer
+            return
+        point = np.zeros(question.domain.columns)
+        total, norm = np.zeros_like(point), _norm(self.coefficient_norm)
+        for _ in range(question.steps):
+            point = clip_rows((point - self._rate() * answer.at(point))[None, :], norm)[0]
+            total = total + point
+        self.coef_ = total / question.steps  # post-processing, like each iterate
+
+    def _predictor(self, X: ArrayLike) -> FloatArray:
+        coefficients = self.coef_
+        rows = np.nan_to_num(as_rows(X), nan=0.0)
+        if rows.shape[1] != len(coefficients):
+            raise DataError(f"expected {len(coefficients)} columns")
+        return np.asarray(rows @ coefficients)
+
+    def _rate(self) -> float:
+        return number("learning_rate", self.learning_rate, least=1e-30, most=1e30)
+
+
+class PrivateLogisticRegression(_LinearModel):
+    """Binary logistic regression without intercept, by DP-GD or DP-SGD.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise of one step over its sensitivity 2 L / (rows read), above 0.
+    coefficient_norm : float, default 1.0
+        Coefficients are projected on this ball (B); the constants depend on it.
+    method : {"gd", "sgd", "iteration"}, default "gd"
+        All rows each step; a fresh sample without replacement each step; one row each step in
+        fixed order, stopped at a secret time.
+    n_iter : int, default 100
+        Steps, for "gd" and "sgd".
+    batch_size : int, default 100
+        Rows per step, for "sgd".
+    learning_rate : float, default 1.0
+        Step size.
+    classes : pair, default (0, 1)
+        The two labels, public. Any other label counts as the first.
+    radius, delta, budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Released. Scores are for rows as they reached the estimator.
+
+    Examples
+    --------
+    >>> rows, labels = [[0.9], [-0.9]] * 500, [1, 0] * 500
+    >>> model = PrivateLogisticRegression(noise_multiplier=20.0, random_state=0).fit(rows, labels)
+    >>> model.predict([[0.5], [-0.5]]).tolist()
+    [1, 0]
+    """
+
+    def __init__(
+        self,
+        *,
+        noise_multiplier: float,
+        coefficient_norm: float = 1.0,
+        method: Method = "gd",
+        n_iter: int = 100,
+        batch_size: int = 100,
+        learning_rate: float = 1.0,
+        classes: Sequence[object] = (0, 1),
+        radius: float = 1.0,
+        delta: float = 1e-6,
+        budget: Budget | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.noise_multiplier = noise_multiplier
+        self.coefficient_norm = coefficient_norm
+        self.method = method
+        self.n_iter = n_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.classes = classes
+        self.radius = radius
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def loss(self, radius: float) -> LogisticLoss:
+        """Return the logistic loss with its constants."""
+        return LogisticLoss(radius=radius, coefficient_norm=_norm(self.coefficient_norm))
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Return the scores of rows, positive for the second class."""
+        return self._predictor(X)
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the probabilities of both classes."""
+        second = expit(self._predictor(X))
+        return np.column_stack([1 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray[np.generic]:
+        """Return the likelier class of each row."""
+        first, second = self._pair()
+        return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
+
+    def _pair(self) -> tuple[object, object]:
+        with replacing(TypeError, ValueError, by=ParameterError("classes must be two labels")):
+            first, second = self.classes
+        if first == second:
+            raise ParameterError("classes must be two different labels")
+        return first, second
+
+    def _target(self) -> Labels:
+        return Labels(self._pair()[1])
+
+
+class PrivateLinearRegression(_LinearModel):
+    """Least-squares regression without intercept, by DP-GD or DP-SGD.
+
+    Parameters
+    ----------
+    target_bound : float, default 1.0
+        Targets are clipped to [-target_bound, target_bound]; public. Whatever is not a number
+        counts as 0.
+    noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
+        See `PrivateLogisticRegression`.
+    radius, delta, budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Released.
+
+    Examples
+    --------
+    >>> rows, target = [[0.8], [-0.8]] * 500, [0.4, -0.4] * 500
+    >>> model = PrivateLinearRegression(noise_multiplier=20.0, random_state=0).fit(rows, target)
+    >>> round(float(model.predict([[0.8]])[0]), 1)
+    0.4
+    """
+
+    def __init__(
+        self,
+        *,
+        noise_multiplier: float,
+        target_bound: float = 1.0,
+        coefficient_norm: float = 1.0,
+        method: Method = "gd",
+        n_iter: int = 100,
+        batch_size: int = 100,
+        learning_rate: float = 0.5,
+        radius: float = 1.0,
+        delta: float = 1e-6,
+        budget: Budget | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.noise_multiplier = noise_multiplier
+        self.target_bound = target_bound
+        self.coefficient_norm = coefficient_norm
+        self.method = method
+        self.n_iter = n_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.radius = radius
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def loss(self, radius: float) -> SquaredLoss:
+        """Return the squared loss with its constants."""
+        return SquaredLoss(
+            radius=radius,
+            coefficient_norm=_norm(self.coefficient_norm),
+            target_bound=self._bound(),
+        )
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Return the predicted targets."""
+        return self._predictor(X)
+
+    def _target(self) -> BoundedNumbers:
+        return BoundedNumbers(self._bound())
+
+    def _bound(self) -> float:
+        return number("target_bound", self.target_bound, least=1e-100)
+
+
+def _norm(value: Any) -> float:
+    return number("coefficient_norm", value, least=1e-100)

@@ -16,8 +16,7 @@ from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import hypergeom
 
 from missdp.errors import ParameterError
-from missdp.preprocess.domain import TableDistance
-from missdp.preprocess.maps import GaussianMap, PrivacyMap, Sensitivity
+from missdp.preprocess.maps import GaussianMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "IterationMap",
@@ -245,7 +244,7 @@ class SubsampledMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import NEIGHBOURS
+    >>> from missdp.preprocess.maps import NEIGHBOURS
     >>> sgd = SubsampledMap(
     ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
     ... )
@@ -384,7 +383,7 @@ class IterationMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import NEIGHBOURS
+    >>> from missdp.preprocess.maps import NEIGHBOURS
     >>> sgd = IterationMap(lipschitz=1.0, smoothness=1.0, rows=10000, sigma=4.0)
     >>> sgd.curve(2.0, NEIGHBOURS) < sgd.curve(2.0, NEIGHBOURS.forget_movement()) + 1e-12
     True

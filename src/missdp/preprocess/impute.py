@@ -1,13 +1,10 @@
-"""Imputation by a constant and by column means.
-
-Imputation by column medians and trimmed means.
-"""
+"""Imputation by column means, medians and trimmed means, and by regression on other columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,64 +12,23 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.conditions import CentralGaps, IncompleteRows, TrimmedRange
-from missdp.preprocess.domain import RowDomain, TableDistance
-from missdp.preprocess.steps import PrivateState, StableTransformer, require
+from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.maps import TableDistance
+from missdp.preprocess.steps import IncompleteRows, PrivateState, StableTransformer, require
 
-__all__ = ["ColumnImputer", "ConstantImputer", "MeanImputer", "MedianImputer", "TrimmedMeanImputer"]
+__all__ = [
+    "CentralGaps",
+    "ColumnImputer",
+    "LeastEigenvalue",
+    "MeanImputer",
+    "MedianImputer",
+    "RegressionImputer",
+    "TrimmedMeanImputer",
+    "TrimmedRange",
+]
 
 
 FloatArray = NDArray[np.float64]
-
-
-class ConstantImputer(StableTransformer):
-    """Fill every missing cell with a declared value.
-
-    Parameters
-    ----------
-    value : float, default 0.0
-        Public; not read from the data.
-
-    Notes
-    -----
-    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
-    condition, no price: the baseline every fitted imputation has to beat.
-
-    Examples
-    --------
-    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
-    array([[0.1, 0.5]])
-    """
-
-    _needs_complete = False
-
-    def __init__(self, *, value: float = 0.0) -> None:
-        self.value = value
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged."""
-        del domain
-        return distance
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain whose radius allows for a row of imputed cells."""
-        if domain.complete:
-            return domain
-        filled = abs(self._value()) * math.sqrt(domain.columns)
-        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return no condition."""
-        return ()
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
-        return np.where(np.isnan(table), self._value(), table)
-
-    def _value(self) -> float:
-        return number("value", self.value, least=-1e100)
 
 
 class ColumnImputer(StableTransformer):
@@ -391,3 +347,201 @@ def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     """Return the columns sorted with missing cells last (as 0), and how many are observed."""
     counts = (~np.isnan(table)).sum(axis=0)
     return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
+
+
+@dataclass(frozen=True)
+class CentralGaps(Condition):
+    """Neighbouring order statistics around each column's median are close.
+
+    Parameters
+    ----------
+    at_most : float
+        Bound on the gap between consecutive observed values.
+    ranks : int
+        How many ranks on either side of the middle the bound covers.
+    """
+
+    at_most: float
+    ranks: int
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"In every column, consecutive observed values within {self.ranks} ranks of the "
+            f"median differ by at most {self.at_most:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class TrimmedRange(Condition):
+    """The values that trimming leaves (and the two next to them) span a short range.
+
+    Parameters
+    ----------
+    trim : int
+        Values cut off at either end.
+    at_most : float
+        Bound on the distance from the trim-th smallest to the trim-th largest observed value.
+    """
+
+    trim: int
+    at_most: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"In every column, the {self.trim}-th smallest and {self.trim}-th largest observed "
+            f"values differ by at most {self.at_most:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class LeastEigenvalue(Condition):
+    """The predictors of a regression imputation are well conditioned.
+
+    Parameters
+    ----------
+    at_least : float
+        Bound on the smallest eigenvalue of X'X / n over the rows with an observed target.
+    """
+
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "The second-moment matrix of the regression's predictors, summed over the rows with an "
+            f"observed target and divided by n, has no eigenvalue below {self.at_least:.6g}."
+        )
+
+
+class RegressionImputer(StableTransformer):
+    """Fill one column with its linear prediction from the other columns.
+
+    Parameters
+    ----------
+    target : int
+        The column to predict. A missing cell of any other column becomes 0: each row is mapped on
+        its own, so no table is refused for the holes of one row.
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p).
+    regularization : float, default 0.0
+        Ridge penalty rho on the mean squared error, at least 0.
+    least_eigenvalue : float, default 0.0
+        Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
+        target is at least this (lambda). At least one of the two must be above 0; with
+        ``regularization`` alone the conditioning needs no condition.
+
+    Notes
+    -----
+    With A = X'X + n rho, b = X'y and w = A^-1 b, two tables give ``w' - w = A'^-1 (e - E w)``
+    where E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
+    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2; a
+    row that moves by d contributes at most 2 R sqrt(1 + W^2) d. The norm W of w is at most
+    sqrt((R^2 - (d - 1) lambda) / (lambda + rho)), since |A^-1/2 X'| <= 1 and the targets' squares
+    sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and
+    a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
+    first table's w enter, so no table in between matters.
+
+    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step = RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01)
+    >>> step.fit_transform([[0.1, 0.2], [0.3, 0.6], [0.2, np.nan]]).round(6)
+    array([[0.1, 0.2],
+           [0.3, 0.6],
+           [0.2, 0.4]])
+    """
+
+    _needs_complete = False
+
+    def __init__(
+        self,
+        *,
+        target: int,
+        max_incomplete: int,
+        regularization: float = 0.0,
+        least_eigenvalue: float = 0.0,
+    ) -> None:
+        self.target = target
+        self.max_incomplete = max_incomplete
+        self.regularization = regularization
+        self.least_eigenvalue = least_eigenvalue
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on incomplete rows and, without enough ridge, on the spectrum."""
+        if domain.complete:
+            return ()
+        rows, (least, _) = IncompleteRows(self._p(domain), domain.columns), self._strength()
+        return (rows, LeastEigenvalue(least)) if least > 0 else (rows,)
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the bound: up to p rows move with the fitted coefficients."""
+        if domain.complete:
+            return distance
+        W = self._coefficient_norm(domain)
+        R, stretch = domain.radius, math.sqrt(1 + W * W)
+        strength = domain.rows * sum(self._strength())
+        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
+        return distance.after(
+            rows=domain.rows,
+            lipschitz=stretch if distance.moved_rows else 1.0,
+            shift=R * min(pull / strength, 2 * W),
+            hit=self._p(domain),
+            diameter=self.output_domain(domain).diameter,
+        )
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain; an imputed cell is at most W times its row's norm."""
+        require(domain.columns >= 2, "a regression needs a predictor beside its target")
+        self._column(domain.columns)
+        if domain.complete:
+            return domain
+        W = self._coefficient_norm(domain)
+        return replace(domain, radius=domain.radius * math.sqrt(1 + W * W), complete=True)
+
+    def _coefficient_norm(self, domain: RowDomain) -> float:
+        least, ridge = self._strength()
+        spare = domain.radius**2 - (domain.columns - 1) * least
+        require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
+        return math.sqrt(spare / (least + ridge))
+
+    def _p(self, domain: RowDomain) -> int:
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p < domain.rows, "max_incomplete must be below the row count")
+        return p
+
+    def _column(self, columns: int) -> int:
+        target = whole("target", self.target, least=0)
+        require(target < columns, "target must be a column of the table")
+        return target
+
+    def _strength(self) -> tuple[float, float]:
+        """Lower bounds on the predictors' spectrum: declared, and added by the ridge."""
+        least = number("least_eigenvalue", self.least_eigenvalue)
+        ridge = number("regularization", self.regularization)
+        require(least + ridge > 1e-100, "declare least_eigenvalue, or use regularization")
+        return least, ridge
+
+    def _parts(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Predictors, missing ones as 0, and the target."""
+        target = self._column(table.shape[1])
+        predictors = np.delete(table, target, axis=1)
+        return np.nan_to_num(predictors, nan=0.0), table[:, target]
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        predictors, target = self._parts(table)
+        seen = ~np.isnan(target)
+        X, y, n = predictors[seen], target[seen], table.shape[0]
+        least, ridge = self._strength()
+        # Off the collection the solution could be huge; on it this floor changes nothing.
+        values, vectors = np.linalg.eigh(X.T @ X)
+        inverse = 1 / (np.maximum(values, n * least) + n * ridge)
+        return {"w": (vectors * inverse) @ (vectors.T @ (X.T @ y))}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        predictors, target = self._parts(table)
+        filled = np.where(np.isnan(target), predictors @ state["w"], target)
+        return np.insert(predictors, self._column(table.shape[1]), filled, axis=1)

@@ -1,36 +1,220 @@
-"""Privacy maps: from the distance of two tables to the Rényi divergence of two outputs."""
+"""How far two tables are apart, and how far apart that leaves the outputs of a mechanism."""
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import ParameterError
-from missdp.preprocess.domain import TableDistance
 
 __all__ = [
-    "Curve",
+    "NEIGHBOURS",
     "ExponentialMap",
     "GaussianMap",
     "LaplaceMap",
     "PrivacyMap",
     "Sensitivity",
-    "tabulated",
-    "theorem_two",
+    "TableDistance",
+    "row_movements",
 ]
 
 
 FloatArray = NDArray[np.float64]
-Curve = Callable[[float], float]
-# About 2 % apart, and every integer up to 64, where subsampled curves are evaluated.
-_GRID: list[float] = sorted(
-    {*(1 + np.geomspace(1e-3, 8e3, 600)).tolist(), *(float(a) for a in range(2, 65))}
-)
+# Room for floating-point error when a distance is compared with its bound.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDistance:
+    """An upper bound on the distance between two tables with the same number of rows.
+
+    Row i of one table is compared with row i of the other. At most ``replaced`` rows are
+    unrelated; among the rest at most ``moved_rows`` differ, each by at most ``moved_max`` in
+    Euclidean norm, by ``moved_l12`` summed, and by ``moved_frobenius`` in root sum of squares. A
+    row that keeps its values but whose missing cells change counts as replaced.
+
+    Parameters
+    ----------
+    replaced : int
+        Rows replaced outright (h), at least 0.
+    moved_rows : int, default 0
+        Other rows that moved.
+    moved_max, moved_l12, moved_frobenius : float, default infinity
+        Norms of the movement; each is tightened to what the others imply. With no row moved all
+        are 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is negative, or rows move without any finite norm.
+
+    Notes
+    -----
+    Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
+    choice of the rows that moved most minimises every norm at once, so the distance of two given
+    tables is computable exactly (`between`).
+
+    Examples
+    --------
+    >>> step = TableDistance(replaced=1, moved_rows=4, moved_max=0.5)
+    >>> step.moved_l12, step.moved_frobenius
+    (2.0, 1.0)
+    """
+
+    replaced: int
+    moved_rows: int = 0
+    moved_max: float = math.inf
+    moved_l12: float = math.inf
+    moved_frobenius: float = math.inf
+
+    def __post_init__(self) -> None:
+        norms = (self.moved_max, self.moved_l12, self.moved_frobenius)
+        if self.replaced < 0 or self.moved_rows < 0 or not all(v >= 0 for v in norms):
+            raise ParameterError("distances are counts and norms, and cannot be negative or NaN")
+        if self.moved_rows and math.isinf(min(norms)):
+            raise ParameterError("rows that move need at least one finite norm of their movement")
+        rows = self.moved_rows
+        largest = min(norms) if rows else 0.0
+        l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
+        frobenius = min(self.moved_frobenius, math.sqrt(rows) * largest, l12) if rows else 0.0
+        object.__setattr__(self, "moved_max", largest)
+        object.__setattr__(self, "moved_l12", l12 if rows else 0.0)
+        object.__setattr__(self, "moved_frobenius", frobenius)
+        if largest == 0:
+            object.__setattr__(self, "moved_rows", 0)
+
+    @classmethod
+    def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
+        """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
+
+        Parameters
+        ----------
+        first, second : array_like of shape (n, d)
+            Tables; NaN is a missing cell.
+        replaced : int, default 1
+            How many rows count as replaced.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        ParameterError
+            If more rows than ``replaced`` changed which of their cells are missing.
+
+        Examples
+        --------
+        >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
+        0.5
+        """
+        rest = np.sort(row_movements(first, second))[::-1][replaced:]
+        if np.isinf(rest).any():
+            raise ParameterError("more rows than `replaced` changed which cells are missing")
+        return cls(
+            replaced=replaced,
+            moved_rows=int(np.count_nonzero(rest)),
+            moved_max=float(rest.max(initial=0.0)),
+            moved_l12=float(rest.sum()),
+            moved_frobenius=float(np.sqrt((rest**2).sum())),
+        )
+
+    def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
+        """Whether two tables are within this distance (up to rounding of 1e-9).
+
+        Examples
+        --------
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
+        True
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
+        False
+        """
+        rest = np.sort(row_movements(first, second))[::-1][self.replaced :]
+        if np.isinf(rest).any():
+            return False
+        room = _TOLERANCE * (1 + self.moved_max)
+        return bool(
+            np.count_nonzero(rest > room) <= self.moved_rows
+            and rest.max(initial=0.0) <= self.moved_max + room
+            and rest.sum() <= self.moved_l12 + room * max(1, rest.size)
+            and np.sqrt((rest**2).sum()) <= self.moved_frobenius + room * max(1, rest.size)
+        )
+
+    def forget_movement(self) -> TableDistance:
+        """Return the coarser distance in which every moved row counts as replaced.
+
+        Examples
+        --------
+        >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
+        4
+        """
+        return TableDistance(replaced=self.replaced + self.moved_rows)
+
+    def after(
+        self, *, rows: int, lipschitz: float, shift: float, hit: int, diameter: float
+    ) -> TableDistance:
+        """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows of the table.
+        lipschitz : float
+            How much the fitted row function stretches distances, at least 0.
+        shift : float
+            How far the fitted function itself moves, at any row it is applied to.
+        hit : int
+            To how many rows ``shift`` applies.
+        diameter : float
+            Largest possible distance between two output rows.
+
+        Returns
+        -------
+        TableDistance
+            By the triangle inequality in each of the three norms.
+        """
+        others = max(0, rows - self.replaced)
+        hit = min(hit, others) if shift > 0 else 0
+        return TableDistance(
+            replaced=min(self.replaced, rows),
+            moved_rows=min(others, self.moved_rows + hit),
+            moved_max=min(diameter, lipschitz * self.moved_max + shift * (hit > 0)),
+            moved_l12=lipschitz * self.moved_l12 + hit * shift,
+            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(hit) * shift,
+        )
+
+
+NEIGHBOURS = TableDistance(replaced=1)
+
+
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n, d)
+        Tables of the same shape; NaN is a missing cell.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
+    array([ 3., inf])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +232,7 @@ class Sensitivity:
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import TableDistance
+    >>> from missdp.preprocess.maps import TableDistance
     >>> moved = TableDistance(replaced=1, moved_rows=100, moved_max=0.01)
     >>> Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0).shift(moved)
     1.1
@@ -138,7 +322,7 @@ class GaussianMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import NEIGHBOURS
+    >>> from missdp.preprocess.maps import NEIGHBOURS
     >>> GaussianMap(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
     0.125
     """
@@ -184,7 +368,7 @@ class LaplaceMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import NEIGHBOURS
+    >>> from missdp.preprocess.maps import NEIGHBOURS
     >>> LaplaceMap(sensitivity=Sensitivity(replaced=1.0), scale=2.0).pure(NEIGHBOURS)
     0.5
     """
@@ -222,7 +406,7 @@ class ExponentialMap(PrivacyMap):
 
     Examples
     --------
-    >>> from missdp.preprocess.domain import NEIGHBOURS
+    >>> from missdp.preprocess.maps import NEIGHBOURS
     >>> mechanism = ExponentialMap(sensitivity=Sensitivity(replaced=1.0), epsilon=1.0)
     >>> mechanism.pure(NEIGHBOURS), mechanism.rho(NEIGHBOURS)
     (1.0, 0.125)
@@ -252,79 +436,3 @@ def _pure_curve(alpha: float, epsilon: float) -> float:
     up = alpha * yes + (1 - alpha) * no
     down = alpha * no + (1 - alpha) * yes
     return min(epsilon, float(np.logaddexp(up, down)) / (alpha - 1))
-
-
-def tabulated(curve: Curve) -> Curve:
-    """Return the curve rounded up to a fixed grid of orders; quick to evaluate many times.
-
-    Rényi divergence grows with its order, so the value at the next grid point is a bound. Beyond
-    the grid it is infinite.
-
-    Examples
-    --------
-    >>> calls = []
-    >>> quick = tabulated(lambda a: calls.append(a) or a)
-    >>> quick(2.5) <= 2.55, quick(2.5) <= 2.55, len(calls)
-    (True, True, 1)
-    """
-    known: dict[int, float] = {}
-
-    def look_up(alpha: float) -> float:
-        place = bisect.bisect_left(_GRID, alpha)
-        if place == len(_GRID):
-            return math.inf
-        if place not in known:
-            known[place] = curve(_GRID[place])
-        return known[place]
-
-    return look_up
-
-
-def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:
-    """Combine RDP and smooth RDP by the weak triangle inequality, with the best split.
-
-    Parameters
-    ----------
-    alpha : float
-        Order above 1.
-    replaced, moved : callable
-        Bounds on the divergence at any order above 1, when rows are only replaced or only move.
-    c : float or None, default None
-        A fixed split (Hu, Sanyal & Schölkopf 2024 use 2); None: optimised.
-
-    Returns
-    -------
-    float
-        A bound at ``alpha`` when rows are replaced and others move.
-
-    Notes
-    -----
-    D_alpha(1 | 2) <= (c alpha - 1) / (c (alpha - 1)) D_{c alpha}(1 | 3)
-    + D_{(c alpha - 1) / (c - 1)}(3 | 2) for every c > 1 and every law 3 (Mironov 2017). The table
-    in between may have the replaced rows of one side and the moved rows of the other, or the
-    other way about, in *either* direction: the better of the two counts. Hu, Sanyal &
-    Schölkopf (2024), Theorem 2, take the worse one.
-
-    Examples
-    --------
-    >>> half = lambda a: a / 2
-    >>> round(theorem_two(11.0, half, half, c=2.0), 3), round(theorem_two(11.0, half, half), 3)
-    (22.05, 22.0)
-    """
-    if c is not None:
-        return _split(alpha, replaced, moved, c)
-    grid = 1 + np.exp(np.linspace(-7.0, 7.0, 57))
-    values = [_split(alpha, replaced, moved, float(x)) for x in grid]
-    best = int(np.argmin(values))
-    low, high = grid[max(0, best - 1)], grid[min(grid.size - 1, best + 1)]
-    fine = np.linspace(low, high, 33)
-    return min(values[best], min(_split(alpha, replaced, moved, float(x)) for x in fine))
-
-
-def _split(alpha: float, replaced: Curve, moved: Curve, c: float) -> float:
-    first, second = c * alpha, (c * alpha - 1) / (c - 1)
-    weight = (c * alpha - 1) / (c * (alpha - 1))
-    return min(
-        weight * replaced(first) + moved(second),
-        weight * moved(first) + replaced(second),
-    )

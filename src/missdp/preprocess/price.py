@@ -1,12 +1,11 @@
-"""The price of preprocessing: a table of steps, and the naive claim beside the true guarantee.
-
-A picture of the price: naive claim, true guarantee and group privacy over the noise.
-"""
+"""The price of a pipeline: a table, a picture, and pipelines described in a TOML file."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,34 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
-from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
 from missdp.preprocess.costs import Bound, bounds
-from missdp.preprocess.domain import NEIGHBOURS, RowDomain
+from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.estimators import (
+    PrivateCovariance,
+    PrivateHistogram,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateMean,
+)
+from missdp.preprocess.impute import (
+    MeanImputer,
+    MedianImputer,
+    RegressionImputer,
+    TrimmedMeanImputer,
+)
+from missdp.preprocess.maps import NEIGHBOURS
+from missdp.preprocess.near_rows import Deduplicator, NeighbourImputer, Quantizer
 from missdp.preprocess.pipeline import PricedPipeline
-from missdp.preprocess.steps import Stage
+from missdp.preprocess.scale import (
+    MinMaxScaler,
+    PCADimensionReducer,
+    PCARankReducer,
+    StandardScaler,
+)
+from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer, Stage
 
-__all__ = ["Price", "PriceStep", "plot_price", "price"]
+__all__ = ["Price", "PriceStep", "load_pipeline", "plot_price", "price"]
 
 
 @dataclass(frozen=True)
@@ -307,3 +327,152 @@ def _with_noise(pipeline: PricedPipeline, multiplier: float) -> PricedPipeline:
     fresh: PricedPipeline = clone(pipeline)
     fresh.estimator.noise_multiplier = multiplier
     return fresh
+
+
+_STEPS: dict[str, type[StableTransformer]] = {
+    "clip": RowClipper,
+    "impute-constant": ConstantImputer,
+    "impute-mean": MeanImputer,
+    "impute-median": MedianImputer,
+    "impute-trimmed-mean": TrimmedMeanImputer,
+    "impute-regression": RegressionImputer,
+    "impute-knn": NeighbourImputer,
+    "scale-standard": StandardScaler,
+    "scale-min-max": MinMaxScaler,
+    "pca-rank": PCARankReducer,
+    "pca-dimension": PCADimensionReducer,
+    "deduplicate": Deduplicator,
+    "quantize": Quantizer,
+}
+_MECHANISMS: dict[str, Any] = {
+    "mean": PrivateMean,
+    "covariance": PrivateCovariance,
+    "histogram": PrivateHistogram,
+    "logistic-regression": PrivateLogisticRegression,
+    "linear-regression": PrivateLinearRegression,
+}
+_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
+
+
+def load_pipeline(path: str | Path) -> PricedPipeline:
+    """Read a pipeline from a TOML file.
+
+    Parameters
+    ----------
+    path : str or Path
+        With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
+        ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
+        and one ``[mechanism]`` (kind and parameters).
+
+    Returns
+    -------
+    PricedPipeline
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read, or names an unknown kind or parameter.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> text = '''
+    ... delta = 1e-6
+    ... [table]
+    ... rows = 1000
+    ... columns = 4
+    ... complete = false
+    ... [[step]]
+    ... kind = "impute-mean"
+    ... max_incomplete = 30
+    ... [[step]]
+    ... kind = "pca-rank"
+    ... n_components = 2
+    ... least_gap = 0.2
+    ... [mechanism]
+    ... kind = "mean"
+    ... noise_multiplier = 8.0
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pipeline.toml"
+    ...     _ = path.write_text(text)
+    ...     [name for name, step in load_pipeline(path).steps]
+    ['impute-mean', 'pca-rank']
+    """
+    document = _read(Path(path))
+    _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
+    table = _section(document, "table")
+    _known("[table]", table, {"rows", "columns", "radius", "complete"})
+    listed = document.get("step", [])
+    if not isinstance(listed, list) or not all(isinstance(step, Mapping) for step in listed):
+        raise ParameterError("steps are written as [[step]] tables")
+    steps = []
+    for number, entry in enumerate(listed, start=1):
+        facts = dict(entry)
+        name = str(facts.pop("name", facts.get("kind", number)))
+        steps.append((name, _make(f"[[step]] {number}", facts, _STEPS, frozenset())))
+    if len({name for name, _ in steps}) < len(steps):
+        raise ParameterError("two steps share a name: give each [[step]] its own `name`")
+    mechanism = _make(
+        "[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS, _NOT_IN_FILES
+    )
+    if not {"rows", "columns"} <= set(table):
+        raise ParameterError("[table] needs rows and columns")
+    with replacing(
+        TypeError,
+        ValueError,
+        by=lambda error: ParameterError(f"[table] or delta cannot be read: {error}"),
+    ):
+        pipeline = PricedPipeline(
+            steps, mechanism, delta=float(document.get("delta", 0.0)), **dict(table)
+        )
+        _ = pipeline.domain
+    # Parameters out of range are refused here, where the file is known to be the cause; that no
+    # bound is proven is the pipeline's own matter, which `price` states.
+    wrong = ParameterError("a step or the mechanism has a parameter of the wrong type")
+    with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
+        pipeline.bounds()
+    return pipeline
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with replacing(
+        OSError,
+        by=lambda error: ParameterError(
+            f"cannot read {str(path)!r}: {getattr(error, 'strerror', '')}"
+        ),
+    ):
+        content = path.read_bytes()
+    with replacing(
+        tomllib.TOMLDecodeError,
+        UnicodeDecodeError,
+        by=lambda error: ParameterError(f"{str(path)!r} is not a TOML file: {error}"),
+    ):
+        return tomllib.loads(content.decode("utf-8"))
+
+
+def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = document.get(name)
+    if not isinstance(section, Mapping):
+        raise ParameterError(f"the pipeline file needs one [{name}] table")
+    return section
+
+
+def _make(
+    where: str, facts: dict[str, Any], kinds: Mapping[str, Any], hidden: set[str] | frozenset[str]
+) -> Any:
+    kind = facts.pop("kind", None)
+    if kind not in kinds:
+        raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
+    found = kinds[kind]
+    _known(f"{where} ({kind})", facts, set(found._get_param_names()) - hidden)
+    with replacing(TypeError, by=lambda error: ParameterError(f"{where} ({kind}): {error}")):
+        return found(**facts)
+
+
+def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
+    unknown = sorted(set(facts) - names)
+    if unknown:
+        raise ParameterError(
+            f"{where} does not take {', '.join(unknown)}; it takes {', '.join(sorted(names))}"
+        )

@@ -1,13 +1,10 @@
-"""Scaling columns to unit standard deviation, or to [0, 1].
-
-Principal component analysis for rank reduction and for dimension reduction.
-"""
+"""Scaling of columns, and principal component analysis."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,17 +12,123 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.preprocess.conditions import (
-    CovarianceGap,
-    ExtremeGaps,
-    FrameOverlap,
-    LeastRange,
-    LeastStandardDeviation,
-)
-from missdp.preprocess.domain import RowDomain, TableDistance
+from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import PrivateState, StableTransformer, require
 
-__all__ = ["MinMaxScaler", "PCADimensionReducer", "PCARankReducer", "StandardScaler"]
+__all__ = [
+    "CovarianceGap",
+    "ExtremeGaps",
+    "FrameOverlap",
+    "LeastRange",
+    "LeastStandardDeviation",
+    "MinMaxScaler",
+    "PCADimensionReducer",
+    "PCARankReducer",
+    "StandardScaler",
+]
+
+
+@dataclass(frozen=True)
+class ExtremeGaps(Condition):
+    """The smallest values of each column are close together, and so are the largest.
+
+    Parameters
+    ----------
+    at_most : float
+        Bound on the gap between consecutive values at either end.
+    ranks : int
+        How many of the outermost gaps the bound covers.
+    """
+
+    at_most: float
+    ranks: int
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"In every column, each of the {self.ranks} outermost gaps between consecutive values, "
+            f"at either end, is at most {self.at_most:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class LeastRange(Condition):
+    """Every column spans at least a declared range.
+
+    Parameters
+    ----------
+    at_least : float
+        Bound on maximum less minimum.
+    """
+
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return f"In every column, maximum and minimum differ by at least {self.at_least:.6g}."
+
+
+@dataclass(frozen=True)
+class LeastStandardDeviation(Condition):
+    """Every column's standard deviation (divisor n) has a declared lower bound.
+
+    Parameters
+    ----------
+    at_least : float
+        The bound, above 0.
+    """
+
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"Every column that is scaled has a standard deviation of at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class CovarianceGap(Condition):
+    """An eigen-gap of the covariance matrix (divisor n - 1) has a declared lower bound.
+
+    Parameters
+    ----------
+    k : int
+        The gap between eigenvalues k and k + 1.
+    at_least : float
+        The bound, above 0.
+    """
+
+    k: int
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"The gap between eigenvalues {self.k} and {self.k + 1} of the covariance matrix that "
+            f"PCA sees is at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class FrameOverlap(Condition):
+    """The principal subspace is not nearly orthogonal to a public reference frame.
+
+    Parameters
+    ----------
+    at_least : float
+        Bound on the smallest cosine between the subspace and the frame, in (0, 1].
+    """
+
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "Every direction of the public reference frame has a cosine of at least "
+            f"{self.at_least:.6g} with the principal subspace."
+        )
 
 
 FloatArray = NDArray[np.float64]

@@ -1,9 +1,4 @@
-"""The contract of a transformation: a scikit-learn transformer that states its stability.
-
-Chains of transformations: the stability of a composition, step by step.
-
-Row-norm clipping: the one step that costs nothing, and makes the domain true.
-"""
+"""Steps of preprocessing: what each must prove, how a chain composes, and the two that are free."""
 
 from __future__ import annotations
 
@@ -25,9 +20,19 @@ from missdp.errors import (
     number,
     replacing,
 )
-from missdp.preprocess.domain import NEIGHBOURS, RowDomain, TableDistance, as_rows, clip_rows
+from missdp.preprocess.domain import RowDomain, as_rows, clip_rows
+from missdp.preprocess.maps import NEIGHBOURS, TableDistance
 
-__all__ = ["PrivateState", "RowClipper", "StableTransformer", "Stage", "require", "trace"]
+__all__ = [
+    "ConstantImputer",
+    "IncompleteRows",
+    "PrivateState",
+    "RowClipper",
+    "StableTransformer",
+    "Stage",
+    "require",
+    "trace",
+]
 
 
 FloatArray = NDArray[np.float64]
@@ -398,3 +403,81 @@ class RowClipper(StableTransformer):
 
     def _radius(self) -> float:
         return number("radius", self.radius, least=1e-100)
+
+
+@dataclass(frozen=True)
+class IncompleteRows(Condition):
+    """Few rows have missing cells, and few cells of each.
+
+    Parameters
+    ----------
+    at_most : int
+        Largest number of incomplete rows.
+    cells_per_row : int
+        Largest number of missing cells of one row.
+
+    Examples
+    --------
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
+    """
+
+    at_most: int
+    cells_per_row: int
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"At most {self.at_most} rows have a missing cell, and none has more than "
+            f"{self.cells_per_row}."
+        )
+
+
+class ConstantImputer(StableTransformer):
+    """Fill every missing cell with a declared value.
+
+    Parameters
+    ----------
+    value : float, default 0.0
+        Public; not read from the data.
+
+    Notes
+    -----
+    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
+    condition, no price: the baseline every fitted imputation has to beat.
+
+    Examples
+    --------
+    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
+    array([[0.1, 0.5]])
+    """
+
+    _needs_complete = False
+
+    def __init__(self, *, value: float = 0.0) -> None:
+        self.value = value
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the distance unchanged."""
+        del domain
+        return distance
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain whose radius allows for a row of imputed cells."""
+        if domain.complete:
+            return domain
+        filled = abs(self._value()) * math.sqrt(domain.columns)
+        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return no condition."""
+        return ()
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
+        return np.where(np.isnan(table), self._value(), table)
+
+    def _value(self) -> float:
+        return number("value", self.value, least=-1e100)

@@ -1,7 +1,4 @@
-"""The questions a survey statistician asks of a table with holes.
-
-One question in words, as a command line asks it.
-"""
+"""Statistics of a table with missing values: the public class, and a question asked in text."""
 
 from __future__ import annotations
 
@@ -9,9 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from missdp.accounting import Budget, Cost, PureEvent
-from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
-from missdp.mechanisms.asks import ScaleRelease, check_real
-from missdp.mechanisms.row_door import RandomState, RowDoor, SmoothKind
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    ParameterError,
+    UnprovenError,
+    number,
+)
+from missdp.mechanisms.asks import ScaleRelease, SmoothKind
+from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
 from missdp.statistics.answers import (
     correlation,
@@ -23,8 +26,7 @@ from missdp.statistics.answers import (
     variance,
 )
 from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.imputers import Imputation, cost_of, share
-from missdp.statistics.parts import Estimate, Histogram, Parts
+from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
 from missdp.statistics.predicates import Predicate, parse_where
 from missdp.statistics.worst_case import MissingCells, Uncertainty
 
@@ -106,13 +108,13 @@ class ImputedStatistics:
         undeclared: str = "refuse",
         random_state: RandomState = None,
     ) -> None:
-        if not hasattr(imputation, "preparation"):
+        if not isinstance(imputation, Imputation):
             raise ParameterError(
                 "imputation must be one of missdp.statistics, for example a KNNImputation"
             )
         if not isinstance(scale, ScaleRelease | None):
             raise ParameterError("scale must be a ScaleRelease or None")
-        if check_real("confidence", confidence, most=1.0) < 0.5 or confidence == 1:
+        if number("confidence", confidence, most=1.0, open_end=True) < 0.5 or confidence == 1:
             raise ParameterError("confidence must be at least 0.5 and below 1")
         door = RowDoor(
             table, budget=budget, random_state=random_state, undeclared=undeclared, noise=noise
@@ -343,7 +345,7 @@ class QueryRequest:
         cost_of(self.epsilon, None)
         if self.statistic not in get_args(Statistic):
             raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
-        if not 0 <= check_real("bar_share", self.bar_share, least=-1.0, most=1.0) < 1:
+        if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
         if (self.statistic == "count") != (not self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
