@@ -46,7 +46,7 @@ from missdp.preprocess.pipeline import (
     plan_test,
     propose_test_release,
 )
-from missdp.preprocess.price import Price, PriceStep, load_pipeline, plot_price, price
+from missdp.preprocess.prices import Price, PriceStep, load_pipeline, plot_price, price
 from missdp.preprocess.replace_one import NotFittedOnThisTable, PrivateEstimator
 from missdp.preprocess.scale import (
     CovarianceGap,

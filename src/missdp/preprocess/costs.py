@@ -6,7 +6,6 @@ import bisect
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +29,13 @@ from missdp.preprocess.maps import (
     TableDistance,
 )
 from missdp.preprocess.questions import Question
+from missdp.preprocess.steps import Stage
 
 __all__ = [
     "ORDERS",
     "Bound",
     "Curve",
     "PreparedRows",
-    "Step",
     "bounds",
     "overall_curve",
     "tabulated",
@@ -277,36 +276,6 @@ def _best(name: str, events: list[Event], delta: float) -> Bound | None:
     return min(finite, key=lambda bound: bound.epsilon, default=None)
 
 
-class Step(Protocol):
-    """A preprocessing step at its place in a chain: public facts, and what it does to rows."""
-
-    @property
-    def name(self) -> str:
-        """Public name."""
-
-    @property
-    def domain(self) -> RowDomain:
-        """What rows are like before it."""
-
-    @property
-    def domain_after(self) -> RowDomain:
-        """What rows are like after it."""
-
-    @property
-    def distance_after(self) -> TableDistance:
-        """How far two tables are apart after it, that were one replaced row apart at the start."""
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """What that rests on."""
-
-    def run(self, table: FloatArray) -> FloatArray:
-        """Fit the step on the table, apply it, and forget what was learned; private."""
-
-    def margin(self, table: FloatArray) -> float:
-        """Return a lower bound on the replacements before the conditions fail; private."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PreparedRows:
     """Public facts about rows on their way to a question, and what follows for its price.
@@ -319,7 +288,7 @@ class PreparedRows:
         Who asks: public name for events and refusals.
     delta : float
         At which guarantees are stated and the best bound is chosen.
-    steps : tuple of Step, default ()
+    steps : tuple of Stage, default ()
         Preprocessing, in order.
     assumed : tuple of Condition, default ()
         What every answer rests on besides.
@@ -336,7 +305,7 @@ class PreparedRows:
     raw: RowDomain
     label: str
     delta: float
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Stage, ...] = ()
     assumed: tuple[Condition, ...] = ()
 
     @property

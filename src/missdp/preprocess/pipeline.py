@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Preprocessing fitted on the private table, then a private estimator, accounted as one.
 
@@ -92,28 +93,16 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     0.914
     """
 
-    def __init__(
-        self,
-        steps: Sequence[tuple[str, StableTransformer]],
-        estimator: PrivateEstimator,
-        *,
-        rows: int,
-        columns: int,
-        radius: float = 1.0,
-        complete: bool = True,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.steps = steps
-        self.estimator = estimator
-        self.rows = rows
-        self.columns = columns
-        self.radius = radius
-        self.complete = complete
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    steps: Sequence[tuple[str, StableTransformer]]
+    estimator: PrivateEstimator
+    _: KW_ONLY
+    rows: int
+    columns: int
+    radius: float = 1.0
+    complete: bool = True
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
 
     @property
     def domain(self) -> RowDomain:

@@ -23,7 +23,7 @@ from missdp.errors import (
 )
 from missdp.mechanisms.answers import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows, Step
+from missdp.preprocess.costs import Bound, PreparedRows
 from missdp.preprocess.domain import RowDomain, Target, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
@@ -35,6 +35,7 @@ from missdp.preprocess.gradient_steps import (
 )
 from missdp.preprocess.maps import PrivacyMap
 from missdp.preprocess.questions import VectorNoise, VectorQuery, laplace_slack
+from missdp.preprocess.steps import Stage
 
 __all__ = [
     "HeldRows",
@@ -300,7 +301,7 @@ class HeldRows:
         self._open = False
         self._values = self._target = self._final = self._read = self._gradients = None
 
-    def _prepared(self) -> Iterator[tuple[Step, FloatArray]]:
+    def _prepared(self) -> Iterator[tuple[Stage, FloatArray]]:
         """Yield each step with the table that reaches it; keep what the last one leaves."""
         self._check_open()
         facts, table = self._facts, self._facts.raw.enforce(self._values)
@@ -317,7 +318,7 @@ class HeldRows:
 
 
 @contextmanager
-def _hidden(step: Step) -> Iterator[None]:
+def _hidden(step: Stage) -> Iterator[None]:
     """Keep errors and warnings of a step from telling of rows."""
     failed = DataError(f"step {step.name!r} failed")
     with replacing(Exception, by=failed), no_warnings():
@@ -363,6 +364,7 @@ class TellsUnfitted:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Base class of mechanisms that end a pipeline.
 
@@ -382,10 +384,10 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """
 
     noise_multiplier: float
-    radius: float
-    delta: float
-    budget: Budget | None
-    random_state: RandomState
+    radius: float = 1.0
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
 
     def question(self, domain: RowDomain) -> Asked:
         """Return what is asked about rows of ``domain``; public facts only.

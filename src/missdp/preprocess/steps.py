@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,15 +27,73 @@ __all__ = [
     "ConstantImputer",
     "IncompleteRows",
     "PrivateState",
+    "Response",
     "RowClipper",
     "StableTransformer",
     "Stage",
+    "StepCondition",
     "require",
     "trace",
 ]
 
 
 FloatArray = NDArray[np.float64]
+
+
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
+@dataclass(frozen=True)
+class StepCondition(Condition):
+    """What a stability map assumes of every table it may see, as a sentence with its numbers.
+
+    A condition is a frozen dataclass whose ``sentence`` names its fields in braces.
+    """
+
+    sentence: ClassVar[str]
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return self.sentence.format(**vars(self))
+
+
+@dataclass(frozen=True)
+class IncompleteRows(StepCondition):
+    """Few rows have missing cells, and few cells of each.
+
+    Parameters
+    ----------
+    at_most : int
+        Largest number of incomplete rows.
+    cells_per_row : int
+        Largest number of missing cells of one row.
+
+    Examples
+    --------
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
+    """
+
+    at_most: int
+    cells_per_row: int
+    sentence = "At most {at_most} rows have a missing cell, and none has more than {cells_per_row}."
+
+
+class Response(NamedTuple):
+    """How far a step can move rows whose fellow rows have changed.
+
+    Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
+    |f(x) - f'(x')| <= lipschitz |x - x'| + shift, with a shift of 0 for all but ``hit`` rows. No
+    two output rows are farther apart than ``diameter``.
+    """
+
+    lipschitz: float = 1.0
+    shift: float = 0.0
+    hit: int = 0
+    diameter: float = math.inf
 
 
 class PrivateState:
@@ -70,15 +128,20 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     private too*. Only a private mechanism at the end of the pipeline makes an output, whose
     guarantee `missdp.preprocess.price` computes from `stability`.
 
-    Subclasses implement `_learn` and `_apply`, and the three public facts `stability`,
-    `output_domain` and `conditions`. Conditions are never checked against the table (failing
-    would reveal something): a fit raises for no table of its declared shape and domain.
-    Propose-test-release checks conditions privately, with `failure_margin`.
+    Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
+    implement `_learn` and `_apply`, and state public facts: `response`, `output_domain` and
+    `conditions`. Conditions are never checked against the table (failing would reveal something):
+    a fit raises for no table of its declared shape and domain. Propose-test-release checks
+    conditions privately, with `failure_margin`.
 
     Notes
     -----
     After Hu, Sanyal & Schölkopf 2024, §4.1.
     """
+
+    _needs_complete: ClassVar[bool] = True
+    # False: a small movement can change which rows go together, so moved rows count as replaced.
+    _continuous: ClassVar[bool] = True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return a bound on the distance of the transformed tables.
@@ -99,6 +162,20 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         UnprovenError
             If no bound is proven for this input.
         """
+        start = distance if self._continuous else distance.forget_movement()
+        found = self.response(start, domain)
+        if found is None:
+            return distance
+        if not self._continuous and start.replaced >= domain.rows:
+            raise UnprovenError(
+                f"{type(self).__name__} is not continuous in the values: after a step that moves "
+                "every row, no bound is proven; put it first"
+            )
+        widest = min(found.diameter, self.output_domain(domain).diameter)
+        return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+        """Return how the rows of two tables at ``distance`` respond; None if none moves."""
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
@@ -213,10 +290,9 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{type(self).__name__} takes complete rows; impute first")
         return table
 
-    _needs_complete: bool = True
-
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        raise NotImplementedError
+        del table
+        return {}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         raise NotImplementedError
@@ -228,10 +304,99 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
 
-def require(truth: bool, message: str) -> None:
-    """Raise ParameterError with ``message`` unless ``truth``."""
-    if not truth:
-        raise ParameterError(message)
+@dataclass(kw_only=True, eq=False, repr=False)
+class RowClipper(StableTransformer):
+    """Scale every row down to a declared norm.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Largest Euclidean norm of a row's observed part; public, not read from the data.
+
+    Notes
+    -----
+    Stability: distances do not grow, since the projection on a ball is 1-Lipschitz and each row
+    is mapped on its own. No condition.
+
+    Examples
+    --------
+    >>> RowClipper(radius=1.0).fit_transform([[3.0, 4.0], [0.0, 0.5]])
+    array([[0.6, 0.8],
+           [0. , 0.5]])
+    """
+
+    radius: float = 1.0
+
+    _needs_complete = False
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that nothing moves further than before."""
+        del distance, domain
+        return Response()
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain with the smaller radius."""
+        return replace(domain, radius=min(domain.radius, self._radius()))
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        del state
+        return clip_rows(table, self._radius())
+
+    def _radius(self) -> float:
+        return number("radius", self.radius, least=1e-100)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConstantImputer(StableTransformer):
+    """Fill every missing cell with a declared value.
+
+    Parameters
+    ----------
+    value : float, default 0.0
+        Public; not read from the data.
+
+    Notes
+    -----
+    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
+    condition, no price: the baseline every fitted imputation has to beat.
+
+    Examples
+    --------
+    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
+    array([[0.1, 0.5]])
+    """
+
+    value: float = 0.0
+
+    _needs_complete = False
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> None:
+        """Return that no row moves."""
+        del distance, domain
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain whose radius allows for a row of imputed cells."""
+        if domain.complete:
+            return domain
+        filled = abs(self._value()) * math.sqrt(domain.columns)
+        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        del state
+        return np.where(np.isnan(table), self._value(), table)
+
+    def _value(self) -> float:
+        return number("value", self.value, least=-1e100)
 
 
 @dataclass(frozen=True)
@@ -350,134 +515,3 @@ def _checked(
             )
         checked.append((str(name), step))
     return checked
-
-
-class RowClipper(StableTransformer):
-    """Scale every row down to a declared norm.
-
-    Parameters
-    ----------
-    radius : float, default 1.0
-        Largest Euclidean norm of a row's observed part; public, not read from the data.
-
-    Notes
-    -----
-    Stability: distances do not grow, since the projection on a ball is 1-Lipschitz and each row
-    is mapped on its own. No condition.
-
-    Examples
-    --------
-    >>> RowClipper(radius=1.0).fit_transform([[3.0, 4.0], [0.0, 0.5]])
-    array([[0.6, 0.8],
-           [0. , 0.5]])
-    """
-
-    _needs_complete = False
-
-    def __init__(self, *, radius: float = 1.0) -> None:
-        self.radius = radius
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged, capped at the new diameter."""
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=0.0,
-            hit=0,
-            diameter=self.output_domain(domain).diameter,
-        )
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain with the smaller radius."""
-        return replace(domain, radius=min(domain.radius, self._radius()))
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return no condition."""
-        return ()
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
-        return clip_rows(table, self._radius())
-
-    def _radius(self) -> float:
-        return number("radius", self.radius, least=1e-100)
-
-
-@dataclass(frozen=True)
-class IncompleteRows(Condition):
-    """Few rows have missing cells, and few cells of each.
-
-    Parameters
-    ----------
-    at_most : int
-        Largest number of incomplete rows.
-    cells_per_row : int
-        Largest number of missing cells of one row.
-
-    Examples
-    --------
-    >>> print(IncompleteRows(10, 1))
-    At most 10 rows have a missing cell, and none has more than 1.
-    """
-
-    at_most: int
-    cells_per_row: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"At most {self.at_most} rows have a missing cell, and none has more than "
-            f"{self.cells_per_row}."
-        )
-
-
-class ConstantImputer(StableTransformer):
-    """Fill every missing cell with a declared value.
-
-    Parameters
-    ----------
-    value : float, default 0.0
-        Public; not read from the data.
-
-    Notes
-    -----
-    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
-    condition, no price: the baseline every fitted imputation has to beat.
-
-    Examples
-    --------
-    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
-    array([[0.1, 0.5]])
-    """
-
-    _needs_complete = False
-
-    def __init__(self, *, value: float = 0.0) -> None:
-        self.value = value
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged."""
-        del domain
-        return distance
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain whose radius allows for a row of imputed cells."""
-        if domain.complete:
-            return domain
-        filled = abs(self._value()) * math.sqrt(domain.columns)
-        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return no condition."""
-        return ()
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
-        return np.where(np.isnan(table), self._value(), table)
-
-    def _value(self) -> float:
-        return number("value", self.value, least=-1e100)
