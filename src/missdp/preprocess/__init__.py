@@ -9,7 +9,7 @@ All guarantees here are under *replace-one* adjacency with a public number of ro
 in which the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.preprocess.costs import Bound, bounds, overall_curve
+from missdp.preprocess.costs import Bound, Stage, bounds, overall_curve, trace
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.estimators import (
     PrivateCovariance,
@@ -59,14 +59,7 @@ from missdp.preprocess.scale import (
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import (
-    ConstantImputer,
-    IncompleteRows,
-    RowClipper,
-    StableTransformer,
-    Stage,
-    trace,
-)
+from missdp.preprocess.steps import ConstantImputer, IncompleteRows, RowClipper, StableTransformer
 
 __all__ = [
     "NEIGHBOURS",

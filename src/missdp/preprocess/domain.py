@@ -12,7 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError, number, replacing, whole
 from missdp.mechanisms.answers import no_warnings
 
-__all__ = ["BoundedNumbers", "Labels", "RowDomain", "Target", "as_number", "as_rows", "clip_rows"]
+__all__ = [
+    "BoundedNumbers",
+    "Labels",
+    "RowDomain",
+    "Target",
+    "as_number",
+    "as_rows",
+    "clip_rows",
+    "row_movements",
+]
 
 
 FloatArray = NDArray[np.float64]
@@ -146,6 +155,32 @@ def as_number(cell: Any) -> float:
         return float(cell)
     except (TypeError, ValueError, ArithmeticError):
         return np.nan
+
+
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n, d)
+        Tables of the same shape; NaN is a missing cell.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
+    array([ 3., inf])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
 
 
 def clip_rows(table: FloatArray, radius: float) -> FloatArray:

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.preprocess.domain import BoundedNumbers, Labels, RowDomain, Target, as_rows, clip_rows
+from missdp.preprocess.domain import (
+    BoundedNumbers,
+    FloatArray,
+    Labels,
+    RowDomain,
+    Target,
+    as_rows,
+    clip_rows,
+)
 from missdp.preprocess.gradient_maps import LogisticLoss, Loss, SquaredLoss
 from missdp.preprocess.gradient_steps import Asked, GradientSteps, SecretStop
 from missdp.preprocess.maps import Sensitivity
@@ -27,9 +35,6 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMean",
 ]
-
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,7 +18,7 @@ from missdp.accounting import Assumption, Condition, Event
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
 from missdp.mechanisms.answers import Law, no_warnings, read_only
 from missdp.mechanisms.noise import NoiseSource, SeededNoise
-from missdp.preprocess.domain import RowDomain, Target, clip_rows
+from missdp.preprocess.domain import FloatArray, RowDomain, Target, clip_rows
 from missdp.preprocess.gradient_maps import IterationMap, Loss, SubsampledMap, gradient_descent_map
 from missdp.preprocess.maps import GaussianMap, TableDistance
 from missdp.preprocess.questions import (
@@ -41,8 +41,6 @@ __all__ = [
     "samples",
 ]
 
-
-FloatArray = NDArray[np.float64]
 Sample = NDArray[np.int64] | None
 
 

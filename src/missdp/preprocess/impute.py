@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import (
     IncompleteRows,
@@ -33,9 +33,6 @@ __all__ = [
     "TrimmedMeanImputer",
     "TrimmedRange",
 ]
-
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import (
     IncompleteRows,
@@ -76,7 +76,6 @@ class LargestCluster(Condition):
         )
 
 
-FloatArray = NDArray[np.float64]
 _BLOCK = 4_000_000  # Distances held in memory at once.
 
 

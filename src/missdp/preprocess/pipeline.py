@@ -23,7 +23,7 @@ from missdp.accounting import (
 from missdp.accounting.words import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows
+from missdp.preprocess.costs import Bound, PreparedRows, Stage, trace
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (
@@ -33,7 +33,7 @@ from missdp.preprocess.replace_one import (
     ReplaceOneDoor,
     TellsUnfitted,
 )
-from missdp.preprocess.steps import StableTransformer, Stage, trace
+from missdp.preprocess.steps import StableTransformer
 
 __all__ = [
     "PricedPipeline",

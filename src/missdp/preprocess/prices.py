@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
-from missdp.preprocess.costs import Bound, bounds
+from missdp.preprocess.costs import Bound, Stage, bounds
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.estimators import (
     PrivateCovariance,
@@ -40,7 +40,7 @@ from missdp.preprocess.scale import (
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer, Stage
+from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer
 
 __all__ = ["Price", "PriceStep", "load_pipeline", "plot_price", "price"]
 

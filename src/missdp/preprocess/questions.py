@@ -26,7 +26,7 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 from missdp.mechanisms.release import add_noise
-from missdp.preprocess.domain import RowDomain, Target
+from missdp.preprocess.domain import FloatArray, RowDomain, Target
 from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
@@ -43,9 +43,6 @@ __all__ = [
     "noisy_laplace",
     "sum_slack",
 ]
-
-
-FloatArray = NDArray[np.float64]
 
 
 class Question(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
@@ -23,8 +23,8 @@ from missdp.errors import (
 )
 from missdp.mechanisms.answers import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows
-from missdp.preprocess.domain import RowDomain, Target, as_rows
+from missdp.preprocess.costs import Bound, PreparedRows, Stage
+from missdp.preprocess.domain import FloatArray, RowDomain, Target, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
     GradientSteps,
@@ -35,7 +35,6 @@ from missdp.preprocess.gradient_steps import (
 )
 from missdp.preprocess.maps import PrivacyMap
 from missdp.preprocess.questions import VectorNoise, VectorQuery, laplace_slack
-from missdp.preprocess.steps import Stage
 
 __all__ = [
     "HeldRows",
@@ -47,8 +46,6 @@ __all__ = [
     "refuse_add_remove",
 ]
 
-
-FloatArray = NDArray[np.float64]
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import (
     PrivateState,
@@ -121,9 +121,6 @@ class FrameOverlap(StepCondition):
         "Every direction of the public reference frame has a cosine of at least "
         "{at_least:.6g} with the principal subspace."
     )
-
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
