@@ -10,7 +10,21 @@ in which the stability of preprocessing is proven; they are never converted to a
 """
 
 from missdp.preprocess.costs import Bound, Stage, bounds, overall_curve, trace
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import (
+    BoundedDonations,
+    CentralGaps,
+    CovarianceGap,
+    ExtremeGaps,
+    FrameOverlap,
+    IncompleteRows,
+    LargestCluster,
+    LeastEigenvalue,
+    LeastRange,
+    LeastStandardDeviation,
+    NotFittedOnThisTable,
+    RowDomain,
+    TrimmedRange,
+)
 from missdp.preprocess.estimators import (
     PrivateCovariance,
     PrivateHistogram,
@@ -19,24 +33,14 @@ from missdp.preprocess.estimators import (
     PrivateMean,
 )
 from missdp.preprocess.impute import (
-    CentralGaps,
     ColumnImputer,
-    LeastEigenvalue,
     MeanImputer,
     MedianImputer,
     RegressionImputer,
     TrimmedMeanImputer,
-    TrimmedRange,
 )
 from missdp.preprocess.maps import NEIGHBOURS, TableDistance
-from missdp.preprocess.near_rows import (
-    BoundedDonations,
-    Deduplicator,
-    LargestCluster,
-    NeighbourImputer,
-    Quantizer,
-    packing_number,
-)
+from missdp.preprocess.near_rows import Deduplicator, NeighbourImputer, Quantizer, packing_number
 from missdp.preprocess.pipeline import (
     PricedPipeline,
     Refused,
@@ -47,19 +51,14 @@ from missdp.preprocess.pipeline import (
     propose_test_release,
 )
 from missdp.preprocess.prices import Price, PriceStep, load_pipeline, plot_price, price
-from missdp.preprocess.replace_one import NotFittedOnThisTable, PrivateEstimator
+from missdp.preprocess.replace_one import PrivateEstimator
 from missdp.preprocess.scale import (
-    CovarianceGap,
-    ExtremeGaps,
-    FrameOverlap,
-    LeastRange,
-    LeastStandardDeviation,
     MinMaxScaler,
     PCADimensionReducer,
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import ConstantImputer, IncompleteRows, RowClipper, StableTransformer
+from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer
 
 __all__ = [
     "NEIGHBOURS",

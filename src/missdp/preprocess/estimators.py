@@ -12,19 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.preprocess.domain import (
-    BoundedNumbers,
-    FloatArray,
-    Labels,
-    RowDomain,
-    Target,
-    as_rows,
-    clip_rows,
-)
+from missdp.preprocess.domain import FloatArray, RowDomain, as_rows, clip_rows
 from missdp.preprocess.gradient_maps import LogisticLoss, Loss, SquaredLoss
-from missdp.preprocess.gradient_steps import Asked, GradientSteps, SecretStop
+from missdp.preprocess.gradient_steps import (
+    Asked,
+    BoundedNumbers,
+    GradientSteps,
+    Labels,
+    SecretStop,
+)
 from missdp.preprocess.maps import Sensitivity
-from missdp.preprocess.questions import NoiseKind, VectorQuery
+from missdp.preprocess.questions import NoiseKind, Target, VectorQuery
 from missdp.preprocess.replace_one import PrivateEstimator
 
 __all__ = [

@@ -12,26 +12,23 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import FloatArray, RowDomain
-from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import (
+from missdp.preprocess.domain import (
+    CentralGaps,
+    FloatArray,
     IncompleteRows,
-    PrivateState,
-    Response,
-    StableTransformer,
-    StepCondition,
-    require,
+    LeastEigenvalue,
+    RowDomain,
+    TrimmedRange,
 )
+from missdp.preprocess.maps import TableDistance
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
 __all__ = [
-    "CentralGaps",
     "ColumnImputer",
-    "LeastEigenvalue",
     "MeanImputer",
     "MedianImputer",
     "RegressionImputer",
     "TrimmedMeanImputer",
-    "TrimmedRange",
 ]
 
 
@@ -329,63 +326,6 @@ def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     """Return the columns sorted with missing cells last (as 0), and how many are observed."""
     counts = (~np.isnan(table)).sum(axis=0)
     return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
-
-
-@dataclass(frozen=True)
-class CentralGaps(StepCondition):
-    """Neighbouring order statistics around each column's median are close.
-
-    Parameters
-    ----------
-    at_most : float
-        Bound on the gap between consecutive observed values.
-    ranks : int
-        How many ranks on either side of the middle the bound covers.
-    """
-
-    at_most: float
-    ranks: int
-    sentence = (
-        "In every column, consecutive observed values within {ranks} ranks of the "
-        "median differ by at most {at_most:.6g}."
-    )
-
-
-@dataclass(frozen=True)
-class TrimmedRange(StepCondition):
-    """The values that trimming leaves (and the two next to them) span a short range.
-
-    Parameters
-    ----------
-    trim : int
-        Values cut off at either end.
-    at_most : float
-        Bound on the distance from the trim-th smallest to the trim-th largest observed value.
-    """
-
-    trim: int
-    at_most: float
-    sentence = (
-        "In every column, the {trim}-th smallest and {trim}-th largest observed "
-        "values differ by at most {at_most:.6g}."
-    )
-
-
-@dataclass(frozen=True)
-class LeastEigenvalue(StepCondition):
-    """The predictors of a regression imputation are well conditioned.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on the smallest eigenvalue of X'X / n over the rows with an observed target.
-    """
-
-    at_least: float
-    sentence = (
-        "The second-moment matrix of the regression's predictors, summed over the rows with an "
-        "observed target and divided by n, has no eigenvalue below {at_least:.6g}."
-    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,67 +13,17 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import FloatArray, RowDomain
-from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import (
+from missdp.preprocess.domain import (
+    BoundedDonations,
+    FloatArray,
     IncompleteRows,
-    PrivateState,
-    Response,
-    StableTransformer,
-    StepCondition,
-    require,
+    LargestCluster,
+    RowDomain,
 )
+from missdp.preprocess.maps import TableDistance
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
-__all__ = [
-    "BoundedDonations",
-    "Deduplicator",
-    "LargestCluster",
-    "NeighbourImputer",
-    "Quantizer",
-    "packing_number",
-]
-
-
-@dataclass(frozen=True)
-class BoundedDonations(StepCondition):
-    """No row donates to many incomplete rows.
-
-    Parameters
-    ----------
-    at_most : int
-        Largest number of incomplete rows with one and the same row among their k donors.
-    """
-
-    at_most: int
-    sentence = "No row is a donor of more than {at_most} incomplete rows."
-
-
-@dataclass(frozen=True)
-class LargestCluster(Condition):
-    """Good clusters are small, and not many of them meet at one point.
-
-    Parameters
-    ----------
-    radius : float
-        The radius eta of a good cluster.
-    at_most : int
-        Largest number of rows of a good cluster.
-    neighbours : int
-        Largest number of good clusters whose centres lie within 3 eta of one point, also after
-        some rows are removed (a packing bound of the dimension, unless declared).
-    """
-
-    radius: float
-    at_most: int
-    neighbours: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"No good cluster of radius {self.radius:.6g} has more than {self.at_most} rows, and "
-            f"no point is within {3 * self.radius:.6g} of the centres of more than "
-            f"{self.neighbours} good clusters, whichever rows are removed."
-        )
+__all__ = ["Deduplicator", "NeighbourImputer", "Quantizer", "packing_number"]
 
 
 _BLOCK = 4_000_000  # Distances held in memory at once.

@@ -26,12 +26,13 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 from missdp.mechanisms.release import add_noise
-from missdp.preprocess.domain import FloatArray, RowDomain, Target
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "NoiseKind",
     "Question",
+    "Target",
     "VectorNoise",
     "VectorQuery",
     "check_frozen",
@@ -43,6 +44,13 @@ __all__ = [
     "noisy_laplace",
     "sum_slack",
 ]
+
+
+class Target(Protocol):
+    """How the entries of a target are read as numbers, each by itself; public."""
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number for each entry. An odd one is not refused."""
 
 
 class Question(Protocol):

@@ -14,17 +14,11 @@ from sklearn.base import BaseEstimator
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
 from missdp.accounting.words import warn_if_weak
-from missdp.errors import (
-    DataError,
-    NotFittedError,
-    ParameterError,
-    UnprovenError,
-    replacing,
-)
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.answers import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.costs import Bound, PreparedRows, Stage
-from missdp.preprocess.domain import FloatArray, RowDomain, Target, as_rows
+from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
     GradientSteps,
@@ -34,17 +28,17 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import PrivacyMap
-from missdp.preprocess.questions import VectorNoise, VectorQuery, laplace_slack
+from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, laplace_slack
 
 __all__ = [
     "HeldRows",
     "NoisyTest",
-    "NotFittedOnThisTable",
     "PrivateEstimator",
     "RandomState",
     "ReplaceOneDoor",
     "refuse_add_remove",
 ]
+
 
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
@@ -332,21 +326,6 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
         "Budget(epsilon, delta, adjacency='replace-one'); such a budget takes releases under "
         "add-remove too"
     )
-
-
-@dataclass(frozen=True)
-class NotFittedOnThisTable(Condition):
-    """The rows were not preprocessed by anything that had looked at the same table.
-
-    Examples
-    --------
-    >>> print(NotFittedOnThisTable())
-    No preprocessing of these rows was fitted on the same table.
-    """
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return "No preprocessing of these rows was fitted on the same table."
 
 
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None

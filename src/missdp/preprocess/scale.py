@@ -12,115 +12,19 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.preprocess.domain import FloatArray, RowDomain
-from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import (
-    PrivateState,
-    Response,
-    StableTransformer,
-    StepCondition,
-    require,
+from missdp.preprocess.domain import (
+    CovarianceGap,
+    ExtremeGaps,
+    FloatArray,
+    FrameOverlap,
+    LeastRange,
+    LeastStandardDeviation,
+    RowDomain,
 )
+from missdp.preprocess.maps import TableDistance
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
-__all__ = [
-    "CovarianceGap",
-    "ExtremeGaps",
-    "FrameOverlap",
-    "LeastRange",
-    "LeastStandardDeviation",
-    "MinMaxScaler",
-    "PCADimensionReducer",
-    "PCARankReducer",
-    "StandardScaler",
-]
-
-
-@dataclass(frozen=True)
-class ExtremeGaps(StepCondition):
-    """The smallest values of each column are close together, and so are the largest.
-
-    Parameters
-    ----------
-    at_most : float
-        Bound on the gap between consecutive values at either end.
-    ranks : int
-        How many of the outermost gaps the bound covers.
-    """
-
-    at_most: float
-    ranks: int
-    sentence = (
-        "In every column, each of the {ranks} outermost gaps between consecutive values, "
-        "at either end, is at most {at_most:.6g}."
-    )
-
-
-@dataclass(frozen=True)
-class LeastRange(StepCondition):
-    """Every column spans at least a declared range.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on maximum less minimum.
-    """
-
-    at_least: float
-    sentence = "In every column, maximum and minimum differ by at least {at_least:.6g}."
-
-
-@dataclass(frozen=True)
-class LeastStandardDeviation(StepCondition):
-    """Every column's standard deviation (divisor n) has a declared lower bound.
-
-    Parameters
-    ----------
-    at_least : float
-        The bound, above 0.
-    """
-
-    at_least: float
-    sentence = "Every column that is scaled has a standard deviation of at least {at_least:.6g}."
-
-
-@dataclass(frozen=True)
-class CovarianceGap(Condition):
-    """An eigen-gap of the covariance matrix (divisor n - 1) has a declared lower bound.
-
-    Parameters
-    ----------
-    k : int
-        The gap between eigenvalues k and k + 1.
-    at_least : float
-        The bound, above 0.
-    """
-
-    k: int
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"The gap between eigenvalues {self.k} and {self.k + 1} of the covariance matrix that "
-            f"PCA sees is at least {self.at_least:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class FrameOverlap(StepCondition):
-    """The principal subspace is not nearly orthogonal to a public reference frame.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on the smallest cosine between the subspace and the frame, in (0, 1].
-    """
-
-    at_least: float
-    sentence = (
-        "Every direction of the public reference frame has a cosine of at least "
-        "{at_least:.6g} with the principal subspace."
-    )
+__all__ = ["MinMaxScaler", "PCADimensionReducer", "PCARankReducer", "StandardScaler"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

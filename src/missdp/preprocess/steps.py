@@ -12,24 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
-from missdp.errors import (
-    DataError,
-    NotFittedError,
-    ParameterError,
-    UnprovenError,
-    number,
-)
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number
 from missdp.preprocess.domain import FloatArray, RowDomain, as_rows, clip_rows
 from missdp.preprocess.maps import TableDistance
 
 __all__ = [
     "ConstantImputer",
-    "IncompleteRows",
     "PrivateState",
     "Response",
     "RowClipper",
     "StableTransformer",
-    "StepCondition",
     "require",
 ]
 
@@ -38,42 +30,6 @@ def require(truth: bool, message: str) -> None:
     """Raise ParameterError with ``message`` unless ``truth``."""
     if not truth:
         raise ParameterError(message)
-
-
-@dataclass(frozen=True)
-class StepCondition(Condition):
-    """What a stability map assumes of every table it may see, as a sentence with its numbers.
-
-    A condition is a frozen dataclass whose ``sentence`` names its fields in braces.
-    """
-
-    sentence: ClassVar[str]
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return self.sentence.format(**vars(self))
-
-
-@dataclass(frozen=True)
-class IncompleteRows(StepCondition):
-    """Few rows have missing cells, and few cells of each.
-
-    Parameters
-    ----------
-    at_most : int
-        Largest number of incomplete rows.
-    cells_per_row : int
-        Largest number of missing cells of one row.
-
-    Examples
-    --------
-    >>> print(IncompleteRows(10, 1))
-    At most 10 rows have a missing cell, and none has more than 1.
-    """
-
-    at_most: int
-    cells_per_row: int
-    sentence = "At most {at_most} rows have a missing cell, and none has more than {cells_per_row}."
 
 
 class Response(NamedTuple):
