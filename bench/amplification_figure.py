@@ -9,9 +9,10 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from algorithm4 import paper_approximation
 from matplotlib import pyplot as plt
 
-from missdp.ground_truth import mask_mixture, paper_approximation
+from missdp.ground_truth import mask_mixture
 
 GATES = [{"a", "b"}, {"b", "c"}, {"c", "d"}, {"a", "d"}]
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "img" / "ground_truth.svg"

@@ -11,8 +11,9 @@ import argparse
 import time
 
 import numpy as np
+from algorithm4 import sound_partition
 
-from missdp.ground_truth import mask_mixture, sound_partition
+from missdp.ground_truth import mask_mixture
 
 
 def network(attributes, rng):

@@ -9,9 +9,9 @@ Checks of public parameters: typed errors in place of whatever Python would rais
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from numbers import Real
+from numbers import Integral, Real
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "SchemaError",
     "UnprovenError",
     "WeakGuaranteeWarning",
+    "names_of",
     "number",
     "replacing",
     "whole",
@@ -153,12 +154,35 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     >>> whole("rows", 3.0)
     3
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    finite = isinstance(value, Integral) or (isinstance(value, Real) and math.isfinite(value))
+    if isinstance(value, bool) or not finite:
         raise ParameterError(f"{name} must be a whole number")
-    found = int(float(value))
+    found = int(value)
     if value != found or found < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}")
     return found
+
+
+def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple.
+
+    Raises
+    ------
+    ParameterError
+        If something else is given.
+
+    Examples
+    --------
+    >>> names_of("attributes", "age"), names_of("attributes", ["age", "sex"])
+    (('age',), ('age', 'sex'))
+    """
+    wrong = ParameterError(f"{what} are given by name")
+    given: tuple[str, ...] = ()
+    with replacing(TypeError, by=wrong):
+        given = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) for name in given):
+        raise wrong
+    return given
 
 
 def number(

@@ -29,7 +29,7 @@ from missdp.accounting import (
     gaussian_sigma,
     zcdp_rho,
 )
-from missdp.accounting.filters import Totals
+from missdp.accounting.accountants import Totals
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 TENTH = PureEvent(epsilon=0.1)

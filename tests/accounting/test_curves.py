@@ -24,7 +24,7 @@ from missdp.accounting import (
     to_dp_event,
 )
 from missdp.accounting.accountants import RDP_ORDERS, PLDAccountant, RDPAccountant
-from missdp.accounting.curves import pure_epsilon, rdp_curve, zcdp_rho_of
+from missdp.accounting.costs import pure_epsilon, rdp_curve, zcdp_rho_of
 from missdp.errors import UnprovenError
 
 ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])

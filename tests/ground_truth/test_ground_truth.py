@@ -4,7 +4,9 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
+import dp_accounting
 import pytest
+from dp_accounting.pld import pld_privacy_accountant
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -35,13 +37,10 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError
 from missdp.ground_truth import (
     DataChosenGates,
     FixedGates,
-    adaptive_structure_bound,
     amplified_epsilon,
-    complete_rows_bound,
     distinct_targets_bound,
     ex_post_loss,
     gated_epsilon,
-    gaussian_partition,
     ground_truth_guarantee,
     ground_truth_price,
     mask_mixture,
@@ -218,11 +217,15 @@ def test_gates_of_compositions_add_up():
     assert found.epsilon == pytest.approx(amplified_epsilon(0.375, 1.0), abs=1e-9)
 
 
-def test_gaussian_events_agree_with_the_plain_number_bound():
+def test_gaussian_events_are_sampled_gaussians_by_group():
+    """Measurements behind one gate are one Gaussian, which a row enters with one probability."""
     gates = [{"a"}, {"a", "b"}, {"c"}]
     found = ground_truth_guarantee([gaussian(g) for g in gates], MCAR, structure=FIXED, delta=1e-6)
-    plain = gaussian_partition(gates, [4.0] * 3, observed=RATES, delta=1e-6)
-    assert found.epsilon == pytest.approx(plain.epsilon, abs=1e-3)
+    theirs = pld_privacy_accountant.PLDAccountant()
+    for probability, sigma in ((RATES["a"], 4 / math.sqrt(2)), (RATES["c"], 4.0)):
+        noise = dp_accounting.GaussianDpEvent(sigma)
+        theirs.compose(dp_accounting.PoissonSampledDpEvent(probability, noise))
+    assert found.epsilon == pytest.approx(theirs.get_epsilon(1e-6), abs=1e-3)
     assert found.delta == 1e-6
 
 
@@ -302,13 +305,7 @@ def test_nothing_missing_nothing_gained(events):
 
 def test_chosen_gates_use_the_bound_over_all_structures():
     found = ground_truth_guarantee(PURE, MCAR, structure=CHOSEN)
-    expected = adaptive_structure_bound(
-        [0.5, 0.5],
-        attributes={"a", "b", "c"},
-        observed=RATES,
-        smallest=1,
-        selection_epsilon=0.25,
-    )
+    expected = 0.25 + amplified_epsilon(max(RATES.values()), 1.0)
     assert found.epsilon == pytest.approx(expected, abs=1e-12)
     assert found.epsilon > ground_truth_guarantee(PURE, MCAR, structure=FIXED).epsilon
 
@@ -368,7 +365,8 @@ def test_distinct_targets_help():
 def test_complete_rows_are_fixed_gates_whatever_is_chosen_behind_them():
     events = [replace(event, gate=frozenset("abc")) for event in PURE]
     found = ground_truth_guarantee(events, MCAR, structure=FIXED)
-    assert found.epsilon == pytest.approx(complete_rows_bound(1.25, observed=RATES), abs=1e-9)
+    every = math.prod(RATES.values())
+    assert found.epsilon == pytest.approx(amplified_epsilon(every, 1.25), abs=1e-9)
 
 
 # --- Bounded observation -------------------------------------------------------------------------

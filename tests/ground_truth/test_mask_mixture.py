@@ -7,17 +7,14 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from algorithm4 import paper_approximation, sound_partition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.errors import ParameterError
 from missdp.ground_truth import (
     amplified_epsilon,
-    column_wise_bound,
-    complete_rows_bound,
     mask_mixture,
-    paper_approximation,
-    sound_partition,
 )
 from missdp.ground_truth.mixture import log_expectation, min_fill_order
 
@@ -58,7 +55,6 @@ def test_example_5_5_complete_rows():
     everything = set(EXAMPLE)
     bound = mask_mixture([everything] * 4, [0.25] * 4, observed=EXAMPLE)
     assert bound.epsilon == pytest.approx(0.545169, abs=5e-7)
-    assert complete_rows_bound(1.0, observed=EXAMPLE) == pytest.approx(0.545169, abs=5e-7)
     figure = paper_approximation([everything] * 4, [0.25] * 4, observed=EXAMPLE)
     assert figure.linear_epsilon == pytest.approx(0.421875, abs=1e-12)
     assert figure.sound.cost == pytest.approx(0.545169, abs=5e-7)
@@ -90,7 +86,6 @@ def test_example_5_8_overlapping_marginals():
 def test_example_5_13_column_wise():
     targets = sorted(EXAMPLE)
     expected = pytest.approx(0.829337, abs=5e-7)
-    assert column_wise_bound(targets, [0.25] * 4, observed=EXAMPLE) == expected
     assert mask_mixture([{t} for t in targets], [0.25] * 4, observed=EXAMPLE).epsilon == expected
     # Theorem 5.12 amplifies one attribute only, at the smallest factor, and linearly.
     linear = min(EXAMPLE.values()) * 0.25 + 3 * 0.25

@@ -9,7 +9,7 @@ from scipy import stats
 from missdp.accounting import MissingCompletelyAtRandom, PureEvent
 from missdp.errors import ParameterError
 from missdp.ground_truth import FixedGates, ground_truth_guarantee, observed_rate_bound
-from missdp.ground_truth.observed_rate import _quantile
+from missdp.ground_truth.gates import _quantile
 
 
 def bound(missing, total, **options):

@@ -13,9 +13,8 @@ from missdp.ground_truth import (
     gate_loss_distribution,
     gated_delta,
     gated_epsilon,
-    gaussian_partition,
 )
-from missdp.ground_truth.profile import candidate_partitions
+from missdp.ground_truth.partition import candidate_partitions
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 pytestmark = pytest.mark.no_cover
@@ -205,21 +204,3 @@ def test_partition_bound_covers_the_true_mixture_of_overlapping_gates(gates, eps
         assert loss.get_delta_for_epsilon(epsilon) >= truth - 2e-6
         tried += 1
     assert tried
-
-
-def test_gaussian_partition_beats_no_amplification_and_pays_for_missing_nothing():
-    gates, sigmas = [{"a"}, {"a", "b"}, {"c"}], [3.0, 3.0, 3.0]
-    plain = pld.from_gaussian_mechanism(math.sqrt(3.0)).get_epsilon_for_delta(1e-6)
-    half = gaussian_partition(gates, sigmas, observed=dict.fromkeys("abc", 0.5), delta=1e-6)
-    full = gaussian_partition(gates, sigmas, observed={}, delta=1e-6)
-    assert half.epsilon < 0.8 * plain
-    assert full.epsilon == pytest.approx(plain, abs=1e-3)
-
-
-def test_gaussian_partition_uses_the_effective_noise_of_a_group():
-    bound = gaussian_partition([{"a"}] * 4, [4.0] * 4, observed={"a": 0.5}, delta=1e-6)
-    (block,) = bound.blocks
-    assert block.members == (0, 1, 2, 3)
-    (event,) = bound.event.events
-    assert event.sampling_probability == 0.5
-    assert event.event.noise_multiplier == pytest.approx(2.0)

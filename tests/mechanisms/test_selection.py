@@ -96,7 +96,7 @@ def test_open_dp_agrees_on_the_price():
     """The privacy maps of OpenDP's own measurements give the events' epsilon and rho."""
     import opendp.prelude as dp
 
-    from missdp.accounting.curves import zcdp_rho_of
+    from missdp.accounting.costs import zcdp_rho_of
 
     dp.enable_features("contrib")
     epsilon, sensitivity = 0.7, 3.0

@@ -25,8 +25,8 @@ from missdp.mechanisms.answers import Handle
 from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.rows import PrivateRows
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.imputers import cost_of
-from missdp.statistics.profile import Profile
+from missdp.statistics.donors import Profile
+from missdp.statistics.parts import cost_of
 
 SURVEY = [
     Row(

@@ -24,7 +24,7 @@ from missdp.statistics import (
     ScaleRelease,
     run_query,
 )
-from missdp.statistics.imputers import cost_of, share
+from missdp.statistics.parts import cost_of, share
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),

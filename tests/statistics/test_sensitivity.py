@@ -26,8 +26,8 @@ from missdp.statistics import (
     ScaleRelease,
 )
 from missdp.statistics.answers import _product_change, square_change
+from missdp.statistics.donors import Profile
 from missdp.statistics.parts import Parts
-from missdp.statistics.profile import Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
 IMPUTATIONS: dict[str, Any] = {

@@ -38,6 +38,7 @@ from missdp.accounting.conditions import (
     PublicDomain,
     RowIndependentMissingness,
 )
+from missdp.accounting.costs import Cost, Currency, FilterEvent, releases
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
@@ -54,9 +55,8 @@ from missdp.accounting.events import (
     flatten,
 )
 from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of
-from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.words import to_dp_event
+from missdp.accounting.pld import to_dp_event
 
 __all__ = [
     "DEFAULT_ACCOUNTANTS",

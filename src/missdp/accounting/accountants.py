@@ -2,32 +2,36 @@
 
 Four accountants, each a valid upper bound; `epsilon_of` and `delta_of` return the best of those
 that support every event, and refuse, by name, what none supports. All hold for adaptively chosen
-queries whose privacy parameters were fixed in advance; `Budget` covers the adaptive case.
-
-Totals under a neighbouring relation: add-remove as it is, replace-one by proven conversions.
+queries whose privacy parameters were fixed in advance; `Budget` covers the adaptive case. Totals
+are under add-remove as they are, and under replace-one by proven conversions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 
 from missdp.accounting import pld
-from missdp.accounting.curves import failure_of, pure_cost, rdp_curve, zcdp_cost
-from missdp.accounting.events import (
-    Adjacency,
-    Event,
-    RDPEvent,
-    check_adjacency,
-    flatten,
-    replace_one_refusal,
+from missdp.accounting.costs import (
+    approximate_delta,
+    failure_of,
+    proven,
+    pure_cost,
+    rdp_curve,
+    zcdp_cost,
 )
+from missdp.accounting.events import Adjacency, Event, RDPEvent, flatten, under
 from missdp.accounting.exact import (
     FloatArray,
     add_remove_share,
+    ceiling,
     delta_from_rdp,
     delta_from_rho,
     epsilon_from_rdp,
@@ -35,8 +39,8 @@ from missdp.accounting.exact import (
     exact,
     float_down,
     float_up,
+    total,
 )
-from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative
 
@@ -48,13 +52,13 @@ __all__ = [
     "PLDAccountant",
     "PureAccountant",
     "RDPAccountant",
+    "Totals",
     "ZCDPAccountant",
     "delta_of",
     "epsilon_of",
     "epsilon_under",
     "proves",
 ]
-
 
 RDP_ORDERS: FloatArray = np.unique(
     np.concatenate(
@@ -79,7 +83,7 @@ class Accountant(Protocol):
     name: str
 
     def supports(self, event: Event) -> bool:
-        """Whether a bound is proven for this (elementary) event."""
+        """Return whether a bound is proven for this (elementary) event."""
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
         """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
@@ -88,12 +92,34 @@ class Accountant(Protocol):
         """Return an upper bound on delta at ``epsilon``."""
 
 
-def _dispatches(function: Callable[..., object], event: Event) -> bool:
-    registered = function.dispatch(type(event))  # type: ignore[attr-defined]
-    return bool(registered is not function.dispatch(object))  # type: ignore[attr-defined]
+class _Additive(ABC):
+    """An accountant that adds up one cost of the events, beside their deltas."""
+
+    _cost: Any
+
+    def supports(self, event: Event) -> bool:
+        """Return whether a bound is proven for this (elementary) event."""
+        return proven(self._cost, event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
+        left = exact(delta) - failure_of(events)
+        return self._epsilon(events, float_down(left)) if left >= 0 else math.inf
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return an upper bound on delta at ``epsilon``."""
+        return min(1.0, self._delta(events, epsilon) + float_up(failure_of(events)))
+
+    @abstractmethod
+    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return epsilon at what the deltas of the events leave of delta."""
+
+    @abstractmethod
+    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return delta at ``epsilon`` but for the deltas of the events."""
 
 
-class PureAccountant:
+class PureAccountant(_Additive):
     """Basic composition: epsilons add up, and so do deltas (Dwork et al. 2006).
 
     Examples
@@ -104,23 +130,16 @@ class PureAccountant:
     """
 
     name = "basic composition"
+    _cost = staticmethod(pure_cost)
 
-    def supports(self, event: Event) -> bool:
-        """Whether the event has an epsilon of its own."""
-        return _dispatches(pure_cost, event)
+    def _epsilon(self, events: Sequence[Event], delta: float) -> float:  # noqa: ARG002
+        return float_up(total(map(pure_cost, events)))
 
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return the sum of epsilons, infinite if the deltas of the events exceed ``delta``."""
-        total = float_up(exact_total(pure_cost(event) for event in events))
-        return total if failure_of(events) <= exact(delta) else math.inf
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return the sum of deltas if the sum of epsilons is at most ``epsilon``, else 1."""
-        total = exact_total(pure_cost(event) for event in events)
-        return float_up(failure_of(events)) if total <= exact(epsilon) else 1.0
+    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+        return 0.0 if total(map(pure_cost, events)) <= exact(epsilon) else 1.0
 
 
-class ZCDPAccountant:
+class ZCDPAccountant(_Additive):
     """Zero-concentrated DP: rhos add up, converted at the best real order.
 
     Examples
@@ -131,24 +150,16 @@ class ZCDPAccountant:
     """
 
     name = "zCDP"
+    _cost = staticmethod(zcdp_cost)
 
-    def supports(self, event: Event) -> bool:
-        """Whether the event has a rho."""
-        return _dispatches(zcdp_cost, event)
+    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+        return epsilon_from_rho(float_up(total(map(zcdp_cost, events))), delta)
 
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return epsilon at ``delta`` less the deltas of the events."""
-        rho = float_up(exact_total(zcdp_cost(event) for event in events))
-        left = exact(delta) - failure_of(events)
-        return epsilon_from_rho(rho, float_down(left)) if left >= 0 else math.inf
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return delta at ``epsilon`` plus the deltas of the events."""
-        rho = float_up(exact_total(zcdp_cost(event) for event in events))
-        return min(1.0, delta_from_rho(rho, epsilon) + float_up(failure_of(events)))
+    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+        return delta_from_rho(float_up(total(map(zcdp_cost, events))), epsilon)
 
 
-class RDPAccountant:
+class RDPAccountant(_Additive):
     """Rényi DP: curves add up on a fixed grid of orders.
 
     Parameters
@@ -165,32 +176,25 @@ class RDPAccountant:
     """
 
     name = "Rényi DP"
+    _cost = staticmethod(rdp_curve)
 
     def __init__(self, orders: FloatArray = RDP_ORDERS) -> None:
         self.orders = np.asarray(orders, dtype=np.float64)
 
-    def supports(self, event: Event) -> bool:
-        """Whether the event has a Rényi curve."""
-        return _dispatches(rdp_curve, event)
+    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
+        return epsilon_from_rdp(*self._curve(events), delta)
 
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return epsilon at ``delta`` less the deltas of the events."""
-        left = exact(delta) - failure_of(events)
-        return epsilon_from_rdp(*self._curve(events), float_down(left)) if left >= 0 else math.inf
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return delta at ``epsilon`` plus the deltas of the events."""
-        tail = delta_from_rdp(*self._curve(events), epsilon)
-        return min(1.0, tail + float_up(failure_of(events)))
+    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
+        return delta_from_rdp(*self._curve(events), epsilon)
 
     def _curve(self, events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
         """Orders, those of tabulated events among them, and the summed curve."""
         known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
         orders = np.union1d(self.orders, sorted(known)) if len(known) < _MAX_ORDERS else self.orders
-        total = np.zeros_like(orders)
+        curve = np.zeros_like(orders)
         for event in events:
-            total = total + rdp_curve(event, orders)
-        return orders, total
+            curve = curve + rdp_curve(event, orders)
+        return orders, curve
 
 
 class PLDAccountant:
@@ -209,15 +213,15 @@ class PLDAccountant:
     name = "privacy loss distributions"
 
     def supports(self, event: Event) -> bool:
-        """Whether a dominating pair of the event is known and affordable."""
+        """Return whether a dominating pair of the event is known and affordable."""
         return pld.supports(event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return epsilon at ``delta``."""
+        """Return an upper bound on epsilon at ``delta``."""
         return float(pld.compose(events).get_epsilon_for_delta(delta))
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return delta at ``epsilon``."""
+        """Return an upper bound on delta at ``epsilon``."""
         return float(pld.compose(events).get_delta_for_epsilon(epsilon))
 
 
@@ -258,16 +262,26 @@ def epsilon_of(
     >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
     1.0
     """
-    parts, delta = _prepare(events), check_delta("delta", delta)
-    if not parts:
-        return 0.0
-    able = _able(parts, accountants)
-    if delta == 0 and all(PureAccountant().supports(event) for event in parts):
-        return PureAccountant().epsilon(parts, 0.0)
-    best = math.inf
-    for accountant in able:
+    return _epsilon(flatten(events), delta, accountants)
+
+
+def _epsilon(
+    parts: tuple[Event, ...],
+    delta: float,
+    accountants: Sequence[Accountant],
+    enough: float = -math.inf,
+) -> float:
+    """Return the smallest epsilon of elementary events, or the first up to ``enough``."""
+    _check_adjacencies(parts)
+    delta = check_delta("delta", delta)
+    best = math.inf if parts else 0.0
+    for accountant in _able(parts, accountants) if parts else ():
+        if delta == 0 and all(proven(pure_cost, event) for event in parts):
+            return PureAccountant().epsilon(parts, 0.0)
         hopeless = isinstance(accountant, PLDAccountant) and _MAX_TOTAL < best < math.inf
         best = best if hopeless else min(best, accountant.epsilon(parts, delta))
+        if best <= enough:
+            break
     return best
 
 
@@ -277,21 +291,14 @@ def delta_of(
     *,
     accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
 ) -> float:
-    """Return the smallest proven delta of the composition at ``epsilon``.
+    """Return the smallest proven delta of the composition at ``epsilon``, in [0, 1].
 
     Parameters
     ----------
-    events : Event or iterable of Event
-        What was done; all under one adjacency.
+    events, accountants
+        As for `epsilon_of`.
     epsilon : float
         At least 0.
-    accountants : sequence of Accountant
-        Which bounds to try.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Raises
     ------
@@ -304,35 +311,37 @@ def delta_of(
     >>> delta_of([PureEvent(epsilon=0.5)] * 2, 1.0)
     0.0
     """
-    parts, epsilon = _prepare(events), check_nonnegative("epsilon", epsilon)
+    parts, epsilon = flatten(events), check_nonnegative("epsilon", epsilon)
+    _check_adjacencies(parts)
     if not parts:
         return 0.0
-    able = _able(parts, accountants)
-    return min(1.0, min(accountant.delta(parts, epsilon) for accountant in able))
+    return min(1.0, *(able.delta(parts, epsilon) for able in _able(parts, accountants)))
 
 
-def _prepare(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    parts = flatten(events)
+def _check_adjacencies(parts: tuple[Event, ...]) -> None:
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
-    return parts
 
 
-def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> list[Accountant]:
+def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> Iterator[Accountant]:
+    """Yield the accountants that support every event, the slowest last; refuse if there is none."""
     if not accountants:
         raise ParameterError("accountants must not be empty")
-    kinds = set(parts)
-    able = [a for a in accountants if all(a.supports(event) for event in kinds)]
-    if len(able) > 1 and len({pld._bare(event) for event in kinds}) > _MAX_DISTINCT:
-        able = [a for a in able if not isinstance(a, PLDAccountant)]
-    if not able:
+    kinds, found = set(parts), False
+    for accountant in sorted(accountants, key=lambda a: isinstance(a, PLDAccountant)):
+        slow = found and isinstance(accountant, PLDAccountant)
+        if slow and len(set(map(pld.bare, kinds))) > _MAX_DISTINCT:
+            continue
+        if all(accountant.supports(event) for event in kinds):
+            found = True
+            yield accountant
+    if not found:
         blocked = {
             a.name: sorted({type(e).__name__ for e in kinds if not a.supports(e)})
             for a in accountants
         }
         reasons = "; ".join(f"{name} refuses {', '.join(kinds)}" for name, kinds in blocked.items())
         raise UnprovenError(f"no accountant supports this composition: {reasons}")
-    return able
 
 
 def epsilon_under(
@@ -342,24 +351,17 @@ def epsilon_under(
     *,
     accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
 ) -> float:
-    """Return the smallest proven epsilon at ``delta`` under ``adjacency``.
+    """Return the smallest proven epsilon at ``delta`` under ``adjacency``, possibly infinite.
 
     Parameters
     ----------
     events : Event or iterable of Event
         Facts under add-remove or replace-one; the former are converted where needed, one by one
         if each has a proven conversion and as a whole (group privacy) otherwise.
-    delta : float
-        In [0, 1).
+    delta, accountants
+        As for `epsilon_of`.
     adjacency : {"add-remove", "replace-one"}
         The relation the result holds for.
-    accountants : sequence of Accountant
-        Which bounds to try.
-
-    Returns
-    -------
-    float
-        Epsilon, at least 0, possibly infinite.
 
     Raises
     ------
@@ -373,41 +375,35 @@ def epsilon_under(
     >>> epsilon_under([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0
     """
-    parts = flatten(events)
-    native = [event for event in parts if event.adjacency == "replace-one"]
-    if check_adjacency(adjacency) == "add-remove":
-        if native:
-            raise replace_one_refusal(native[0])
-        return epsilon_of(parts, delta, accountants=accountants)
+    return _epsilon_under(flatten(events), delta, adjacency, accountants)
+
+
+def _epsilon_under(
+    parts: tuple[Event, ...],
+    delta: float,
+    adjacency: Adjacency,
+    accountants: Sequence[Accountant],
+    enough: float = -math.inf,
+) -> float:
     try:
-        converted = [event.to_replace_one() for event in parts]
-        return epsilon_of(converted, delta, accountants=accountants)
+        return _epsilon(under(adjacency, parts), delta, accountants, enough)
     except UnprovenError:
-        if native:
+        if adjacency == "add-remove" or any(event.adjacency == adjacency for event in parts):
             raise
     return _by_group_privacy(parts, delta, accountants)
 
 
 def proves(
-    events: Event | Iterable[Event],
-    epsilon: float,
-    delta: float,
-    adjacency: Adjacency,
-    *,
-    accountants: Sequence[Accountant] = DEFAULT_ACCOUNTANTS,
+    events: Event | Iterable[Event], epsilon: float, delta: float, adjacency: Adjacency
 ) -> bool:
     """Return whether the events prove (epsilon, delta) under ``adjacency``.
 
     Parameters
     ----------
-    events, delta, adjacency, accountants
+    events, delta, adjacency
         As for `epsilon_under`.
     epsilon : float
         The statement to check.
-
-    Returns
-    -------
-    bool
 
     Examples
     --------
@@ -415,14 +411,14 @@ def proves(
     >>> proves([LaplaceEvent(sensitivity=1, scale=2.0)], 0.4, 0.0, "add-remove")
     False
     """
-    if epsilon_under(events, delta, adjacency, accountants=accountants) <= epsilon:
+    parts, known = flatten(events), DEFAULT_ACCOUNTANTS
+    if _epsilon_under(parts, delta, adjacency, known, enough=epsilon) <= epsilon:
         return True
-    parts = flatten(events)
     if adjacency == "add-remove" or any(event.adjacency == "replace-one" for event in parts):
         return False
     # Half of epsilon for each of two steps; see `replace_one_of`.
     share = add_remove_share(epsilon / 2, delta)
-    return epsilon_of(parts, share, accountants=accountants) <= epsilon / 2
+    return _epsilon(parts, share, known, enough=epsilon / 2) <= epsilon / 2
 
 
 def _by_group_privacy(
@@ -434,8 +430,7 @@ def _by_group_privacy(
     """
 
     def needed(epsilon: float) -> float:
-        share = add_remove_share(epsilon, delta)
-        return epsilon_of(parts, share, accountants=accountants)
+        return _epsilon(parts, add_remove_share(epsilon, delta), accountants)
 
     high = 1.0
     while (found := needed(high)) > high:
@@ -448,3 +443,55 @@ def _by_group_privacy(
             break
         found = needed(high)
     return 2 * high
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the events so far; None or infinite where an event has no bound of that kind.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> Totals(orders=np.array([2.0])).plus([PureEvent(epsilon=0.5)]).pure
+    Fraction(1, 2)
+    """
+
+    orders: FloatArray
+    pure: Fraction | None = Fraction(0)
+    rho: Fraction | None = Fraction(0)
+    failure: Fraction = Fraction(0)
+    curve: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    def plus(self, events: Iterable[Event]) -> Totals:
+        """Return the totals with these (elementary) events added."""
+        pure, rho, failure, curve = self.pure, self.rho, self.failure, self.curve
+        for event, times in Counter(events).items():
+            pure = _sum(pure, pure_cost, event, times)
+            rho = _sum(rho, zcdp_cost, event, times)
+            known = proven(rdp_curve, event)
+            curve = curve + (times * rdp_curve(event, self.orders) if known else math.inf)
+            failure = ceiling(failure + times * exact(approximate_delta(event)))
+        return Totals(self.orders, pure, rho, failure, curve)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The sum of pure epsilons, never below it; infinite if there is none."""
+        return math.inf if self.pure is None else float_up(self.pure)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the best epsilon the totals prove at ``delta``; infinity if none."""
+        rest = exact(delta) - self.failure
+        if rest < 0:
+            return math.inf
+        best, left = self.pure_epsilon, float_down(rest)
+        if left > 0:
+            if self.rho is not None:
+                best = min(best, epsilon_from_rho(float_up(self.rho), left))
+            best = min(best, epsilon_from_rdp(self.orders, self.curve, left))
+        return best
+
+
+def _sum(so_far: Fraction | None, cost: Any, event: Event, times: int) -> Fraction | None:
+    if so_far is None or not proven(cost, event):
+        return None
+    return ceiling(so_far + times * cost(event))

@@ -12,17 +12,17 @@ from typing import Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from missdp.accounting.accountants import RDP_ORDERS, epsilon_under
+from missdp.accounting.accountants import RDP_ORDERS, Totals, epsilon_under
 from missdp.accounting.conditions import Condition, FixedSchedule
+from missdp.accounting.costs import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.events import (
     Adjacency,
     Event,
     check_adjacency,
     flatten,
-    replace_one_refusal,
+    under,
 )
 from missdp.accounting.exact import ceiling, exact, float_down, float_up
-from missdp.accounting.filters import Cost, Currency, FilterEvent, Totals, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.record import check_delta, check_positive
@@ -434,12 +434,7 @@ class Budget:
 
     def _converted(self, parts: tuple[Event, ...]) -> tuple[Event, ...]:
         """Return the events under the budget's adjacency; refuse what has no place in it."""
-        if self._adjacency == "replace-one":
-            return tuple(event.to_replace_one() for event in parts)
-        for event in parts:
-            if event.adjacency != "add-remove":
-                raise replace_one_refusal(event)
-        return parts
+        return under(self._adjacency, parts)
 
     def check_process(self) -> None:
         """Refuse to go on in a fork of the process that made this budget."""

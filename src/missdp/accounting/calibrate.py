@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from scipy.special import log_ndtr
 
 from missdp.accounting.accountants import epsilon_under
-from missdp.accounting.curves import integer_shift
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
-from missdp.accounting.exact import rho_capacity, scale_for
+from missdp.accounting.exact import integer_shift, rho_capacity, scale_for
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative, check_positive
 

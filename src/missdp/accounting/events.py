@@ -38,7 +38,7 @@ __all__ = [
     "ZCDPEvent",
     "check_adjacency",
     "flatten",
-    "replace_one_refusal",
+    "under",
 ]
 
 Adjacency = Literal["add-remove", "replace-one"]
@@ -477,19 +477,29 @@ def _check_sensitivity(event: LaplaceEvent | GaussianEvent, value: float) -> Non
     object.__setattr__(event, "sensitivity", sensitivity)
 
 
-def replace_one_refusal(event: Event) -> UnprovenError:
-    """Return the refusal of a replace-one fact where rows are added or removed.
+def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return the events as facts under one adjacency: add-remove facts are converted if need be.
+
+    Raises
+    ------
+    UnprovenError
+        If an event has no proven form there; a replace-one fact has none under add-remove.
 
     Examples
     --------
-    >>> fact = PureEvent(epsilon=1, label="PrivateMean", adjacency="replace-one")
-    >>> str(replace_one_refusal(fact)).startswith("PrivateMean (a PureEvent)")
-    True
+    >>> [event.epsilon for event in under("replace-one", [PureEvent(epsilon=1.0)])]
+    [2.0]
     """
-    kind = type(event).__name__
-    what = f"{event.label} (a {kind})" if event.label else f"a {kind}"
-    return UnprovenError(
-        f"{what} hides which value a row has (replace-one), with a public number of rows; from "
-        "that nothing follows for adding or removing a row. Use a budget with "
-        "adjacency='replace-one': it takes add-remove releases as well, and converts them"
-    )
+    if check_adjacency(adjacency) == "replace-one":
+        return tuple(event.to_replace_one() for event in events)
+    kept = tuple(events)
+    for event in kept:
+        if event.adjacency != "add-remove":
+            kind = type(event).__name__
+            what = f"{event.label} (a {kind})" if event.label else f"a {kind}"
+            raise UnprovenError(
+                f"{what} hides which value a row has (replace-one), with a public number of rows; "
+                "from that nothing follows for adding or removing a row. Use a budget with "
+                "adjacency='replace-one': it takes add-remove releases as well, and converts them"
+            )
+    return kept

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
 from missdp.accounting.accountants import (
-    DEFAULT_ACCOUNTANTS,
-    FAST_ACCOUNTANTS,
-    PureAccountant,
     epsilon_under,
     proves,
 )
 from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
+from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
@@ -144,32 +142,20 @@ class Guarantee:
         for event in self.events:
             if not set(event.required_conditions()) <= set(self.conditions):
                 raise ParameterError(f"a condition is missing that {type(event).__name__} rests on")
-        if self.delta == 0 and not all(_is_pure(event) for event in parts):
+        if self.delta == 0 and not all(is_pure(event) for event in parts):
             raise ParameterError("delta is 0 only if every mechanism is pure DP; state a delta")
         if self.events and not self._proven():
             raise ParameterError("epsilon is smaller than the events prove")
 
     def _proven(self) -> bool:
-        """Whether the events prove the stated numbers; the slowest accountant comes last."""
+        """Whether the events prove the stated numbers."""
         if self._own_bound(self.delta, self.adjacency) <= self.epsilon:
             return True
         if self.adjacency == "replace-one":
             half = self.epsilon / 2
             if self._own_bound(add_remove_share(half, self.delta), "add-remove") <= half:
                 return True
-        refused: UnprovenError | None = None
-        for accountants in (FAST_ACCOUNTANTS, DEFAULT_ACCOUNTANTS):
-            refused = None
-            try:
-                if proves(
-                    self.events, self.epsilon, self.delta, self.adjacency, accountants=accountants
-                ):
-                    return True
-            except UnprovenError as error:
-                refused = error
-        if refused is not None:
-            raise refused
-        return False
+        return proves(self.events, self.epsilon, self.delta, self.adjacency)
 
     def _own_bound(self, delta: float, adjacency: Adjacency) -> float:
         """Return what a single event proves by itself, beyond what accountants see in it."""
@@ -430,9 +416,3 @@ def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     kept = (events,) if isinstance(events, Event) else tuple(events)
     flatten(kept)
     return kept
-
-
-def _is_pure(event: Event) -> bool:
-    if isinstance(event, ApproximateEvent):
-        return event.delta == 0
-    return PureAccountant().supports(event)

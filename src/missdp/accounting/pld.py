@@ -13,22 +13,31 @@ from dataclasses import replace
 from functools import lru_cache, singledispatch
 from typing import Any
 
-from missdp.accounting.curves import integer_shift
+from missdp.accounting.costs import FilterEvent, zcdp_rho_of
 from missdp.accounting.events import (
     ApproximateEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
     SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
 )
+from missdp.accounting.exact import integer_shift
 from missdp.errors import UnprovenError
 
-__all__ = ["compose", "supports"]
+__all__ = ["compose", "supports", "to_dp_event"]
+
 
 _INTERVAL = 1e-4
+
+
 # Discrete laws are tabulated over +- 12 sigma, or over the sensitivity: not worth it beyond this.
 _MAX_TABLE = 20_000.0
+
+
 # A loss of one event above this makes tables of millions of cells.
 _MAX_LOSS = 40.0
 
@@ -80,7 +89,7 @@ def compose(events: Sequence[Event]) -> Any:
         reason = _reason(event)
         if reason is not None:
             raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
-    return _composed(frozenset(Counter(_bare(event) for event in events).items()))
+    return _composed(frozenset(Counter(bare(event) for event in events).items()))
 
 
 @lru_cache(maxsize=16)
@@ -96,7 +105,7 @@ def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
     return total
 
 
-def _bare(event: Event) -> Event:
+def bare(event: Event) -> Event:
     """Drop what does not change the loss, so that equal mechanisms are composed in one step."""
     return replace(event, label="", gate=None)
 
@@ -198,3 +207,92 @@ def _pure(epsilon: float) -> Any:
         value_discretization_interval=_INTERVAL,
         use_connect_dots=True,
     )
+
+
+@singledispatch
+def to_dp_event(event: Event) -> Any:
+    """Return a `dp_accounting.DpEvent` whose privacy loss is at least that of ``event``.
+
+    Parameters
+    ----------
+    event : Event
+        Continuous noise maps to the continuous events; discrete Laplace noise and pure DP to
+        ``DiscreteLaplaceDpEvent`` (randomised response is its case of sensitivity 1); the
+        discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    UnprovenError
+        For kinds of events that `dp_accounting` cannot express.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent, to_dp_event
+    >>> to_dp_event(GaussianEvent(sensitivity=1, sigma=2.0, discrete=False))
+    GaussianDpEvent(noise_multiplier=2.0)
+    """
+    raise UnprovenError(f"dp_accounting has no event for a {type(event).__name__}")
+
+
+@to_dp_event.register
+def _(event: PureEvent) -> Any:
+    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, NoOpDpEvent
+
+    return DiscreteLaplaceDpEvent(event.epsilon, 1) if event.epsilon else NoOpDpEvent()
+
+
+@to_dp_event.register(SelectionEvent)
+@to_dp_event.register(ZCDPEvent)
+def _(event: SelectionEvent | ZCDPEvent) -> Any:
+    from dp_accounting.dp_event import ZCDpEvent
+
+    return ZCDpEvent(zcdp_rho_of(event))
+
+
+@to_dp_event.register
+def _(event: LaplaceEvent) -> Any:
+    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, LaplaceDpEvent
+
+    if event.discrete:
+        return DiscreteLaplaceDpEvent(1 / event.scale, integer_shift(event.sensitivity))
+    return LaplaceDpEvent(event.scale / event.sensitivity)
+
+
+@to_dp_event.register
+def _(event: GaussianEvent) -> Any:
+    from dp_accounting.dp_event import GaussianDpEvent, ZCDpEvent
+
+    if event.discrete:
+        return ZCDpEvent(zcdp_rho_of(event))
+    return GaussianDpEvent(event.sigma / event.sensitivity)
+
+
+@to_dp_event.register
+def _(event: SampledGaussianEvent) -> Any:
+    from dp_accounting.dp_event import (
+        GaussianDpEvent,
+        PoissonSampledDpEvent,
+        SelfComposedDpEvent,
+        ZCDpEvent,
+    )
+
+    if event.discrete:
+        return ZCDpEvent(zcdp_rho_of(event))
+    step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(event.noise_multiplier))
+    return SelfComposedDpEvent(step, event.steps)
+
+
+@to_dp_event.register
+def _(event: FilterEvent) -> Any:
+    return to_dp_event(event.capacity)
+
+
+@to_dp_event.register
+def _(event: ComposedEvent) -> Any:
+    from dp_accounting.dp_event import ComposedDpEvent
+
+    return ComposedDpEvent([to_dp_event(part) for part in event.flatten()])

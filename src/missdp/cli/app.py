@@ -1,19 +1,36 @@
-"""The commands, and how they name what is wrong."""
+"""The list of commands, the options that several of them share, and how results are printed."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
 from missdp import __version__
+from missdp.cli.main import say, warning_texts
 from missdp.errors import MissDPError, ParameterError, UnprovenError
 
-__all__ = ["COMMANDS", "app", "command_named", "in_option_words"]
+__all__ = [
+    "COMMANDS",
+    "DataArgument",
+    "JsonOption",
+    "SchemaOption",
+    "SeedOption",
+    "SyntheticArgument",
+    "app",
+    "check_epsilon",
+    "command_named",
+    "emit",
+    "in_option_words",
+]
+
 
 COMMANDS = {
     "schema": "Draft and check schemas.",
@@ -25,17 +42,15 @@ COMMANDS = {
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
-"""Each command with a line for the overview; its module is imported when it is called."""
-
-# Commands that share a module with another one.
-_ROOMS = {
-    "schema": "tables",
-    "simulate": "tables",
-    "evaluate": "tables",
+"""Each command with a line for the overview; its file is imported when it is called."""
+# Commands that are not in a file of their own name.
+_FILES = {
+    "schema": "curator",
+    "simulate": "curator",
+    "evaluate": "curator",
+    "demo": "curator",
     "sample": "synthesize",
-    "demo": "synthesize",
 }
-
 # Parameters of the Python API whose options have another name.
 _OPTIONS = {"n": "rows", "n_rows": "public-rows", "random_state": "seed", "match_on": "match"}
 
@@ -64,7 +79,7 @@ class _Commands(TyperGroup):
 
 def command_named(name: str) -> Any:
     """Import a command and return it."""
-    module = import_module(f"missdp.cli.{_ROOMS.get(name, name)}")
+    module = import_module(f"missdp.cli.{_FILES.get(name, name)}")
     command = getattr(module, name)
     if isinstance(command, typer.Typer):
         group = typer.main.get_group(command)
@@ -145,3 +160,47 @@ def _option_names(arguments: Sequence[str]) -> set[str]:
         if hasattr(command, "get_command"):
             command = command.get_command(None, word) or command
     return {name for parameter in command.params for name in parameter.opts}
+
+
+DataArgument: TypeAlias = Annotated[
+    Path, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
+]
+SyntheticArgument: TypeAlias = Annotated[
+    Path, typer.Argument(help="CSV or Parquet file with the synthetic rows.", show_default=False)
+]
+SchemaOption: TypeAlias = Annotated[
+    Path, typer.Option("--schema", help="TOML file with the public facts.", show_default=False)
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+SeedOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--seed", help="Make the run repeatable; for tests only.", show_default=False),
+]
+_EPSILONS = (1e-6, 1e5)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse early an epsilon with which nothing sensible can be released."""
+    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
+        raise ParameterError(
+            f"--epsilon must be from {_EPSILONS[0]:g} (all else is noise) to {_EPSILONS[1]:,.0f} "
+            "(all else is bare data)"
+        )
+
+
+def emit(document: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print a result once: as JSON for machines, with any warnings, or as text for people."""
+    if as_json:
+        whole = {**document, "warnings": warning_texts()}
+        say(json.dumps(_finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
+    else:
+        say(text)
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

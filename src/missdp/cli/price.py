@@ -14,7 +14,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.accounting.words import warn_if_weak
-from missdp.cli.common import JsonOption, emit
+from missdp.cli.app import JsonOption, emit
 from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable
 from missdp.preprocess import load_pipeline, plot_price

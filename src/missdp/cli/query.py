@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from missdp.accounting import Budget
-from missdp.cli import outcome
-from missdp.cli.common import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
-from missdp.cli.outcome import check_stdout
+from missdp.cli.app import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
+from missdp.cli.main import check_stdout, note_release, note_spending
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
@@ -90,10 +89,10 @@ def query(
         uncertainty=uncertainty,
     )
     table = Table.read(data, Schema.from_toml(schema))
-    outcome.spending(epsilon)
+    note_spending(epsilon)
     answer = run_query(table, request, budget=budget, undeclared=undeclared)
     text = _text(answer)
-    outcome.released(text)
+    note_release(text)
     emit(_document(answer), text, as_json=as_json)
 
 

@@ -1,49 +1,50 @@
 """``missdp synthesize``: a private synthetic table from a private table with holes.
 
-``missdp sample``: more synthetic rows from a saved model, at no cost.
-
-``missdp demo``: the main job on a real survey with real holes.
+``missdp sample``: more synthetic rows from a saved model, at no cost. A paid release is kept first;
+only then is anything else done with it.
 """
 
 from __future__ import annotations
 
-import time
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from missdp.cli import outcome
-from missdp.cli.common import (
-    DataArgument,
-    JsonOption,
-    KeptModel,
-    SchemaOption,
-    SeedOption,
-    check_epsilon,
-    check_rows,
-    counted,
-    emit,
-    model_beside,
-    paid,
-    progress_bar,
-    write_rows,
-)
-from missdp.cli.outcome import check_stdout
-from missdp.datasets import yrbss
-from missdp.errors import ParameterError
+from missdp.cli.app import DataArgument, JsonOption, SchemaOption, SeedOption, check_epsilon, emit
+from missdp.cli.main import check_stdout, note_release, note_spending
+from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES, strategy_named
-from missdp.synth import PrivBayes, load
+from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.synth.state import chosen_delta
 from missdp.table import Table
-from missdp.table.frames import output_format
+from missdp.table.frames import output_format, write_arrow
 
-__all__ = ["EXAMPLES", "demo", "sample", "synthesize"]
+__all__ = [
+    "EXAMPLES",
+    "KeptModel",
+    "check_rows",
+    "counted",
+    "model_beside",
+    "paid",
+    "progress_bar",
+    "sample",
+    "synthesize",
+    "write_rows",
+]
 
 
 EXAMPLES = {
@@ -141,7 +142,7 @@ def synthesize(
         if keep_holes and not strategy_named(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         synthesizer.progress = progress
-        outcome.spending(epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
+        note_spending(epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
@@ -224,108 +225,144 @@ def sample(
     emit(document, text, as_json=as_json)
 
 
-def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the synthetic survey.")
-    ] = Path("yrbss_synthetic.csv"),
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Synthesize a real survey with holes, and show what dropping incomplete rows would have done.
+# A synthetic cell is held as a code, a value and a text at once, for a moment.
+_BYTES_PER_CELL = 32
 
-    The survey (Youth Risk Behavior Survey, United States, public domain) is public, so this
-    command may show exact figures of it next to the private ones. Do not do that with your data.
+
+def check_rows(rows: int | None, columns: int = 1) -> None:
+    """Refuse early a number of rows that is negative or cannot fit into this machine's memory."""
+    if rows is None:
+        return
+    if rows < 0:
+        raise ParameterError("--rows must be at least 0")
+    most = _memory() // (_BYTES_PER_CELL * columns)
+    if rows > most:
+        raise ParameterError(f"--rows must be at most {most:,} here: more do not fit into memory")
+
+
+def _memory() -> int:
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
+        return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 2**30)
+    return 2**34  # a guess where the system does not say
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun, in the plural where it belongs.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(13583, "row")
+    ('1 row', '13583 rows')
     """
-    check_stdout()
-    check_epsilon(epsilon)
-    output_format(output)
-    place = model_beside(output)
-    check_outputs([output, place])
-    start = time.perf_counter()
-    survey = yrbss().table()
-    kept = KeptModel(place, output)
-    with paid(place, output), progress_bar() as progress:
-        outcome.spending(2 * epsilon)
-        drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
-        model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
-        model.fit(survey)
-        kept.save(model)
-        synthetic = write_rows(
-            model, output, rows=None, keep_holes=False, seed=seed, progress=progress
-        )
-    kept.check()
-    dropped = drop.sample_table(random_state=seed)
-    rows = _comparison(survey, dropped, synthetic)
-    document = {
-        "output": str(output),
-        "rows": len(synthetic),
-        "model": str(place),
-        "seconds": round(time.perf_counter() - start, 1),
-        "comparison": rows,
-        "guarantee": model.guarantee_.to_dict(),
-    }
-    emit(document, _text(document, rows, model), as_json=as_json)
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[str, Any]]:
-    """Shares of some groups among the answers given, in the survey and in two releases."""
-    complete = survey.take(~survey.incomplete_rows())
-    asked = [
-        ("hispanic", "hispanic", "Hispanic respondents"),
-        ("text_while_driving_30d", "did not drive", "do not drive"),
-        ("school_night_hours_sleep", "<5", "sleep less than 5 hours"),
-        ("gender", "female", "female respondents"),
-    ]
-    columns = {
-        "answered": survey,
-        "complete_rows": complete,
-        "dropped_dp": dropped,
-        "missdp": synthetic,
-    }
-    return [
-        {"group": label, **{k: _share(t, name, level) for k, t in columns.items()}}
-        for name, level, label in asked
-    ]
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
+    """Show a progress bar on standard error; it gets stage names and fractions only.
 
-
-def _share(table: Table, name: str, level: str) -> float:
-    attribute = table.schema[name]
-    codes = table.codes(name)
-    seen = codes != attribute.missing_code
-    wanted = attribute.levels.index(level)  # type: ignore[union-attr]
-    return float(np.mean(codes[seen] == wanted))
-
-
-def _text(document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes) -> str:
-    names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
-    kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
-    head, kinds = f"{'share of':<26}{names}", f"{'':<26}{kinds}"
-    table = [
-        f"{row['group']:<26}{row['answered']:>13.1%}{row['complete_rows']:>15.1%}"
-        f"{row['dropped_dp']:>14.1%}{row['missdp']:>11.1%}"
-        for row in rows
-    ]
-    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model)])
-
-
-_BEFORE = """\
-Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows have holes.
-The survey is public, so its exact figures may stand here beside the private ones.
-"""
-
-_AFTER = """
-Race is missing for 57 % of Hispanic and 7 % of other respondents, so dropping incomplete rows
-loses most Hispanic respondents. missdp counts every row and fills holes inside its model.
-"""
-
-
-def _wrote(document: dict[str, Any], model: PrivBayes) -> str:
-    return (
-        f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
-        f"in {document['seconds']} s.\n"
-        f"Wrote {document['model']}: the model; missdp sample draws more rows from it at no cost."
-        "\n\n"
-        f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
-        f"{model.guarantee_.in_words()}"
+    The fraction None stands for a stage of unknown length.
+    """
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=sys.stderr is None or not console.is_terminal,
     )
+    with bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def show(stage: str, done: float | None) -> None:
+            total = None if done is None else 1.0
+            bar.update(task, description=stage, completed=done or 0.0, total=total)
+
+        yield show
+
+
+# Set aside for a model before it is paid for; more than the models of ordinary surveys take.
+_ROOM = 8 * 2**20
+
+
+class KeptModel:
+    """Where a paid model goes: where it was meant to, or else wherever it can."""
+
+    def __init__(self, path: Path, output: Path) -> None:
+        self._path, self._output = path, output
+        self.path: Path | None = None
+
+    def save(self, model: Synthesizer) -> None:
+        """Save the model at once; a failure is told by `check`, after the rows were written."""
+        with contextlib.suppress(OutputError):
+            model.save(self._path)
+            self.path = self._path
+        if self.path is None:
+            self.path = _saved_elsewhere(model, self._path.name)
+        note_release(self._said())
+
+    def _said(self) -> str:
+        if self.path is None:
+            return "the model, which could not be saved anywhere"
+        again = shlex.join(["missdp", "sample", str(self.path), "-o", str(self._output)])
+        return f"the model, in {str(self.path)!r}; draw rows from it at no cost: {again}"
+
+    def check(self) -> None:
+        """Refuse to call it a success if the model is not where it was meant to be."""
+        if self.path != self._path:
+            raise OutputError(f"cannot write {str(self._path)!r}; the rows were written")
+
+
+def _saved_elsewhere(model: Synthesizer, name: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="missdp-"))
+        with contextlib.suppress(OutputError):
+            model.save(folder / name)
+            return folder / name
+        folder.rmdir()
+    return None
+
+
+def model_beside(output: Path) -> Path:
+    """Return a free name beside the output: a model that was paid for is not replaced unasked."""
+    for number in count(1):
+        name = f"{output.stem}.model{f'-{number}' if number > 1 else ''}.json"
+        if not os.path.lexists(output.with_name(name)):
+            break
+    return output.with_name(name)
+
+
+@contextlib.contextmanager
+def paid(model: Path, *others: Path | None) -> Iterator[None]:
+    """Have every file of a release open before it is paid for."""
+    with reserved([model], room=_ROOM), reserved(others):
+        yield
+
+
+def write_rows(
+    model: Synthesizer,
+    output: Path,
+    *,
+    rows: int | None,
+    keep_holes: bool,
+    seed: int | None,
+    progress: Callable[[str, float | None], None],
+) -> Table:
+    """Draw rows from a released model, write them, and return them."""
+    wanted = model.n_rows_ if rows is None else rows
+    check_rows(wanted, len(model.schema_))
+    progress(f"drawing {counted(wanted, 'row')}", None)
+    synthetic = model.sample_table(
+        rows, missing_values="keep" if keep_holes else "fill", random_state=seed
+    )
+    if len(synthetic) == 0 and rows != 0:
+        raise ParameterError(
+            "--rows must be given here: the released number of rows is 0, for the table is small "
+            "for this epsilon, and an empty file is only written if asked for"
+        )
+    progress("writing", None)
+    write_arrow(synthetic.to_arrow(), output)
+    return synthetic

@@ -1,8 +1,7 @@
-"""Features and binary targets of a table; their layout is fixed by the schema.
+"""F1 of classifiers that are trained on synthetic rows and tested on true ones.
 
-The nine classifiers of paper A §6.1, with their libraries' defaults and an explicit seed.
-
-Paper A's second metric: classifiers trained on synthetic rows, tested on true ones.
+The nine classifiers are those of Mohapatra et al. (2024), with their libraries' defaults and an
+explicit seed.
 """
 
 from __future__ import annotations
@@ -29,8 +28,15 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
-from missdp.evaluate.inputs import align, names_of, whole
+from missdp.errors import (
+    DataError,
+    MissingDependencyError,
+    ParameterError,
+    names_of,
+    replacing,
+    whole,
+)
+from missdp.evaluate.distances import align
 from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
@@ -265,7 +271,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
     if not isinstance(table, Table):
         raise DataError("a Table is split: use Table.read(data, schema)")
-    whole("random_state", random_state, least=0)
+    random_state = whole("random_state", random_state, least=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))
     return table.take(order[size:]), table.take(order[:size])
@@ -326,7 +332,7 @@ def classifier_f1(
 
     References
     ----------
-    Paper A §6.1, metric (ii).
+    Mohapatra et al. (2024), section 6.1.
 
     Examples
     --------
@@ -340,8 +346,8 @@ def classifier_f1(
     1.0
     """
     chosen = check_learners(learners)
-    whole("max_rows", max_rows, least=1)
-    whole("random_state", random_state, least=0)
+    max_rows = whole("max_rows", max_rows)
+    random_state = whole("random_state", random_state, least=0)
     real, made = align(truth, synthetic, schema)
     targets = _targets(real.schema, attributes)
     held = holdout(real, random_state=random_state)[1]

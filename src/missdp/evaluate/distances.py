@@ -1,7 +1,4 @@
-"""Total variation distance of all k-way marginals.
-
-How well a synthetic table with holes reproduces where the holes are.
-"""
+"""Distances between two tables: of their k-way marginals, and of where their cells are missing."""
 
 from __future__ import annotations
 
@@ -15,14 +12,108 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
-from missdp.evaluate.inputs import align, rebin, whole
+from missdp.errors import DataError, ParameterError, SchemaError, whole
 from missdp.missingness import missing_mask
 from missdp.progress import Progress
-from missdp.schema import Schema
+from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.sources import MemorySource, Rows
+from missdp.table import Table
+from missdp.table.encode import Column, code_dtype
 
-__all__ = ["MarginalDistance", "MissingFidelity", "marginal_distance", "missing_fidelity"]
+__all__ = [
+    "MarginalDistance",
+    "MissingFidelity",
+    "align",
+    "marginal_distance",
+    "missing_fidelity",
+    "rebin",
+]
+
+
+def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
+    """Read two tables under one schema in which every attribute may be missing.
+
+    Raises
+    ------
+    ParameterError
+        If no schema is given and neither input is a Table.
+    SchemaError
+        If the two declare different domains.
+    DataError
+        If a frame does not fit the schema.
+    """
+    if schema is None:
+        known = [data.schema for data in (truth, synthetic) if isinstance(data, Table)]
+        if not known:
+            raise ParameterError("pass schema=, or at least one Table")
+        schema = known[0]
+    if not isinstance(schema, Schema):
+        raise ParameterError("schema must be a Schema")
+    open_schema = _all_nullable(schema)
+    return _read(truth, open_schema), _read(synthetic, open_schema)
+
+
+def rebin(table: Table, bins: int) -> Table:
+    """Cut every numeric attribute into ``bins`` bins of equal width instead of its own.
+
+    Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
+    """
+    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
+    columns = {name: _column(table, name) for name in attributes}
+    for name, attribute in attributes.items():
+        if isinstance(attribute, Numeric):
+            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
+    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
+
+
+def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
+    if column.values is None:
+        raise DataError(
+            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
+            "draw values with with_values() first"
+        )
+    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
+    wanted = min(bins, finest)
+    if wanted <= attribute.size:
+        return attribute, column
+    finer = attribute.model_copy(update={"bins": wanted, "edges": None})
+    codes = finer.encode_values(column.values)
+    codes[column.codes == attribute.missing_code] = finer.missing_code
+    return finer, Column(codes.astype(code_dtype(finer)), column.values)
+
+
+def _read(data: Any, schema: Schema) -> Table:
+    if not isinstance(data, Table):
+        return Table.read(data, schema)
+    if set(data.schema.names) != set(schema.names):
+        raise SchemaError("the two tables have different attributes")
+    columns = {}
+    for attribute in schema:
+        if not _same_domain(attribute, data.schema[attribute.name]):
+            raise SchemaError(f"the two tables declare different domains for {attribute.name!r}")
+        columns[attribute.name] = _column(data, attribute.name)
+    return Table(schema, columns, kind=data.kind)
+
+
+def _column(table: Table, name: str) -> Column:
+    values: NDArray[np.float64] | None = None
+    if isinstance(table.schema[name], Numeric):
+        try:
+            values = table.values(name)
+        except DataError:  # a table of bins only
+            values = None
+    return Column(table.codes(name), values)
+
+
+def _all_nullable(schema: Schema) -> Schema:
+    return Schema(tuple(a.model_copy(update={"nullable": True}) for a in schema))
+
+
+def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
+    if isinstance(one, Numeric) and isinstance(two, Numeric):
+        same = one.integer == two.integer and one.size == two.size
+        return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
+    return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
@@ -130,7 +221,7 @@ def marginal_distance(
     Notes
     -----
     Distances on different bins do not compare: decoding to bin centres alone costs 0.2 on 16
-    finer bins of Adult (spec synthesis.md, "Evaluation").
+    finer bins of Adult.
 
     Examples
     --------
@@ -148,7 +239,7 @@ def marginal_distance(
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
     if bins is not None:
-        whole("bins", bins, least=1)
+        bins = whole("bins", bins)
         real, made = rebin(real, bins), rebin(made, bins)
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     sources = MemorySource(real), MemorySource(made)

@@ -1,8 +1,7 @@
-"""The event of an amplified release: it carries everything its smaller number follows from.
+"""Guarantees for the ground truth: the table before values went missing.
 
-Guarantees for the ground truth: the table before values went missing.
-
-The loss of a structure that the data chose: a description of one outcome, not a guarantee.
+An `AmplifiedEvent` carries everything that its smaller number follows from. `ex_post_loss`
+describes one outcome of a data-chosen structure; it is not a guarantee.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from missdp.accounting.conditions import (
     FixedSchedule,
     MissingCompletelyAtRandom,
 )
+from missdp.accounting.costs import FilterEvent
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
 from missdp.accounting.exact import add_remove_share
-from missdp.accounting.filters import FilterEvent
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import ParameterError, UnprovenError
-from missdp.ground_truth.candidates import Bound, best_bound
+from missdp.ground_truth.bounds import Bound, best_bound
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
 
 __all__ = [

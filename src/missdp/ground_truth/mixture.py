@@ -1,14 +1,15 @@
 """The mask-mixture bound: privacy for the ground truth when masks are independent (MCAR).
 
-Variable elimination for expectations of products of AND-shaped factors, in log space.
-
-The quantity is log E[exp Σ_j w_j·1{all variables of scope j are 1}] for independent binary
-variables. Its cost is exponential in the width of the elimination order, not in their number.
+The bound is log E[exp Σ_j w_j·1{all variables of gate j are 1}] for independent binary variables,
+one for each attribute. Gates are reduced to the smallest problem with the same answer, over small
+integers instead of names, and variables are eliminated in log space: the cost is exponential in
+the width of the elimination order, not in the number of variables.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,21 +17,29 @@ import numpy as np
 import numpy.typing as npt
 
 from missdp.errors import ParameterError
-from missdp.ground_truth.bounds import amplified_epsilon
 from missdp.ground_truth.gates import (
-    FactorGraph,
     Gate,
+    as_gate,
     check_epsilons,
     check_observed,
-    factor_graph,
     gate_probability,
 )
+from missdp.ground_truth.one_gate import amplified_epsilon
 
-__all__ = ["EliminationOrder", "MaskMixture", "log_expectation", "mask_mixture", "min_fill_order"]
+__all__ = [
+    "EliminationOrder",
+    "FactorGraph",
+    "MaskMixture",
+    "factor_graph",
+    "log_expectation",
+    "mask_mixture",
+    "min_fill_order",
+]
 
 
 TREEWIDTH_LIMIT = 20
 """Default largest width of an elimination order: tables of at most 2^21 cells (16 MiB)."""
+
 
 _OUTWARD = 1e-12
 """Added to a computed epsilon, so that rounding never turns an upper bound into a lower one."""
@@ -204,6 +213,89 @@ def _hoelder(gates: Sequence[Gate], epsilons: Sequence[float], rates: Mapping[st
     return _OUTWARD + math.fsum(
         epsilon / total * amplified_epsilon(gate_probability(gate, rates), total)
         for gate, epsilon in zip(gates, epsilons, strict=True)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorGraph:
+    """The reduced problem: binary variables that are 1 when observed, and AND-shaped factors.
+
+    Attributes
+    ----------
+    constant : float
+        Sum of the epsilons of mechanisms that read every row.
+    names : tuple of tuple of str
+        The attributes behind each variable: those that occur in exactly the same gates are one.
+    observed : tuple of float
+        Probability that each variable is 1, strictly between 0 and 1.
+    scopes : tuple of frozenset of int
+        Distinct, non-empty gates over the variables.
+    weights : tuple of float
+        Summed epsilon of the mechanisms that share each scope.
+
+    Examples
+    --------
+    >>> graph = factor_graph([{"a", "b"}, None], [0.5, 0.25], {"a": 0.5, "b": 0.5})
+    >>> graph.constant, graph.names, graph.observed
+    (0.25, (('a', 'b'),), (0.25,))
+    """
+
+    constant: float
+    names: tuple[tuple[str, ...], ...]
+    observed: tuple[float, ...]
+    scopes: tuple[frozenset[int], ...]
+    weights: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """Cost with nothing missing."""
+        return self.constant + math.fsum(self.weights)
+
+
+def factor_graph(
+    gates: Sequence[Gate], epsilons: Sequence[float], observed: Mapping[str, float]
+) -> FactorGraph:
+    """Reduce gated mechanisms to the smallest factor graph with the same mask mixture.
+
+    Attributes that are always observed drop out, a mechanism gated by an attribute that is never
+    observed drops out whole, mechanisms with the same gate are summed, and attributes that occur
+    in exactly the same gates become one variable (they can only act together).
+
+    Examples
+    --------
+    >>> factor_graph([{"a"}, {"a"}], [0.5, 0.5], {"a": 0.75}).weights
+    (1.0,)
+    """
+    rates = check_observed(observed)
+    constant = 0.0
+    weight_of: defaultdict[frozenset[str], float] = defaultdict(float)
+    for gate, epsilon in zip(gates, epsilons, strict=True):
+        live = frozenset(name for name in as_gate(gate) if rates.get(name, 1.0) < 1.0)
+        if any(rates[name] == 0.0 for name in live):
+            continue
+        if live:
+            weight_of[live] += epsilon
+        else:
+            constant += epsilon
+    ordered = sorted(weight_of, key=lambda gate: (len(gate), sorted(gate)))
+    uses: defaultdict[str, list[int]] = defaultdict(list)
+    for index, gate in enumerate(ordered):
+        for name in gate:
+            uses[name].append(index)
+    alike: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+    for name in sorted(uses):
+        alike[tuple(uses[name])].append(name)
+    names = tuple(tuple(group) for group in alike.values())
+    scopes: list[set[int]] = [set() for _ in ordered]
+    for variable, where in enumerate(alike):
+        for index in where:
+            scopes[index].add(variable)
+    return FactorGraph(
+        constant=constant,
+        names=names,
+        observed=tuple(math.prod(rates[name] for name in group) for group in names),
+        scopes=tuple(frozenset(scope) for scope in scopes),
+        weights=tuple(weight_of[gate] for gate in ordered),
     )
 
 

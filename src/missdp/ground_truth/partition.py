@@ -1,15 +1,12 @@
-"""Best partition of mechanisms into groups behind disjoint gates (Problem 3 of the paper).
+"""Best partition of mechanisms into groups behind disjoint gates.
 
 A group of mechanisms may be gated by any set of attributes that all their gates contain; groups
-with disjoint sets have independent gates, so their costs add up. The search is an integer program
-over the sets that can occur, with the convex cost approached from below by tangents (Kelley's
-cutting planes), never an enumeration of all partitions of the attributes.
-
-The integer program behind `best_partition`: a convex cost approached by tangents.
-
-Kelley's cutting planes: every round solves a mixed-integer linear program in which the cost of
-each block is the largest of the tangents known so far, prices the answer exactly, and adds the
-tangents at the answer. The program's optimum is a lower bound, the exact price an upper one.
+with disjoint sets have independent gates, so their costs add up (Mohapatra et al. 2024, Problem 3).
+The search is an integer program over the sets that can occur, with the convex cost approached from
+below by tangents (Kelley's cutting planes), never an enumeration of all partitions of the
+attributes: every round solves a mixed-integer linear program in which the cost of each block is the
+largest of the tangents known so far, prices the answer exactly, and adds the tangents at the
+answer. The program's optimum is a lower bound, the exact price an upper one.
 """
 
 from __future__ import annotations
@@ -18,15 +15,15 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
-from missdp.ground_truth.bounds import GroupCost
 from missdp.ground_truth.gates import (
     Gate,
     as_gate,
@@ -35,7 +32,16 @@ from missdp.ground_truth.gates import (
     gate_probability,
 )
 
-__all__ = ["Block", "Partition", "PartitionProgram", "best_partition"]
+__all__ = [
+    "Block",
+    "GroupCost",
+    "Partition",
+    "PartitionProgram",
+    "RenyiCost",
+    "best_partition",
+    "candidate_partitions",
+    "group_gates",
+]
 
 
 BLOCK_LIMIT = 4096
@@ -82,8 +88,7 @@ class Partition:
 
     Examples
     --------
-    >>> from missdp.ground_truth import PureCost
-    >>> best = best_partition([{"a"}, {"b"}], [1.0, 1.0], observed={"a": 0.5}, cost=PureCost())
+    >>> best = best_partition([{"a"}, {"b"}], [1.0, 1.0], observed={"a": 0.5}, cost=RenyiCost(2))
     >>> best.optimal, len(best.blocks)
     (True, 2)
     """
@@ -99,7 +104,6 @@ def best_partition(
     *,
     observed: Mapping[str, float],
     cost: GroupCost,
-    allow_ungated: bool = True,
     block_limit: int = BLOCK_LIMIT,
     tolerance: float = 1e-6,
     seconds: float = 20.0,
@@ -116,9 +120,6 @@ def best_partition(
         π_a; attributes that are not named count as always observed.
     cost : GroupCost
         Cost of a group as a function of its gate's probability and its summed weight.
-    allow_ungated : bool
-        Whether a mechanism with a gate may be left without amplification. False is the pruning
-        of Lemma 5.10 of the paper, which can discard the best partition.
     block_limit : int
         Most subsets of gates to consider; beyond it only whole gates, their pairwise
         intersections and single attributes.
@@ -135,55 +136,47 @@ def best_partition(
 
     Examples
     --------
-    >>> from missdp.ground_truth import LinearCost
-    >>> rates = {"State": 0.75, "Gender": 0.75, "Income": 0.75}
-    >>> gates = [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}]
-    >>> best_partition(gates, [0.25] * 4, observed=rates, cost=LinearCost()).cost
-    0.8125
+    >>> gates, rates = [{"a"}, {"a"}, {"b"}], {"a": 0.5, "b": 0.5}
+    >>> best = best_partition(gates, [1.0] * 3, observed=rates, cost=RenyiCost(2))
+    >>> [block.members for block in best.blocks]
+    [(0, 1), (2,)]
     """
     costs = check_epsilons(weights, count=len(gates), name="weights")
     rates = check_observed(observed)
     sets = [as_gate(gate) for gate in gates]
-    blocks, complete = _candidates(sets, rates, block_limit, keep_sure=not allow_ungated)
-    program = PartitionProgram(
-        sets, costs, blocks, [gate_probability(b, rates) for b in blocks], cost
+    live = {frozenset(name for name in gate if rates.get(name, 1.0) < 1.0) for gate in sets}
+    blocks, complete = group_gates(live, block_limit)
+    doors = [gate_probability(block, rates) for block in blocks]
+    found = PartitionProgram(sets, costs, blocks, doors, cost).solve(
+        tolerance=tolerance, seconds=seconds
     )
-    chosen, total, optimal = program.solve(
-        allow_ungated=allow_ungated, tolerance=tolerance, seconds=seconds
-    )
-    groups = [
-        Block(
-            attributes=blocks[index],
-            probability=program.probabilities[index],
-            members=tuple(members),
-        )
-        for index, members in sorted(chosen.items())
-    ]
-    rest = sorted(set(range(len(sets))).difference(*(group.members for group in groups)))
-    if rest:
-        groups.append(Block(attributes=frozenset(), probability=1.0, members=tuple(rest)))
-    return Partition(blocks=tuple(groups), cost=total, optimal=optimal and complete)
+    return replace(found, optimal=found.optimal and complete)
 
 
-def _candidates(
-    sets: Sequence[frozenset[str]], rates: Mapping[str, float], limit: int, *, keep_sure: bool
+def group_gates(
+    gates: Iterable[frozenset[str]], limit: int = BLOCK_LIMIT
 ) -> tuple[list[frozenset[str]], bool]:
-    """List the sets that a group's gate may be, and whether none is left out.
+    """Return the sets that a group's gate may be, and whether none is left out.
 
     A gate that shares no attribute with another needs no subsets: merging all of its groups is
     never worse, since 1{A}·x + 1{B}·y dominates 1{A and B}·(x + y).
+
+    Examples
+    --------
+    >>> blocks, complete = group_gates([frozenset("ab"), frozenset("bc"), frozenset("de")])
+    >>> ["".join(sorted(block)) for block in blocks], complete
+    (['a', 'b', 'c', 'ab', 'bc', 'de'], True)
     """
-    if keep_sure:
-        live = set(sets)
-    else:
-        live = {frozenset(n for n in gate if rates.get(n, 1.0) < 1.0) for gate in sets}
+    live = set(gates)
     uses = Counter(name for gate in live for name in gate)
     alone = {gate for gate in live if all(uses[name] == 1 for name in gate)}
     tangled = sorted(live - alone, key=sorted)
     count = len(alone) + sum(2 ** len(gate) for gate in tangled)
     found = set(alone)
     if count <= limit:
-        found.update(subset for gate in tangled for subset in _subsets(gate))
+        for gate in tangled:
+            sizes = (itertools.combinations(gate, size) for size in range(1, len(gate) + 1))
+            found.update(map(frozenset, itertools.chain.from_iterable(sizes)))
     else:
         found.update(tangled)
         found.update(frozenset({name}) for gate in tangled for name in gate)
@@ -195,10 +188,105 @@ def _candidates(
     return sorted(found, key=lambda block: (len(block), sorted(block))), count <= limit
 
 
-def _subsets(gate: frozenset[str]) -> Iterator[frozenset[str]]:
-    names = sorted(gate)
-    for size in range(1, len(names) + 1):
-        yield from map(frozenset, itertools.combinations(names, size))
+class GroupCost(Protocol):
+    """A cost c(p, w) that is 0 at w = 0, convex in w, linear in w at p = 1, and rises with p.
+
+    ``p`` is the probability that the gate is open, ``w`` the summed weight of its mechanisms.
+    """
+
+    def value(self, probability: float, weight: float) -> float:
+        """Return c(p, w)."""
+        ...
+
+    def slope(self, probability: float, weight: float) -> float:
+        """Return the derivative of c(p, w) in w."""
+        ...
+
+
+@dataclass(frozen=True)
+class RenyiCost:
+    """Rényi divergence of integer order of a gated Gaussian group; weights are 1/σ².
+
+    It only ranks partitions; what is reported comes from loss distributions.
+
+    Parameters
+    ----------
+    order : int
+        Rényi order, at least 2.
+
+    Examples
+    --------
+    >>> RenyiCost(2).value(1.0, 0.5)
+    0.5
+    """
+
+    order: int
+
+    def value(self, probability: float, weight: float) -> float:
+        """Return log E[(1 - p + p·l)^α]/(α - 1) for the Gaussian likelihood ratio l."""
+        return self._moment(probability, weight)[0]
+
+    def slope(self, probability: float, weight: float) -> float:
+        """Return the derivative in the weight."""
+        return self._moment(probability, weight)[1]
+
+    def _moment(self, p: float, w: float) -> tuple[float, float]:
+        alpha = self.order
+        if p == 0.0:
+            return 0.0, 0.0
+        if p == 1.0:
+            return alpha * w / 2.0, alpha / 2.0
+        terms = [
+            math.log(math.comb(alpha, k))
+            + (alpha - k) * math.log1p(-p)
+            + k * math.log(p)
+            + k * (k - 1) * w / 2.0
+            for k in range(alpha + 1)
+        ]
+        top = max(terms)
+        shares = [math.exp(term - top) for term in terms]
+        total = math.fsum(shares)
+        slope = math.fsum(k * (k - 1) / 2.0 * share for k, share in enumerate(shares)) / total
+        return max(0.0, top + math.log(total)) / (alpha - 1), slope / (alpha - 1)
+
+
+_ORDERS = (2, 4, 8, 16, 32)
+
+
+def candidate_partitions(
+    gates: Sequence[Gate], precisions: Sequence[float], *, observed: Mapping[str, float]
+) -> Iterator[Partition]:
+    """Yield partitions that are best for some Rényi order, without repeats.
+
+    Parameters
+    ----------
+    gates : sequence of (collection of str, or None)
+        Gate of each mechanism.
+    precisions : sequence of float
+        1/σ² of each Gaussian measurement, or a like figure for another mechanism (such as 2ρ).
+    observed : mapping of str to float
+        π_a.
+
+    Yields
+    ------
+    Partition
+        Valid each; the ranking is a heuristic for the smallest ε at a given δ, so the search
+        stops within 0.1 % of the best cost.
+
+    Examples
+    --------
+    >>> len(list(candidate_partitions([{"a"}, {"b"}], [1, 1], observed={"a": 0.5, "b": 0.5})))
+    1
+    """
+    seen: set[frozenset[tuple[frozenset[str], tuple[int, ...]]]] = set()
+    for order in _ORDERS:
+        found = best_partition(
+            gates, precisions, observed=observed, cost=RenyiCost(order), tolerance=1e-3, seconds=3.0
+        )
+        key = frozenset((block.attributes, block.members) for block in found.blocks)
+        if key not in seen:
+            seen.add(key)
+            yield found
 
 
 _ROUNDS = 60
@@ -243,6 +331,7 @@ class PartitionProgram:
         self.t0 = self.x0 + len(self.pairs)
         self.z0 = self.t0 + len(blocks)
         self.width = self.z0 + len(sets)
+        self.bare = np.ones(len(sets))  # 0 for a mechanism that must be in a block
         self.inside: list[list[int]] = [[] for _ in blocks]
         self.rows = _Rows()
         self._assignment_rows()
@@ -269,20 +358,16 @@ class PartitionProgram:
             row[self.x0 + place] = -slope * self.weights[self.pairs[place][0]]
         self.rows.add(row, 0.0, np.inf)
 
-    def solve(
-        self, *, allow_ungated: bool, tolerance: float, seconds: float
-    ) -> tuple[dict[int, list[int]], float, bool]:
-        """Return members by block, their cost, and whether it is optimal."""
+    def solve(self, *, tolerance: float, seconds: float) -> Partition:
+        """Return the best partition that was found in time."""
         best: dict[int, list[int]] = {}
-        best_cost = self._price(best) if allow_ungated or not self.blocks else math.inf
-        if not self.blocks:
-            return best, best_cost, True
+        best_cost, optimal = self._price(best), not self.blocks
         for block, places in enumerate(self.inside):
             self._tangent(block, 0.0)
             self._tangent(block, math.fsum(self.weights[self.pairs[q][0]] for q in places))
         deadline = time.monotonic() + seconds
-        for _ in range(_ROUNDS):
-            answer = self._optimise(allow_ungated, tolerance, deadline - time.monotonic())
+        for _ in range(_ROUNDS if self.blocks else 0):
+            answer = self._optimise(tolerance, deadline - time.monotonic())
             if answer.x is None:
                 break
             chosen = self._read(answer.x)
@@ -290,21 +375,18 @@ class PartitionProgram:
             if total < best_cost:
                 best, best_cost = chosen, total
             if best_cost <= answer.fun + tolerance * max(1.0, best_cost):
-                return best, best_cost, answer.status == 0
+                optimal = answer.status == 0
+                break
             if answer.status != 0 or time.monotonic() > deadline:
                 break
             for block, members in chosen.items():
                 self._tangent(block, math.fsum(self.weights[j] for j in members))
-        if math.isinf(best_cost):  # out of time under pruning
-            best = self._first_fit()
-            best_cost = self._price(best)
-        return best, best_cost, False
+        return Partition(blocks=tuple(self._groups(best)), cost=best_cost, optimal=optimal)
 
-    def _optimise(self, allow_ungated: bool, tolerance: float, seconds: float) -> OptimizeResult:
+    def _optimise(self, tolerance: float, seconds: float) -> OptimizeResult:
         upper = np.ones(self.width)
         upper[self.t0 : self.z0] = np.inf
-        if not allow_ungated:
-            upper[self.z0 :] = [0.0 if gate else 1.0 for gate in self.sets]
+        upper[self.z0 :] = self.bare
         objective = np.zeros(self.width)
         objective[self.t0 : self.z0] = 1.0
         objective[self.z0 :] = [self.cost.value(1.0, weight) for weight in self.weights]
@@ -318,18 +400,16 @@ class PartitionProgram:
             options={"mip_rel_gap": 0.1 * tolerance, "time_limit": max(0.01, seconds)},
         )
 
-    def _first_fit(self) -> dict[int, list[int]]:
-        """Return a valid choice without search: small blocks first, as long as disjoint."""
-        chosen: dict[int, list[int]] = {}
-        taken: set[int] = set()
-        used: set[str] = set()
-        for i, block in enumerate(self.blocks):
-            members = [j for j, gate in enumerate(self.sets) if j not in taken and block <= gate]
-            if members and not block & used:
-                chosen[i] = members
-                taken.update(members)
-                used |= block
-        return chosen
+    def _groups(self, chosen: Mapping[int, Sequence[int]]) -> Iterator[Block]:
+        for i, members in sorted(chosen.items()):
+            yield Block(
+                attributes=self.blocks[i],
+                probability=self.probabilities[i],
+                members=tuple(members),
+            )
+        rest = sorted(set(range(len(self.sets))).difference(*chosen.values()))
+        if rest:
+            yield Block(attributes=frozenset(), probability=1.0, members=tuple(rest))
 
     def _read(self, answer: npt.NDArray[np.float64]) -> dict[int, list[int]]:
         chosen: dict[int, list[int]] = {}

@@ -1,8 +1,7 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
 from missdp.mechanisms.asks import ScaleRelease
-from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.imputers import CappedKNN, CompleteRows, ReleasedModel
+from missdp.statistics.imputation import CappedKNN, CompleteRows, KNNImputation, ReleasedModel
 from missdp.statistics.parts import Estimate, Histogram
 from missdp.statistics.predicates import parse_where
 from missdp.statistics.statistics import ImputedStatistics, QueryRequest, run_query

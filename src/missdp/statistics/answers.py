@@ -1,7 +1,4 @@
-"""Counts, proportions, sums and histograms.
-
-Means, variances and correlations from released sums around released centres.
-"""
+"""Counts, sums, means, variances, correlations and histograms, from released counts and sums."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import Counts, Rows
 from missdp.mechanisms.row_door import Charged
 from missdp.schema import AnyAttribute, Level, Numeric
-from missdp.statistics.imputers import share
 from missdp.statistics.parts import (
     Estimate,
     Histogram,
@@ -28,6 +24,7 @@ from missdp.statistics.parts import (
     corners,
     members,
     members_of_both,
+    share,
 )
 from missdp.statistics.predicates import Predicate
 from missdp.statistics.worst_case import MissingCells

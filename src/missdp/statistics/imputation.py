@@ -1,35 +1,37 @@
-"""k-nearest-neighbour imputation: what it is (public), and the pure function that a door runs."""
+"""Ways to impute missing values, as public parameters: k nearest neighbours, and simpler ones.
+
+None of them holds rows: each tells a door by which function its rows are filled.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, SchemaError, replacing
-from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.questions import Question, RowView
+from missdp.accounting import Cost
+from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of
+from missdp.mechanisms.asks import Ask, check_real
+from missdp.mechanisms.questions import Counts, Question, Rows
 from missdp.mechanisms.row_door import Preparation, Prepared
-from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.statistics.layout import Metric, MetricName, build_metric, lay_out
-from missdp.statistics.neighbours import choose_donors
-from missdp.statistics.profile import Profile
+from missdp.schema import Level, Numeric, Schema
+from missdp.statistics.donors import Cells, impute
+from missdp.statistics.layout import Metric, MetricName, build_metric
+from missdp.statistics.parts import Imputation, check_range, share
 
-__all__ = ["Aggregate", "Cells", "KNNImputation", "check_range", "impute", "names_of"]
+__all__ = ["Aggregate", "CappedKNN", "CompleteRows", "KNNImputation", "ReleasedModel"]
 
 
-_CLOSEST = 1e-150
 Aggregate = Literal["nearest", "mean", "majority"]
-Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNNImputation:
+class KNNImputation(Imputation):
     """k-nearest-neighbour imputation of one or several attributes; public parameters only.
 
     A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
@@ -101,11 +103,11 @@ class KNNImputation:
         partition: Mapping[str, int] | None = None,
         default: Mapping[str, Level | float] | None = None,
     ) -> None:
-        names = names_of(match_on)
+        impute, names, group = (names_of("attributes", n) for n in (impute, match_on, group))
         weights = dict(match_on) if isinstance(match_on, Mapping) else dict.fromkeys(names, 1.0)
         facts = {
-            "impute": names_of(impute), "match_on": weights, "k": k, "metric": metric,
-            "group": names_of(group), "aggregate": aggregate, "partition": dict(partition or {}),
+            "impute": impute, "match_on": weights, "k": k, "metric": metric,
+            "group": group, "aggregate": aggregate, "partition": dict(partition or {}),
             "default": dict(default or {}),
         }  # fmt: skip
         for name, value in facts.items():
@@ -192,10 +194,6 @@ class KNNImputation:
         """Largest move of a filled value per exchanged donor, as a share of the range."""
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
-    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:  # noqa: ARG002
-        """Nothing is released by imputing."""
-        return ()
-
     def preparation(
         self,
         schema: Schema,
@@ -216,109 +214,223 @@ class KNNImputation:
         )
 
 
-def impute(
-    rows: RowView,
-    labels: NDArray[np.uint64],
-    fills: tuple[tuple[str, str, float], ...],
-    k: int,
-    metric: Metric,
-) -> Prepared:
-    """Fill rows from their k nearest donors; the result is private.
+_MAX_MODEL_CELLS = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompleteRows(Imputation):
+    """Ignore rows in which any of ``impute`` is missing; every query has the usual sensitivity.
+
+    Biased unless values are missing completely at random.
+
+    Examples
+    --------
+    >>> from missdp.statistics import CompleteRows
+    >>> CompleteRows(impute=("income",)).shared()
+    frozenset()
+    """
+
+    impute: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "impute", names_of("attributes", self.impute))
+        if not self.impute:
+            raise ParameterError("name at least one attribute")
+
+    def check(self, schema: Schema) -> object:
+        """Refuse unknown attributes."""
+        return [schema[name] for name in self.impute]
+
+    def preparation(
+        self,
+        schema: Schema,  # noqa: ARG002
+        released: Sequence[NDArray[np.float64]] = (),  # noqa: ARG002
+    ) -> Preparation:
+        """Keep the complete rows."""
+        names = tuple(self.impute)
+        return Preparation(function=_keep_complete, reads=frozenset(names), given=(names,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CappedKNN(Imputation):
+    """k-NN imputation priced by a declared bound on the donees of one donor (global sensitivity).
 
     Parameters
     ----------
-    rows : RowView
-        Private rows.
-    labels : array of unsigned int, shape (n,)
-        Tie-breaking labels.
-    fills : tuple of (str, str, float)
-        Attributes to fill, how k values become one, and what stands in for absent donors: a value
-        for numeric attributes, a code for others.
-    k : int
-        Donors per incomplete row.
-    metric : Metric
+    knn : KNNImputation
+        The imputation.
+    max_donees : int
+        No donor ever serves more donees. Nobody checks it: it becomes a condition.
+
+    Examples
+    --------
+    >>> from missdp.statistics import CappedKNN, KNNImputation
+    >>> knn = KNNImputation(impute="income", match_on="age")
+    >>> CappedKNN(knn=knn, max_donees=50).max_donees
+    50
     """
-    missing = np.zeros(len(rows), dtype=bool)
-    for name, _, _ in fills:
-        missing |= rows.codes(name) == rows.schema[name].missing_code
-    layout = lay_out(rows, metric, ~missing, labels)
-    donors = choose_donors(layout, k)
-    columns = {
-        name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
-        for name, how, default in fills
-    }
-    return Prepared(columns, profile=Profile(layout, k))
+
+    knn: KNNImputation
+    max_donees: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.knn, KNNImputation):
+            raise ParameterError("knn must be a KNNImputation")
+        if isinstance(self.max_donees, bool) or not isinstance(self.max_donees, int):
+            raise ParameterError("max_donees must be a whole number")
+        if not 1 <= self.max_donees <= 10**9:
+            raise ParameterError("max_donees must be at least 1")
+
+    def check(self, schema: Schema) -> object:
+        """As the imputation."""
+        return self.knn.check(schema)
+
+    def shared(self) -> frozenset[str]:
+        """The imputed attributes."""
+        return self.knn.shared()
+
+    def fills(self) -> frozenset[str]:
+        """The imputed attributes."""
+        return self.knn.fills()
+
+    def step(self, name: str, schema: Schema) -> float:
+        """As the imputation."""
+        return self.knn.step(name, schema)
+
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """As the imputation, with the declared bound in the place of a private one."""
+        return replace(self.knn.preparation(schema, released), cap=self.max_donees)
 
 
-def _fill(
-    table: RowView,
-    name: str,
-    rows: NDArray[np.int64],
-    donors: NDArray[np.int64],
-    *,
-    how: str,
-    default: float,
-) -> Cells:
-    """Return one column with its holes filled from donors.
+@dataclass(frozen=True, kw_only=True)
+class ReleasedModel(Imputation):
+    """Fill each hole by a draw from a released conditional table: later queries cost as usual.
+
+    One noisy contingency table per attribute to fill, of the complete rows over ``match_on`` and
+    the attribute, is released first. Each row is then filled from released numbers alone, so one
+    row moves a query by its own contribution only, whatever it is worth as a donor.
 
     Parameters
     ----------
-    table : RowView
-        Private rows.
-    name : str
-        Attribute to fill.
-    rows : array of int, shape (m,)
-        Incomplete rows.
-    donors : array of int, shape (m, k)
-        Their donors, -1 for the virtual donor that holds ``default``.
-    how : {"nearest", "mean", "majority"}
-        How k values become one.
-    default : float
-        A value for numeric attributes, a code for others.
+    impute, match_on : sequence of str
+        As in `KNNImputation`.
+    epsilon : float
+        What the model costs, split evenly over the attributes.
+    enough : float, default 30
+        Conditionals with fewer noisy rows fall back to fewer matching attributes (the last one
+        is dropped first).
     """
-    attribute = table.schema[name]
-    hole = (table.codes(name) == attribute.missing_code)[rows]
-    target, donors = rows[hole], donors[hole]
-    codes = table.codes(name).astype(np.int64)
-    if not isinstance(attribute, Numeric):
-        votes = np.where(donors < 0, int(default), codes[donors])
-        codes[target] = _majority(votes)
-        return codes, None
-    values = table.values(name).copy()
-    given = np.where(donors < 0, default, values[donors])
-    values[target] = given.mean(axis=1) if how == "mean" else given[:, 0]
-    np.clip(values, attribute.lower, attribute.upper, out=values)
-    codes[target] = attribute.encode_values(values[target])
-    return codes, values
 
+    impute: tuple[str, ...] = field()
+    match_on: tuple[str, ...] = field()
+    epsilon: float = 1.0
+    enough: float = 30.0
 
-def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Most frequent vote of each row; ties go to the vote that comes first."""
-    support = np.zeros_like(votes)
-    for column in range(votes.shape[1]):
-        support += votes == votes[:, [column]]
-    return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "impute", names_of("attributes", self.impute))
+        object.__setattr__(self, "match_on", names_of("attributes", self.match_on))
+        if not self.impute or not self.match_on:
+            raise ParameterError("name at least one attribute to impute and one to match on")
+        check_real("epsilon", self.epsilon)
+        check_real("enough", self.enough, least=-1.0)
 
+    def check(self, schema: Schema) -> object:
+        """Refuse tables that are too large."""
+        for name in self.impute:
+            check_range(schema[name])
+            if np.prod(self._shape(schema, name), dtype=float) > _MAX_MODEL_CELLS:
+                raise UnprovenError("the model's contingency table is too large; match on fewer")
+        if set(self.impute) & set(self.match_on):
+            raise SchemaError("an attribute is either imputed or matched on")
+        return None
 
-def names_of(names: str | Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:
-    """Return one name, or several, as a tuple."""
-    given: tuple[Any, ...] = ()
-    with replacing(TypeError, by=ParameterError("attributes are given by name")):
-        given = (names,) if isinstance(names, str) else tuple(names)
-    if not all(isinstance(name, str) for name in given):
-        raise ParameterError("attributes are given by name")
-    return given
+    def fills(self) -> frozenset[str]:
+        """The imputed attributes."""
+        return frozenset(self.impute)
 
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:
+        """One noisy table per attribute."""
+        cost = share(Cost(currency="pure", amount=self.epsilon), 1 / len(self.impute))
+        found: list[tuple[Ask, Question]] = []
+        for name in self.impute:
+            shape, reads = self._shape(schema, name), frozenset({*self.match_on, name})
+            given = (tuple(self.match_on), name, shape)
+            table = Counts(
+                function=_cell, reads=reads, given=given, cells=int(np.prod(shape))
+            )  # fmt: skip
+            ask = Ask(
+                label=f"model of {name}", cost=cost, reads=reads, dimension=table.dimension
+            )  # fmt: skip
+            found.append((ask, table))
+        return tuple(found)
 
-def check_range(attribute: AnyAttribute) -> None:
-    """Refuse bounds whose squares floating point cannot hold; a public fact.
-
-    Raises
-    ------
-    SchemaError
-        If the attribute is numeric and its bounds are closer than 1e-150.
-    """
-    if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
-        raise SchemaError(
-            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """Fill from the released tables."""
+        laws = []
+        for name, noisy in zip(self.impute, released, strict=True):
+            law = np.ascontiguousarray(self._conditional(noisy.reshape(self._shape(schema, name))))
+            laws.append(law)
+        names, matched = tuple(self.impute), tuple(self.match_on)
+        return Preparation(
+            function=_fill_from_model,
+            reads=frozenset({*names, *matched}),
+            given=(names, matched, tuple(laws)),
+            draws="generator",
         )
+
+    def _shape(self, schema: Schema, name: str) -> tuple[int, ...]:
+        return (*schema.extended_shape(self.match_on), schema[name].size)
+
+    def _conditional(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Released conditionals, each from the most matching attributes that leave enough rows."""
+        size = noisy.shape[-1]
+        odds = np.full((1,) * noisy.ndim, 1.0 / size)
+        odds = np.broadcast_to(odds, (*(1,) * (noisy.ndim - 1), size))
+        for kept in range(noisy.ndim):
+            axes = tuple(range(kept, noisy.ndim - 1))
+            counts = np.maximum(noisy.sum(axis=axes, keepdims=True), 0.0)
+            total = counts.sum(axis=-1, keepdims=True)
+            own = counts / np.maximum(total, 1.0)
+            odds = np.where(total >= self.enough, own, odds)
+        return odds
+
+
+def _keep_complete(rows: Rows, draws: None, names: tuple[str, ...]) -> Prepared:  # noqa: ARG001
+    return Prepared(keep=~np.any([rows.mask(name) for name in names], axis=0))
+
+
+def _cell(
+    rows: Rows, matched: tuple[str, ...], name: str, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Return the cell of a model's table in which each row is counted, -1 for none."""
+    hole = rows.mask(name)
+    columns = [*(rows.codes(other) for other in matched), np.where(hole, 0, rows.codes(name))]
+    return np.where(hole, -1, np.ravel_multi_index(columns, shape))
+
+
+def _fill_from_model(
+    rows: Rows,
+    rng: np.random.Generator,
+    names: tuple[str, ...],
+    matched: tuple[str, ...],
+    laws: tuple[NDArray[np.float64], ...],
+) -> Prepared:
+    """Fill each hole by a draw from the released law of its row's matching cell."""
+    columns: dict[str, Cells] = {}
+    for name, odds in zip(names, laws, strict=True):
+        attribute, hole = rows.schema[name], rows.mask(name)
+        codes = rows.codes(name).copy()
+        law = odds[tuple(rows.codes(other)[hole] for other in matched)]
+        draws = rng.random(len(law))
+        codes[hole] = (draws[:, None] > np.cumsum(law, axis=1)).sum(axis=1)
+        codes = np.minimum(codes, attribute.size - 1)
+        values = None
+        if isinstance(attribute, Numeric):
+            values = rows.values(name).copy()
+            values[hole] = attribute.decode(codes[hole], rng.random(int(hole.sum())))
+        columns[name] = (codes, values)
+    return Prepared(columns)

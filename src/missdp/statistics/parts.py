@@ -1,6 +1,4 @@
-"""What a query returns: released numbers, their error bars and their guarantee. Public.
-
-Row functions of the statistics, and the parts that all answers are made of.
+"""What every statistic is made of: its cost, the imputation, the door, and the released estimate.
 
 The functions at the end are what the door runs: plain functions of each row alone. Everything else
 here is public, or released.
@@ -9,8 +7,9 @@ here is public, or released.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,26 +17,111 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Guarantee
 from missdp.accounting.words import warn_if_weak
-from missdp.errors import DataError, SchemaError
-from missdp.mechanisms.asks import Ask, Noisy
+from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.mechanisms.asks import Ask, Noisy, check_real
 from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, RowDoor
-from missdp.schema import Level, Numeric, Schema
-from missdp.statistics.imputation import check_range
-from missdp.statistics.imputers import Imputation
+from missdp.mechanisms.row_door import Charged, Preparation, RowDoor
+from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.predicates import Predicate, parse_where
 
 __all__ = [
     "Estimate",
     "Histogram",
+    "Imputation",
     "Interval",
     "Names",
     "Parts",
+    "check_range",
     "clip",
     "corners",
+    "cost_of",
     "members",
     "members_of_both",
+    "share",
 ]
+
+
+# Shares are rounded down by more than floating point can round their sum up.
+_SHARE = 1 - 2.0**-40
+
+
+def cost_of(epsilon: float | None, rho: float | None) -> Cost:
+    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``.
+
+    Raises
+    ------
+    ParameterError
+        If both or neither are given, or what is given is out of range.
+
+    Examples
+    --------
+    >>> cost_of(0.5, None)
+    Cost(currency='pure', amount=0.5, order=None)
+    """
+    if (epsilon is None) == (rho is None):
+        raise ParameterError("give epsilon, or rho, and not both")
+    amount = check_real("epsilon or rho", epsilon if rho is None else rho)
+    return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
+
+
+def share(cost: Cost, part: float) -> Cost:
+    """Return a part of a cost; shares never add up to more than the whole.
+
+    Examples
+    --------
+    >>> share(Cost(currency="pure", amount=1.0), 0.25).amount <= 0.25
+    True
+    """
+    return replace(cost, amount=cost.amount * part * _SHARE)
+
+
+_CLOSEST = 1e-150
+
+
+def check_range(attribute: AnyAttribute) -> None:
+    """Refuse bounds whose squares floating point cannot hold; a public fact.
+
+    Raises
+    ------
+    SchemaError
+        If the attribute is numeric and its bounds are closer than 1e-150.
+    """
+    if isinstance(attribute, Numeric) and attribute.upper - attribute.lower < _CLOSEST:
+        raise SchemaError(
+            f"the bounds of {attribute.name!r} are too close for statistics; use another unit"
+        )
+
+
+class Imputation(ABC):
+    """How holes are filled, as far as privacy is concerned. Public."""
+
+    @abstractmethod
+    def check(self, schema: Schema) -> object:
+        """Refuse a schema it does not fit."""
+
+    def fills(self) -> frozenset[str]:
+        """Attributes that are filled, by default none; numeric ones need values, not bins only."""
+        return frozenset()
+
+    def shared(self) -> frozenset[str]:
+        """Attributes whose filled values depend on other rows without noise; by default none."""
+        return frozenset()
+
+    def step(self, name: str, schema: Schema) -> float:
+        """Largest move of a filled value per exchanged donor, as a share of the range."""
+        del name, schema
+        return 0.0
+
+    def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:
+        """What filling itself releases first; by default nothing."""
+        del schema
+        return ()
+
+    @abstractmethod
+    def preparation(
+        self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
+    ) -> Preparation:
+        """Return how a door prepares its rows, given what was released."""
 
 
 Interval = tuple[float, float]

@@ -1,4 +1,4 @@
-"""Which rows belong to a subpopulation, and which ones may once missing cells are known.
+"""Subpopulations: which rows belong to one, and which ones may once missing cells are known.
 
 A predicate answers twice. `select` takes the table as it is: a missing cell satisfies no
 comparison. `decide` keeps to what holds for every value of the missing cells (three-valued

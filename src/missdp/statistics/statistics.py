@@ -1,7 +1,4 @@
-"""The questions a survey statistician asks of a table with holes.
-
-One question in words, as a command line asks it.
-"""
+"""Statistics of a table with missing values: the public class, and a question asked in text."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ from missdp.statistics.answers import (
     variance,
 )
 from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.imputers import Imputation, cost_of, share
-from missdp.statistics.parts import Estimate, Histogram, Parts
+from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
 from missdp.statistics.predicates import Predicate, parse_where
 from missdp.statistics.worst_case import MissingCells, Uncertainty
 
@@ -106,7 +102,7 @@ class ImputedStatistics:
         undeclared: str = "refuse",
         random_state: RandomState = None,
     ) -> None:
-        if not hasattr(imputation, "preparation"):
+        if not isinstance(imputation, Imputation):
             raise ParameterError(
                 "imputation must be one of missdp.statistics, for example a KNNImputation"
             )

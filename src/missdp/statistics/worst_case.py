@@ -35,8 +35,7 @@ from missdp.mechanisms.asks import Ask
 from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.mechanisms.row_door import Charged
 from missdp.schema import Numeric, Schema
-from missdp.statistics.imputers import share
-from missdp.statistics.parts import Estimate, Interval, Parts
+from missdp.statistics.parts import Estimate, Interval, Parts, share
 from missdp.statistics.predicates import Predicate
 
 __all__ = [

@@ -26,7 +26,7 @@ from missdp.accounting import (
     epsilon_of,
     flatten,
 )
-from missdp.accounting.curves import pure_epsilon
+from missdp.accounting.costs import pure_epsilon
 from missdp.errors import UnprovenError
 
 __all__ = ["Claim", "mu_of"]

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from missdp import Budget, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases, zcdp_rho
-from missdp.accounting.curves import zcdp_rho_of
+from missdp.accounting.costs import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.synth import AIM

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inference.graphs import joint, marginal, models
 from missdp import Budget, Categorical, Numeric, Schema, Table
 from missdp.accounting import releases
-from missdp.accounting.curves import zcdp_rho_of
+from missdp.accounting.costs import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.inference import beliefs
 from missdp.inference.beliefs import Target, fit_entropy, log_linear

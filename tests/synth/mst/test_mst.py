@@ -7,7 +7,7 @@ import pytest
 
 from missdp import Categorical, Schema, Table
 from missdp.accounting import releases, zcdp_rho
-from missdp.accounting.curves import zcdp_rho_of
+from missdp.accounting.costs import zcdp_rho_of
 from missdp.synth import MST
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -1,4 +1,6 @@
-"""The donation profile M_j: how many donees one donor could ever serve, after j other changes.
+"""The k nearest donors of every incomplete row, and how many donees one donor could ever serve.
+
+The second is the donation profile M_j, after j other changes:
 
     M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
 
@@ -42,18 +44,140 @@ its own label to its (r - N)-th tied donor, and the worst label is where most ar
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.statistics.layout import Layout
-from missdp.statistics.neighbours import NearCells, near_cells
+from missdp.mechanisms.questions import RowView
+from missdp.mechanisms.row_door import Prepared
+from missdp.schema import Numeric
+from missdp.statistics.layout import IntArray, Layout, Metric, NearCells, lay_out, near_cells
 
-__all__ = ["Profile", "Ring", "change_bounds", "site_count"]
+__all__ = ["Cells", "Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
 
 
-IntArray = NDArray[np.int64]
+Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
+
+
+def choose_donors(layout: Layout, k: int) -> IntArray:
+    """Return the row numbers of the k nearest donors of each donee, -1 where there are fewer.
+
+    Order of donors for a donee with label l: by distance, then by how far the donor's label lies
+    after l on the circle of labels. Both are fixed by the two rows alone, so the order over all
+    possible donors is fixed before any table is seen, as the sensitivity theorem needs; the
+    donee's own label spreads the donees of a cell evenly over its donors.
+
+    Parameters
+    ----------
+    layout : Layout
+        Private rows.
+    k : int
+        At least 1.
+
+    Returns
+    -------
+    array of int, shape (donees, k)
+        Nearest first; rows in the order of ``layout.donees.rows``.
+    """
+    donors, donees = layout.donors, layout.donees
+    chosen = np.full((len(donees.rows), k), -1, dtype=np.int64)
+    if not len(donees.rows) or not len(donors.rows):
+        return chosen
+    near = near_cells(layout, k)
+    cell_index = np.searchsorted(near.cells, donees.cells)
+    start = near.pair_start[cell_index]
+    owner, step = _runs(near.pair_start[cell_index + 1] - start)
+    pair = start[owner] + step
+    cell = near.pair_cell[pair]
+    counts = donors.counts[cell]
+    key = donors.cells * layout.size + donors.labels
+    after = np.searchsorted(key, cell * layout.size + donees.labels[owner]) - donors.start[cell]
+    take, step = _runs(np.minimum(counts, k))
+    at = donors.start[cell[take]] + (after[take] + step) % counts[take]
+    owner = owner[take]
+    gap = (donors.labels[at] - donees.labels[owner]) % layout.size
+    order = np.lexsort((gap, near.pair_distance[pair[take]], owner))
+    owner, at = owner[order], at[order]
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    first = place < k
+    chosen[owner[first], place[first]] = donors.rows[at[first]]
+    return chosen
+
+
+def _runs(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return each i ``counts[i]`` times, and beside it the numbers from 0 up."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    step = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return owner, step
+
+
+def impute(
+    rows: RowView,
+    labels: NDArray[np.uint64],
+    fills: tuple[tuple[str, str, float], ...],
+    k: int,
+    metric: Metric,
+) -> Prepared:
+    """Fill rows from their k nearest donors; the result is private.
+
+    Parameters
+    ----------
+    rows : RowView
+        Private rows.
+    labels : array of unsigned int, shape (n,)
+        Tie-breaking labels.
+    fills : tuple of (str, str, float)
+        Attributes to fill, how k values become one, and what stands in for absent donors: a value
+        for numeric attributes, a code for others.
+    k : int
+        Donors per incomplete row.
+    metric : Metric
+    """
+    missing = np.zeros(len(rows), dtype=bool)
+    for name, _, _ in fills:
+        missing |= rows.codes(name) == rows.schema[name].missing_code
+    layout = lay_out(rows, metric, ~missing, labels)
+    donors = choose_donors(layout, k)
+    columns = {
+        name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
+        for name, how, default in fills
+    }
+    return Prepared(columns, profile=Profile(layout, k))
+
+
+def _fill(
+    table: RowView, name: str, rows: IntArray, donors: IntArray, *, how: str, default: float
+) -> Cells:
+    """Return one column, its holes in ``rows`` filled from the donors of each.
+
+    Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
+    """
+    attribute = table.schema[name]
+    hole = (table.codes(name) == attribute.missing_code)[rows]
+    target, donors = rows[hole], donors[hole]
+    codes = table.codes(name).astype(np.int64)
+    if not isinstance(attribute, Numeric):
+        votes = np.where(donors < 0, int(default), codes[donors])
+        codes[target] = _majority(votes)
+        return codes, None
+    values = table.values(name).copy()
+    given = np.where(donors < 0, default, values[donors])
+    values[target] = given.mean(axis=1) if how == "mean" else given[:, 0]
+    np.clip(values, attribute.lower, attribute.upper, out=values)
+    codes[target] = attribute.encode_values(values[target])
+    return codes, values
+
+
+def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Most frequent vote of each row; ties go to the vote that comes first."""
+    support = np.zeros_like(votes)
+    for column in range(votes.shape[1]):
+        support += votes == votes[:, [column]]
+    return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
+
+
 _CELLS = 1 << 27
 _PAIRS = 1 << 22
 _FIRST_TERMS = 32

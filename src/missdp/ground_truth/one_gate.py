@@ -1,39 +1,161 @@
-"""Privacy profiles and loss distributions of a composition that one mask draw opens or shuts.
+"""Amplification by one gate: closed forms, privacy profiles and loss distributions.
 
-All steps of the composition share the same gate, so one Bernoulli(p) draw per row decides whether
-they read it. That is not a fresh subsample at each step: p is never multiplied into the sampling
-rate of DP-SGD.
-
-Gaussian measurements behind overlapping gates: best partition, priced by loss distributions.
+All steps of a composition behind one gate share the same gate, so one Bernoulli(p) draw per row
+decides whether they read it. That is not a fresh subsample at each step: p is never multiplied
+into the sampling rate of DP-SGD.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from missdp.errors import ParameterError, UnprovenError
-from missdp.ground_truth.bounds import RenyiCost
-from missdp.ground_truth.gates import Gate, check_epsilons, check_probability
-from missdp.ground_truth.partition import Block, Partition, best_partition
+from missdp.ground_truth.gates import check_epsilons, check_observed, check_probability
 
 if TYPE_CHECKING:
-    import dp_accounting
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 __all__ = [
-    "GaussianPartition",
-    "candidate_partitions",
+    "amplified_epsilon",
+    "distinct_targets_bound",
     "gate_loss_distribution",
     "gated_delta",
     "gated_epsilon",
-    "gaussian_partition",
+    "largest_gate_probability",
 ]
+
+
+def amplified_epsilon(probability: float, epsilon: float) -> float:
+    r"""Privacy loss log(1 + p(e^ε - 1)) of a pure mechanism that reads a row with probability p.
+
+    Parameters
+    ----------
+    probability : float
+        p in [0, 1]; an upper bound is enough, the result rises with p. It may depend on the row
+        (MAR, MNAR), as long as p bounds it for every row and rows go missing independently: this
+        is the bound behind ``BoundedObservation(p_max)``.
+    epsilon : float
+        ε >= 0 of everything that reads the row, together.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    The law with the row is the mixture (1-p)Q + pP of the law Q without it and a law P with
+    e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
+    1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
+    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024).
+
+    Examples
+    --------
+    >>> round(amplified_epsilon(0.5, 1.0), 4)
+    0.6201
+    """
+    p = check_probability(probability, name="probability")
+    (cost,) = check_epsilons([epsilon], count=1, name="epsilon")
+    if p == 0.0 or cost == 0.0:
+        return 0.0
+    if p == 1.0:
+        return cost
+    if cost < 600.0:
+        return math.log1p(p * math.expm1(cost))
+    # e^cost may overflow: log(1 + p(e^c - 1)) = c + log(p + (1 - p)e^{-c}).
+    return cost + math.log(p + (1.0 - p) * math.exp(-cost))
+
+
+def largest_gate_probability(
+    attributes: Collection[str],
+    observed: Mapping[str, float],
+    *,
+    smallest: int,
+    always: Collection[str] = (),
+) -> float:
+    """Largest probability that a gate is open, over all gates that the data might choose.
+
+    Parameters
+    ----------
+    attributes : collection of str
+        Every attribute that a gate might hold. It has to be the whole list: an attribute left out
+        here could be the one with the smallest missing rate.
+    observed : mapping of str to float
+        π_a; attributes that are not named count as always observed.
+    smallest : int
+        Every gate holds at least this many attributes, whatever the data.
+    always : collection of str
+        Attributes that every gate holds, whatever the data.
+
+    Returns
+    -------
+    float
+        Product of π over ``always`` and over the largest π elsewhere, ``smallest`` factors in all.
+
+    Examples
+    --------
+    >>> rates = {"a": 0.5, "b": 0.75, "c": 0.5}
+    >>> largest_gate_probability({"a", "b", "c"}, rates, smallest=2)
+    0.375
+    >>> largest_gate_probability({"a", "b", "c", "d"}, rates, smallest=2)
+    0.75
+    """
+    if isinstance(attributes, str) or isinstance(always, str):
+        raise ParameterError("attributes and always are sets of names, not one string")
+    rates = check_observed(observed)
+    fixed, universe = frozenset(always), frozenset(attributes) | frozenset(always)
+    if not 0 <= smallest <= len(universe):
+        raise ParameterError("smallest must be between 0 and the number of attributes")
+    free = sorted((rates.get(name, 1.0) for name in universe - fixed), reverse=True)
+    chosen = [rates.get(name, 1.0) for name in fixed] + free[: max(0, smallest - len(fixed))]
+    return math.prod(sorted(chosen))
+
+
+def distinct_targets_bound(
+    epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
+) -> float:
+    """Guarantee for data-chosen gates where each measurement has a target attribute of its own.
+
+    Bayesian networks are the case: every attribute is the child of exactly one measurement, in
+    an order that the data chose, and a measurement's gate holds its child.
+
+    Parameters
+    ----------
+    epsilons : sequence of float
+        ε_j of the pure measurements, at most one for each attribute.
+    attributes : collection of str
+        Every attribute that may be a target.
+    observed : mapping of str to float
+        π_a; attributes that are not named count as always observed.
+
+    Returns
+    -------
+    float
+        Σ_j log(1 + π_(j)(e^{ε_(j)} - 1)) with both sorted: the largest ε meets the largest π.
+
+    Notes
+    -----
+    Every structure's mixture is at most that of the gates {target_j}, which are disjoint, hence
+    Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences in (π, ε), so by
+    the rearrangement inequality the sorted pairing is the worst of all assignments.
+
+    Examples
+    --------
+    >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
+    0.7809
+    """
+    costs = sorted(check_epsilons(epsilons, count=len(epsilons)), reverse=True)
+    rates = check_observed(observed)
+    doors = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
+    if len(costs) > len(doors):
+        raise ParameterError("distinct targets need at least one attribute for each measurement")
+    return math.fsum(
+        amplified_epsilon(door, cost) for door, cost in zip(doors, costs, strict=False)
+    )
 
 
 _FLOOR = 8.0
@@ -256,144 +378,3 @@ def _regrid(
     return pld_pmf.DensePLDPmf(
         step, lowest, probs, infinity_mass=infinity_mass, pessimistic_estimate=True
     )
-
-
-_ORDERS = (2, 4, 8, 16, 32)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GaussianPartition:
-    """An (ε̄, δ̄) bound for Gaussian measurements, and the partition that gives it.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The bound.
-    blocks : tuple of Block
-        The groups; the bound holds for any partition, this is the best one that was tried.
-    event : dp_accounting.DpEvent
-        The composition that was accounted.
-
-    Examples
-    --------
-    >>> bound = gaussian_partition([{"a"}], [2.0], observed={"a": 0.5}, delta=1e-6)
-    >>> [sorted(block.attributes) for block in bound.blocks]
-    [['a']]
-    """
-
-    epsilon: float
-    delta: float
-    blocks: tuple[Block, ...]
-    event: dp_accounting.DpEvent
-
-
-def candidate_partitions(
-    gates: Sequence[Gate], precisions: Sequence[float], *, observed: Mapping[str, float]
-) -> Iterator[Partition]:
-    """Yield partitions that are best for some Rényi order, without repeats.
-
-    Parameters
-    ----------
-    gates : sequence of (collection of str, or None)
-        Gate of each mechanism.
-    precisions : sequence of float
-        1/σ² of each Gaussian measurement, or a like figure for another mechanism (such as 2ρ).
-    observed : mapping of str to float
-        π_a.
-
-    Yields
-    ------
-    Partition
-        Valid each; the ranking is a heuristic for the smallest ε at a given δ, so the search
-        stops within 0.1 % of the best cost.
-
-    Examples
-    --------
-    >>> len(list(candidate_partitions([{"a"}, {"b"}], [1, 1], observed={"a": 0.5, "b": 0.5})))
-    1
-    """
-    seen: set[frozenset[tuple[frozenset[str], tuple[int, ...]]]] = set()
-    for order in _ORDERS:
-        found = best_partition(
-            gates, precisions, observed=observed, cost=RenyiCost(order), tolerance=1e-3, seconds=3.0
-        )
-        key = frozenset((block.attributes, block.members) for block in found.blocks)
-        if key not in seen:
-            seen.add(key)
-            yield found
-
-
-def gaussian_partition(
-    gates: Sequence[Gate],
-    noise_multipliers: Sequence[float],
-    *,
-    observed: Mapping[str, float],
-    delta: float,
-) -> GaussianPartition:
-    """Bound the loss for the ground truth of gated Gaussian measurements under MCAR.
-
-    Parameters
-    ----------
-    gates : sequence of (collection of str, or None)
-        Gates fixed in advance.
-    noise_multipliers : sequence of float
-        Standard deviation of the (continuous) noise over the L2 sensitivity, > 0.
-    observed : mapping of str to float
-        π_a, or upper bounds on it.
-    delta : float
-        Target δ̄ in (0, 1).
-
-    Returns
-    -------
-    GaussianPartition
-
-    Notes
-    -----
-    Measurements with one gate are one Gaussian mechanism with 1/σ_eff² = Σ 1/σ_j², whose gate is
-    open with probability p: a Poisson-sampled Gaussian, once. Groups with disjoint gates compose
-    (proof at :func:`gate_loss_distribution`). Every partition gives a valid bound; integer
-    programs find the best one at several Rényi orders, and the smallest ε̄ of these is returned.
-
-    Examples
-    --------
-    >>> bound = gaussian_partition(
-    ...     [{"a"}, {"a", "b"}], [4.0, 4.0], observed={"a": 0.5, "b": 0.5}, delta=1e-6
-    ... )
-    >>> 0.0 < bound.epsilon < 1.62
-    True
-    """
-    from dp_accounting.pld import pld_privacy_accountant
-
-    sigmas = check_epsilons(noise_multipliers, count=len(gates), name="noise_multipliers")
-    if not all(sigma > 0.0 for sigma in sigmas):
-        raise ParameterError("noise_multipliers must be above 0")
-    if not 0.0 < delta < 1.0:
-        raise ParameterError("delta must be inside (0, 1)")
-    precisions = [sigma**-2 for sigma in sigmas]
-    best: GaussianPartition | None = None
-    for partition in candidate_partitions(gates, precisions, observed=observed):
-        event = _event(partition, precisions)
-        accountant = pld_privacy_accountant.PLDAccountant()
-        accountant.compose(event)
-        epsilon = float(accountant.get_epsilon(delta))
-        if best is None or epsilon < best.epsilon:
-            best = GaussianPartition(
-                epsilon=epsilon, delta=delta, blocks=partition.blocks, event=event
-            )
-    if best is None:  # pragma: no cover - there is always at least one order
-        raise ParameterError("no partition to price")
-    return best
-
-
-def _event(partition: Partition, precisions: Sequence[float]) -> dp_accounting.DpEvent:
-    import dp_accounting
-
-    parts = []
-    for block in partition.blocks:
-        precision = math.fsum(precisions[j] for j in block.members)
-        inner = dp_accounting.GaussianDpEvent(1.0 / math.sqrt(precision))
-        if block.probability == 1.0:
-            parts.append(inner)
-        elif block.probability > 0.0:
-            parts.append(dp_accounting.PoissonSampledDpEvent(block.probability, inner))
-    return dp_accounting.ComposedDpEvent(parts)

@@ -27,7 +27,7 @@ from knn_witness import prepared
 from missdp.errors import UnprovenError
 from missdp.mechanisms import Prepared
 from missdp.statistics import KNNImputation
-from missdp.statistics.profile import change_bounds
+from missdp.statistics.donors import change_bounds
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -1,0 +1,87 @@
+"""Algorithm 4 of Mohapatra et al. 2024 and its sound counterpart, for comparison.
+
+The published algorithm charges p·ε for what a row is read by with probability p. That is smaller
+than the loss log(1 + p(e^ε - 1)), so its figure is no bound. `missdp.ground_truth` states the mask
+mixture instead, which is never above the sound figure here.
+"""
+
+import math
+from dataclasses import dataclass
+
+from missdp.ground_truth import amplified_epsilon, gate_probability
+from missdp.ground_truth.partition import Partition, PartitionProgram, best_partition, group_gates
+
+
+class LinearCost:
+    """p·ε: not a bound on any privacy loss."""
+
+    def value(self, probability, weight):
+        return probability * weight
+
+    def slope(self, probability, weight):  # noqa: ARG002
+        return probability
+
+
+class PureCost:
+    """log(1 + p(e^ε - 1)), the loss of pure mechanisms; weights are epsilons."""
+
+    def value(self, probability, weight):
+        return amplified_epsilon(probability, weight)
+
+    def slope(self, probability, weight):
+        if probability == 0.0:
+            return 0.0
+        return probability / (probability + (1.0 - probability) * math.exp(-weight))
+
+
+@dataclass(frozen=True)
+class PaperApproximation:
+    """What a correct Algorithm 4 gives: deliberately no guarantee, without δ or conditions.
+
+    `linear` is the best partition at the linear cost, `sound` the best one at the sound cost,
+    under the same pruning.
+    """
+
+    linear: Partition
+    sound: Partition
+
+    @property
+    def linear_epsilon(self):
+        return self.linear.cost
+
+    def __str__(self):
+        return (
+            f"paper's approximation {self.linear_epsilon:.6g} (linear, may under-state the loss); "
+            f"same search, sound: {self.sound.cost:.6g}"
+        )
+
+
+def pruned_partition(gates, weights, *, observed, cost):
+    """Best partition in which every mechanism with a gate is in a group with one (Lemma 5.10).
+
+    The lemma is false: with gates {a}, and 99 times {a, b}, all observed with probability 1/2,
+    leaving the first alone costs (1 + 99/4)/100, the best pruned partition 1/2.
+    """
+    sets = [frozenset(gate or ()) for gate in gates]
+    blocks, complete = group_gates(sets)
+    odds = [gate_probability(block, observed) for block in blocks]
+    program = PartitionProgram(sets, weights, blocks, odds, cost)
+    program.bare[:] = [not gate for gate in sets]
+    found = program.solve(tolerance=1e-6, seconds=20.0)
+    if not (complete and found.optimal):
+        raise SystemExit("the partition search did not end in time")
+    return found
+
+
+def paper_approximation(gates, epsilons, *, observed):
+    """Algorithm 4 at its own cost, and at the sound one."""
+    linear, sound = (
+        pruned_partition(gates, epsilons, observed=observed, cost=cost)
+        for cost in (LinearCost(), PureCost())
+    )
+    return PaperApproximation(linear=linear, sound=sound)
+
+
+def sound_partition(gates, epsilons, *, observed):
+    """Best partition at the sound cost, without pruning: a valid ε̄ for pure mechanisms."""
+    return best_partition(gates, epsilons, observed=observed, cost=PureCost())
