@@ -416,11 +416,11 @@ class PreparedRows:
         shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
         return (*shape, *self.assumed, *question.conditions, *steps)
 
-    def guarantee(self, question: Question, bound: Bound) -> Guarantee:
-        """Return the guarantee of an answer that is charged with this bound's event."""
+    def guarantee(self, question: Question, event: Event, *, tested: bool = False) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this event."""
         return Guarantee.from_events(
-            [bound.event],
+            [event],
             delta=self.delta,
             adjacency="replace-one",
-            conditions=self.conditions(question),
+            conditions=self.conditions(question, tested=tested),
         )

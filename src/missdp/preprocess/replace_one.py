@@ -155,7 +155,7 @@ class ReplaceOneDoor(Handle):
 
     def guarantee(self, question: Asked) -> Guarantee:
         """Return the guarantee that the answer to this question alone has."""
-        known = self._facts.guarantee(question, self.price(question))
+        known = self._facts.guarantee(question, self.price(question).event)
         return known.with_conditions(*self._noise.conditions)
 
     # Answers
