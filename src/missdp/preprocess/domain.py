@@ -9,14 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition
-from missdp.errors import (
-    DataError,
-    ParameterError,
-    number,
-    replacing,
-    whole,
-)
-from missdp.mechanisms.answers import no_warnings
+from missdp.errors import DataError, ParameterError, number, replacing, whole
+from missdp.mechanisms.laws import no_warnings
 
 __all__ = [
     "BoundedDonations",

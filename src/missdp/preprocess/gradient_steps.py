@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Assumption, Condition, Event
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
-from missdp.mechanisms.answers import Law, no_warnings, read_only
+from missdp.mechanisms.laws import Law, no_warnings, read_only
 from missdp.mechanisms.noise import NoiseSource, SeededNoise
 from missdp.preprocess.domain import FloatArray, RowDomain, as_number, clip_rows
 from missdp.preprocess.gradient_maps import IterationMap, Loss, SubsampledMap, gradient_descent_map

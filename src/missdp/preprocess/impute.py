@@ -92,13 +92,12 @@ class ColumnImputer(StableTransformer):
             return math.inf
         if type(self).conditions is not ColumnImputer.conditions:
             return super().failure_margin(values, incoming, domain)
-        missing = np.isnan(values)
         if self._cells(domain) < domain.columns:
             raise UnprovenError(
                 "a bound on missing cells per row can fail at a single row; leave cells_per_row "
                 "unset to make the condition testable"
             )
-        incomplete = int(missing.any(axis=1).sum())
+        incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
 
     def _p(self, domain: RowDomain) -> int:

@@ -16,16 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.mechanisms.answers import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import (
     NoiseSource,
     above,
+    add_noise,
     distance,
     gaussian_exceeds,
     laplace_exceeds,
     too_far,
 )
-from missdp.mechanisms.release import add_noise
 from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
 from missdp.accounting.words import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
-from missdp.mechanisms.answers import Handle, Law, no_warnings
+from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.costs import Bound, PreparedRows, Stage
 from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, as_rows
