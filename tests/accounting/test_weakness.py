@@ -11,7 +11,7 @@ from missdp import MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting.words import weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
-from missdp.mechanisms.answers import Witness
+from missdp.mechanisms.laws import Witness
 from missdp.preprocess import PricedPipeline, PrivateMean
 from missdp.statistics import ImputedStatistics, KNNImputation
 

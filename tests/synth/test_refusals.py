@@ -19,7 +19,7 @@ from missdp.errors import (
     SchemaError,
 )
 from missdp.evaluate import combine_estimates
-from missdp.mechanisms.answers import Witness
+from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, workload
 from missdp.synth.graphical import GraphicalSynthesizer
 from missdp.synth.privbayes import structure as plan

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 
 from missdp.errors import ParameterError

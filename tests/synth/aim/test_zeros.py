@@ -16,7 +16,7 @@ from missdp.errors import ParameterError
 from missdp.inference import beliefs
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
 from missdp.inference.model import Levels, level_kinds, merge_zeros
-from missdp.mechanisms.answers import Best, Witness
+from missdp.mechanisms.laws import Best, Witness
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
 
