@@ -104,8 +104,12 @@ def test_a_fit_satisfies_its_optimality_condition(model, shrink):
         targets.append(Target(c, noisy / noisy.sum(), 0.01))
     fitted, theta = fit_entropy(sizes, targets, shrink=shrink, iterations=3000)
     for target in targets:
-        residual = target.values - fitted.marginal(target.clique)
-        np.testing.assert_allclose(residual, shrink * 0.01 * theta[target.clique], atol=2e-5)
+        found = theta[target.clique]
+        left = target.values - fitted.marginal(target.clique) - shrink * 0.01 * found
+        # A parameter at its bound may be pulled further out.
+        inside = np.abs(found) < 30 - 1e-6
+        np.testing.assert_allclose(left[inside], 0, atol=2e-5)
+        assert (left[~inside] * np.sign(found[~inside]) > -2e-5).all()
 
 
 def test_a_fit_starts_where_the_last_one_ended_even_on_another_tree():
