@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import hypergeom
 
 from missdp.errors import ParameterError
+from missdp.preprocess.domain import FloatArray
 from missdp.preprocess.maps import GaussianMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
@@ -27,9 +27,6 @@ __all__ = [
     "gradient_descent_map",
     "subsampled_gaussian_curve",
 ]
-
-
-FloatArray = NDArray[np.float64]
 
 
 class Loss(Protocol):

@@ -30,6 +30,7 @@ from missdp.testing.record import (
     Caught,
     Differs,
     Finding,
+    Guarded,
     Recorder,
     Repeater,
     Report,
@@ -38,7 +39,6 @@ from missdp.testing.record import (
 )
 from missdp.testing.subject import (
     SCHEMA,
-    Guarded,
     Run,
     Subject,
     constant,

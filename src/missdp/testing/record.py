@@ -1,13 +1,10 @@
-"""What was checked, what came of it, and the one error that lists what failed.
-
-Witnesses that keep the answers of a door, repeat them elsewhere, or make them too exact.
-"""
+"""Findings of a check, and witnesses that keep the answers of a door, repeat or distort them."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from fractions import Fraction
@@ -19,8 +16,10 @@ import numpy as np
 from missdp.accounting import Event
 from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
 from missdp.mechanisms import Witness
-from missdp.mechanisms.answers import Law
+from missdp.mechanisms.laws import Law
 from missdp.mechanisms.smooth_laws import Bounded
+from missdp.sources import MemorySource
+from missdp.table import Table
 
 __all__ = [
     "Answer",
@@ -29,6 +28,7 @@ __all__ = [
     "Differs",
     "Enough",
     "Finding",
+    "Guarded",
     "Recorder",
     "Repeater",
     "Report",
@@ -217,11 +217,6 @@ def examine(check: str, what: str, case: str, run: Callable[[], str | None]) -> 
         return Finding(check, what, case, False, str(caught.error), checked=False)
     broken = isinstance(caught.error, Broken)
     return Finding(check, what, case, False, str(caught.error) if broken else caught.shown)
-
-
-def joined(subject: str, reports: Iterable[Report]) -> Report:
-    """Return one report of several."""
-    return Report(subject, tuple(f for report in reports for f in report.findings))
 
 
 class Differs(Exception):  # noqa: N818 - a finding
@@ -420,3 +415,32 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
+
+
+class Guarded(MemorySource):
+    """Rows that note whether they were read while no answer was being computed.
+
+    Parameters
+    ----------
+    table : Table
+    witness : Recorder
+    """
+
+    def __init__(self, table: Table, witness: Recorder) -> None:
+        super().__init__(table)
+        self.witness, self.outside, self.reads = witness, 0, 0
+
+    def _note(self) -> None:
+        self.reads += 1
+        self.outside += not self.witness.reading
+
+    @property
+    def table(self) -> Table:
+        """The private rows."""
+        self._note()
+        return super().table
+
+    def counts(self, cliques: Any, *, rows: Any) -> Any:
+        """Count every clique."""
+        self._note()
+        return super().counts(cliques, rows=rows)

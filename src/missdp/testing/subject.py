@@ -1,36 +1,39 @@
-"""Made-up tables with holes, and neighbours of them. Nothing here is private.
+"""What is checked, and on what: families, sources, and made-up tables with holes.
 
-What is checked: a family with parameters and a strategy, and the tables it is run on.
+Nothing here is private. The checks of a source are here, too: they need no more than such tables.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError
-from missdp.schema import Categorical, Numeric, Schema
-from missdp.sources import MemorySource
+from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.schema import Categorical, Numeric, Ordinal, Schema
+from missdp.sources import Clique, MarginalSource, Rows
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.table.encode import Column
-from missdp.testing.record import Recorder
+from missdp.testing.record import Caught, Report, examine, expect, refuses
 
 __all__ = [
     "SCHEMA",
+    "SOURCE_SCHEMA",
     "TINY",
-    "Guarded",
     "Run",
     "Subject",
     "appended",
     "canary",
+    "check_source",
     "constant",
-    "frame_of",
+    "counted_by_hand",
     "is_run",
     "made_up",
     "name_of",
@@ -148,11 +151,6 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
         yield table, appended(table, row), row
 
 
-def frame_of(table: Table) -> Any:
-    """Return the table as a pandas frame."""
-    return table.to_native("pandas")
-
-
 Run = Callable[[Any, Any], Any]
 """Whatever answers through a door: ``run(witness, table)``."""
 
@@ -197,7 +195,7 @@ class Subject:
 
     def frame(self, n: int = 300, seed: int = 0) -> Any:
         """Return a made-up pandas frame."""
-        return frame_of(self.table(n, seed))
+        return self.table(n, seed).to_native("pandas")
 
     def constant(self, n: int, *, missing: bool = False) -> Table:
         """Return a made-up table of equal rows."""
@@ -242,30 +240,209 @@ def subjects(
         yield Subject(family, strategy, dict(parameters or {}), schema or SCHEMA)
 
 
-class Guarded(MemorySource):
-    """Rows that note whether they were read while no answer was being computed.
+SourceFactory: TypeAlias = Callable[[Table], MarginalSource]
+# Names that a query language could trip over.
+SOURCE_SCHEMA = Schema(
+    (
+        Categorical(name="Größe 大", levels=("klein", "groß", "ü"), nullable=True),
+        Ordinal(name='he said "hi"; --', levels=(9, 10, 11, 12), nullable=True),
+        Numeric(name="age", lower=0, upper=100, bins=4, nullable=True),
+        Categorical(name="yes", levels=(False, True), nullable=True),
+        Categorical(name="sure", levels=("a", "b", "?")),
+    )
+)
+_MODES: tuple[Rows, Rows] = ("observed", "extended")
+
+
+def check_source(
+    source_factory: SourceFactory, *, schema: Schema | None = None, trials: int = 12, seed: int = 0
+) -> Report:
+    """Run every check on a source of counts.
 
     Parameters
     ----------
-    table : Table
-    witness : Recorder
+    source_factory : callable
+        Returns the source of a table that is made up. A table offers ``to_arrow()`` and
+        ``to_native()``, to write its rows wherever the source reads them.
+    schema : Schema, optional
+        Of the tables that are made up.
+    trials : int, default 12
+        Tables to compare with counts by hand.
+    seed : int, default 0
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    CheckFailedError
+        If any promise is not kept: it lists all of them, and what to do.
+
+    Examples
+    --------
+    >>> from missdp.sources import MemorySource
+    >>> from missdp.testing import check_source
+    >>> print(check_source(MemorySource, trials=2))
+    MemorySource: 9 promises checked, all kept
+    ok     source: ...
     """
+    on = _Source(source_factory, schema or SOURCE_SCHEMA, trials, seed)
+    name = getattr(source_factory, "__name__", type(source_factory).__name__)
+    found = [
+        examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
+        for promise, keeps in vars(_Source).items()
+        if not promise.startswith("_")
+    ]
+    return Report(name, tuple(found)).checked()
 
-    def __init__(self, table: Table, witness: Recorder) -> None:
-        super().__init__(table)
-        self.witness, self.outside, self.reads = witness, 0, 0
 
-    def _note(self) -> None:
-        self.reads += 1
-        self.outside += not self.witness.reading
+def counted_by_hand(table: Table, clique: Clique, rows: Rows) -> NDArray[np.int64]:
+    """Return the counts of a clique, row by row, as the documentation of sources says.
 
-    @property
-    def table(self) -> Table:
-        """The private rows."""
-        self._note()
-        return super().table
+    Examples
+    --------
+    >>> table = Table.from_codes(SOURCE_SCHEMA.subset(["yes"]), {"yes": [0, 1, 2, 1]})
+    >>> [counted_by_hand(table, ("yes",), rows).tolist() for rows in ("observed", "extended")]
+    [[1, 2], [1, 2, 1]]
+    """
+    schema = table.schema
+    shape = schema.shape(clique) if rows == "observed" else schema.extended_shape(clique)
+    counts = np.zeros(shape, dtype=np.int64)
+    columns = [table.codes(name).tolist() for name in clique]
+    for i in range(len(table)):
+        cell = tuple(column[i] for column in columns)
+        holes = any(c == schema[n].missing_code for n, c in zip(clique, cell, strict=True))
+        if not (holes and rows == "observed"):
+            counts[cell] += 1
+    return counts
 
-    def counts(self, cliques: Any, *, rows: Any) -> Any:
-        """Count every clique."""
-        self._note()
-        return super().counts(cliques, rows=rows)
+
+class _Source:
+    """The tables that a source is checked on; each public method is a promise."""
+
+    def __init__(self, make: SourceFactory, schema: Schema, trials: int, seed: int) -> None:
+        self.make, self.schema, self.trials, self.seed = make, schema, trials, seed
+        names = schema.names
+        self.cliques: list[Clique] = [
+            c for k in range(min(3, len(names)) + 1) for c in itertools.combinations(names, k)
+        ]
+        self.cliques += [tuple(reversed(c)) for c in self.cliques if len(c) > 1]
+
+    def _table(self, n: int, number: int = 0) -> Table:
+        return made_up(self.schema, n, self.seed + number, holes=0.3)
+
+    def _compared(self, source: MarginalSource, table: Table, when: str) -> None:
+        """Compare all counts with those by hand."""
+        for rows in _MODES:
+            found = source.counts(self.cliques, rows=rows)
+            expect(list(found) == self.cliques, "return one entry per clique, in their order")
+            for clique in self.cliques:
+                _alike(
+                    found[clique], counted_by_hand(table, clique, rows), f"{when}, rows={rows!r}"
+                )
+
+    def protocol(self) -> None:
+        """It has a schema and counts, as MarginalSource says."""
+        source = self.make(self._table(3))
+        expect(isinstance(source, MarginalSource), "it needs 'schema' and 'counts(cliques, rows=)'")
+        expect(source.schema == self.schema, "'schema' must be the one of the rows")
+
+    def exact(self) -> str:
+        """Counts equal those by hand, on tables with holes, for any order of names."""
+        for number in range(self.trials):
+            table = self._table((5, 20, 60)[number % 3], number)
+            self._compared(self.make(table), table, "on a table with holes")
+        return f"{self.trials} tables, {len(self.cliques)} cliques"
+
+    def sizes(self) -> None:
+        """An empty table counts zero, and one row counts one."""
+        for n in (0, 1):
+            self._compared(self.make(self._table(n)), self._table(n), f"with {n} rows")
+
+    def requests(self) -> None:
+        """Cliques may repeat, come from a generator, be few or none."""
+        table = self._table(30)
+        source, pair = self.make(table), (self.schema.names[-1], self.schema.names[0])
+        for rows in _MODES:
+            expect(source.counts([], rows=rows) == {}, "no clique, no counts")
+            for asked in ([pair, pair], iter([pair])):
+                found = source.counts(asked, rows=rows)
+                expect(list(found) == [pair], "a clique that repeats is returned once")
+                _alike(found[pair], counted_by_hand(table, pair, rows), f"rows={rows!r}")
+            _alike(source.counts([()], rows=rows)[()], np.array(30), "for the empty clique")
+
+    def repeats(self) -> None:
+        """The same request gets the same counts, whatever was done with the last ones."""
+        table = self._table(30)
+        source = self.make(table)
+        for _ in range(2):
+            for rows in _MODES:
+                for clique in self.cliques[:4]:
+                    found = source.counts([clique], rows=rows)[clique]
+                    wanted = counted_by_hand(table, clique, rows)
+                    _alike(found, wanted, "asked for again: hand out copies")
+                    if found.flags.writeable:
+                        found[...] = -1
+
+    def order_and_merging(self) -> None:
+        """The order of rows does not matter, and counts of parts of a table add up."""
+        table = self._table(40)
+        order = np.random.default_rng(self.seed).permutation(40)
+        whole, mixed, first, last = (
+            self.make(table.take(rows)) for rows in (np.arange(40), order, order[:13], order[13:])
+        )
+        for rows in _MODES:
+            wanted = whole.counts(self.cliques, rows=rows)
+            parts = [part.counts(self.cliques, rows=rows) for part in (first, last)]
+            again = mixed.counts(self.cliques, rows=rows)
+            for clique in self.cliques:
+                _alike(again[clique], wanted[clique], "with the rows in another order")
+                _alike(parts[0][clique] + parts[1][clique], wanted[clique], "of two parts, added")
+
+    def one_row(self) -> None:
+        """A row more adds one to one cell of each clique, or to none if it has a hole there."""
+        for table, more, row in neighbours(self.schema, self.trials, self.seed):
+            without, with_row = self.make(table), self.make(more)
+            for rows in _MODES:
+                before = without.counts(self.cliques, rows=rows)
+                after = with_row.counts(self.cliques, rows=rows)
+                for clique in self.cliques:
+                    hole = any(row[n][0] == self.schema[n].missing_code for n in clique)
+                    change = np.asarray(after[clique]) - np.asarray(before[clique])
+                    added = 0 if hole and rows == "observed" else 1
+                    expect(
+                        change.min(initial=0) >= 0 and int(change.sum()) == added,
+                        f"one row changed counts of {len(clique)} attributes by more than one",
+                    )
+
+    def refusals(self) -> None:
+        """Bad requests are refused by typed errors."""
+        source, name = self.make(self._table(5)), self.schema.names[0]
+        asked: Any
+        rows: Any
+        for asked, rows in (([(name,)], "all"), ([name], "observed"), ([(name, name)], "observed")):
+            with refuses(ParameterError, f"counts({asked}, rows={rows!r})"):
+                source.counts(asked, rows=rows)
+        with refuses(SchemaError, "an attribute that is not declared"):
+            source.counts([("no such attribute",)], rows="observed")
+
+    def public_words(self) -> None:
+        """What it shows and says depends on public facts only."""
+        said = []
+        for number, n in enumerate((0, 7, 50)):
+            source = self.make(self._table(n, number))
+            words = [str(source), repr(source)]
+            for asked in ([("no such attribute",)], [(self.schema.names[0],) * 2]):
+                with Caught() as caught:
+                    source.counts(asked, rows="observed")
+                words.append(caught.shown)
+            said.append(words)
+        expect(said[0] == said[1] == said[2], "repr or errors differ with the rows: leave them out")
+
+
+def _alike(found: Any, wanted: NDArray[np.int64], when: str) -> None:
+    found = np.asarray(found)
+    expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
+    expect(found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape} ({when})")
+    expect(np.array_equal(found, wanted), f"counts are wrong ({when})")

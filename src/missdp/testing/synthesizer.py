@@ -1,38 +1,48 @@
-"""All checks of a synthesizer, one by one or together.
+"""All checks of a synthesizer, and audits in which the attacker sees every answer of the door.
 
-Audits from samples alone: of any library, without a look inside, and without promised power.
+No test tells two tables apart better than the ratio of the likelihoods of what was seen (Neyman and
+Pearson 1933). The exact numbers behind each answer are known for both tables, since its answers on
+one are repeated on the other; so the ratio is the product of the ratios of the laws.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Event, Guarantee
+from missdp.accounting import Event, Guarantee, ZCDPEvent, epsilon_of, releases
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.auditing import Audit, audit_subject, judge
-from missdp.testing.claims import Claim
-from missdp.testing.habits import BUDGET_HABITS
-from missdp.testing.habits_output import OUTPUT_HABITS
+from missdp.testing.claims import Audit, Claim, gaussian_of, judge
+from missdp.testing.habits import HABITS
 from missdp.testing.interference import interference_of
-from missdp.testing.record import Finding, Report, examine, expect
-from missdp.testing.sensitivity import sensitivity_of
-from missdp.testing.subject import TINY, Subject, subjects
+from missdp.testing.record import (
+    Differs,
+    Enough,
+    Finding,
+    Recorder,
+    Repeater,
+    Report,
+    examine,
+    expect,
+)
+from missdp.testing.sensitivity import log_ratio, sensitivity_of
+from missdp.testing.subject import TINY, Run, Subject, canary, subjects
 
-__all__ = ["HABITS", "audit_samples", "check_habits", "check_synthesizer"]
-
-
-HABITS: dict[str, Callable[[Subject], None]] = {
-    habit.__name__: habit for habit in (*BUDGET_HABITS, *OUTPUT_HABITS)
-}
+__all__ = ["audit", "audit_synthesizer", "check_habits", "check_synthesizer"]
 
 
 def check_habits(
@@ -83,12 +93,20 @@ def check_habits(
 
 def habits_of(on: Subject, habits: Iterable[str] | None = None) -> list[Finding]:
     """Return what was found for one strategy."""
-    chosen = [HABITS[name] for name in (HABITS if habits is None else habits)]
-    return [examine("habits", _promise(habit), on.strategy, partial(habit, on)) for habit in chosen]
+    return [
+        examine("habits", _promise(habit), on.strategy, partial(_in_folder, habit, on))
+        for habit in (HABITS[name] for name in (HABITS if habits is None else habits))
+    ]
 
 
-def _promise(habit: Callable[[Subject], None]) -> str:
+def _promise(habit: FunctionType) -> str:
     return (habit.__doc__ or habit.__name__).split("\n")[0].rstrip(".")
+
+
+def _in_folder(habit: FunctionType, on: Subject) -> None:
+    """Run a habit, with an empty folder of its own if it takes one."""
+    with tempfile.TemporaryDirectory() as folder:
+        habit(*(on, Path(folder))[: habit.__code__.co_argcount])
 
 
 def check_synthesizer(
@@ -164,99 +182,222 @@ def _audited(on: Subject, trials: int, seed: int) -> Finding:
     return examine("audit", "an attacker finds no more than was charged for", on.strategy, run)
 
 
-def audit_samples(
-    fit_sample: Callable[[Any, int], Any],
+_PILOTS = 2
+
+
+def audit(
+    run: Run,
     table: Any,
     neighbour: Any,
     *,
-    claim: Claim | Guarantee | Iterable[Event],
-    statistic: Callable[[Any], float] | None = None,
+    claim: Claim | Guarantee | Iterable[Event] | None = None,
     trials: int = 400,
+    scale: float = 1.0,
     confidence: float = 0.95,
-    subject: str = "samples",
+    seed: int = 0,
+    subject: str = "audit",
 ) -> Audit:
-    """Return how well two neighbours are told apart by synthetic samples.
+    """Return how well an attacker who sees every answer tells two neighbours apart.
 
     Parameters
     ----------
-    fit_sample : callable
-        ``fit_sample(table, seed)`` fits whatever is audited and returns a synthetic frame.
-    table, neighbour : Table or pandas frame
-        Two neighbours; the last row of the second is the one that the first lacks.
-    claim : Claim, Guarantee or events
-        What was claimed: ``Claim(((epsilon, delta),))``, say.
-    statistic : callable, optional
-        A number for a sample, large where the row seems to be present. By default a logistic
-        regression, learned on the first half of the runs from how much of a sample agrees with the
-        row.
+    run : callable
+        ``run(witness, table)`` does whatever is audited, with the witness as its noise
+        (``random_state=witness``): a fit, a statistic, a private estimator. It is stopped after its
+        last answer.
+    table, neighbour
+        Two neighbouring inputs.
+    claim : Claim, Guarantee or events, optional
+        What was claimed. By default what was charged for the answers: as a fixed composition if all
+        runs were charged the same, and by the squares of mus otherwise.
     trials : int, default 400
-        Runs on each table.
+        Runs on each table. Each takes two: one to be answered, one to learn what the answers would
+        have been drawn from on the other table.
+    scale : float, default 1.0
+        Draw noise with so many times its scale. An audit of a sound ``run`` with 0.7 shows that the
+        audit has power: it should be flagged.
     confidence : float, default 0.95
-        Of the lower bound on mu.
+        Of the lower bound.
+    seed : int, default 0
     subject : str
         Public name, for reports.
 
     Returns
     -------
     Audit
-        A low bound proves nothing: a sample may hide what its library leaks elsewhere.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from missdp.testing import Claim, audit_samples, canary, TINY
-    >>> def bootstrap(frame, seed):  # no privacy at all
-    ...     return frame.sample(len(frame), replace=True, random_state=seed)
-    >>> frames = [table.to_native("pandas") for table in canary(TINY, 12)]
-    >>> audit_samples(bootstrap, *frames, claim=Claim(((0.5, 0.0),)), trials=200).flagged
-    True
+    >>> from missdp.testing import audit, canary, examples, TINY
+    >>> def fit(witness, table):
+    ...     examples.Histograms(epsilon=2.0, random_state=witness).fit(table)
+    >>> found = audit(fit, *canary(TINY, 12), trials=40)
+    >>> found.flagged
+    False
     """
+    _check(trials, confidence, scale)
+    attacker = _Attacker(run, (table, neighbour), scale, seed)
+    ratios = [attacker.ratios(side, trials) for side in (0, 1)]
+    if claim is None:
+        claimed = attacker.charged()
+    else:
+        claimed = claim if isinstance(claim, Claim) else Claim.of(claim)
+    found = judge(ratios[1], ratios[0], claimed, confidence=confidence, subject=subject)
+    return replace(found, blind=tuple(sorted(attacker.blind)))
+
+
+class _Attacker:
+    """Runs on either table, with the log likelihood ratio of all answers."""
+
+    def __init__(self, run: Run, tables: tuple[Any, Any], scale: float, seed: int) -> None:
+        self.run, self.tables, self.scale, self.seed = run, tables, scale, seed
+        self.blind: set[str] = set()
+        self.events: set[tuple[tuple[Event, int], ...]] = set()
+        self.stop_after: int | None = None
+        pilots = [self.recorded(side, -1 - k) for side in (0, 1) for k in range(_PILOTS)]
+        # An attacker may look at the first answers only; where all runs have as many, at all.
+        self.stop_after = max(len(kept.kept) for kept in pilots)
+
+    def recorded(self, side: int, number: int) -> Recorder:
+        """Answer a run on one of the tables."""
+        mixed = np.random.SeedSequence([self.seed, side, number % 2**32])
+        kept = Recorder(
+            int(mixed.generate_state(1, np.uint64)[0] >> 1),
+            scale=self.scale,
+            stop_after=self.stop_after,
+        )
+        self._stopped(kept, self.tables[side])
+        bare = Counter(replace(answer.event, label="", gate=None) for answer in kept.kept)
+        self.events.add(tuple(sorted(bare.items(), key=repr)))
+        return kept
+
+    def _stopped(self, witness: Recorder, table: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of small tables and large epsilons
+                self.run(witness, table)
+        except Enough:
+            pass
+
+    def ratios(self, side: int, trials: int) -> NDArray[np.float64]:
+        """Log likelihood of the neighbour less that of the table, for runs on one of them."""
+        return np.array([self.ratio(side, number) for number in range(trials)])
+
+    def ratio(self, side: int, number: int) -> float:
+        kept = self.recorded(side, number)
+        sign = 1.0 if side else -1.0
+        again = Repeater(kept)
+        try:
+            self._stopped(again, self.tables[1 - side])
+            gives_away = len(again.kept) != len(kept.kept)
+        except Differs:
+            gives_away = True
+        if gives_away:  # the other table asks something else: it cannot have been that one
+            return sign * math.inf
+        total = 0.0
+        for here, there in zip(kept.kept, again.kept, strict=True):
+            if not hasattr(here.law, "log_ratio"):
+                self.blind.add(type(here.law).__name__)
+            total += log_ratio(here.law, here.released, here.exact, there.exact)
+        return sign * total
+
+    def charged(self) -> Claim:
+        """What was charged for the answers."""
+        lists = [[e for event, times in found for e in [event] * times] for found in self.events]
+        if len(lists) == 1:
+            return Claim.of(lists[0])
+        return Claim((), max(gaussian_of(events) for events in lists))
+
+
+def audit_synthesizer(
+    family: type[Synthesizer],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    strategies: Iterable[str] | None = None,
+    tables: tuple[Table, Table] | None = None,
+    trials: int = 400,
+    scale: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Audit]:
+    """Return an audit of each strategy of a family.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+    parameters : mapping, optional
+        Of the family. Without an epsilon among them one is chosen at which audits have most power,
+        mu near 2; it does not matter to what is audited.
+    strategies : iterable of str, optional
+        Those to audit; by default all that the family lists.
+    tables : pair of Table, optional
+        Two neighbours, the larger second. By default twelve equal rows, and a row that differs.
+    trials, scale, confidence, seed
+        See `audit`.
+
+    Returns
+    -------
+    dict of str to Audit
+        By strategy. What is claimed is what was charged for the answers, or the guarantee if that
+        claims less.
+
+    Examples
+    --------
+    >>> from missdp.testing import audit_synthesizer, examples
+    >>> found = audit_synthesizer(examples.Histograms, strategies=["joint"], trials=40)
+    >>> found["joint"].flagged
+    False
+    """
+    _check(trials, confidence, scale)
+    return {
+        on.strategy: audit_subject(on, tables, trials, scale, confidence, seed)
+        for on in subjects(family, parameters, strategies, TINY)
+    }
+
+
+def audit_subject(
+    on: Subject,
+    tables: tuple[Table, Table] | None,
+    trials: int,
+    scale: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Audit:
+    """Return the audit of one strategy."""
+    if "epsilon" not in on.parameters:
+        on = on.with_parameters(epsilon=_telling_epsilon(on.delta))
+    table, neighbour = tables or canary(TINY, 12)
+
+    def run(witness: Recorder, rows: Table) -> None:
+        on.build(random_state=witness).fit(rows)
+
+    attacker = _Attacker(run, (table, neighbour), scale, seed)
+    ratios = [attacker.ratios(side, trials) for side in (0, 1)]
+    claim = attacker.charged().and_also(_stated(on, table))
+    subject = f"{on.family.__name__}, {on.strategy}"
+    found = judge(ratios[1], ratios[0], claim, confidence=confidence, subject=subject)
+    return replace(found, blind=tuple(sorted(attacker.blind)))
+
+
+def _stated(on: Subject, table: Table) -> Claim:
+    """What the guarantee of a fit states, and, in case answers were not paid for, what was paid."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = Recorder(0)
+        guarantee = on.build(random_state=kept).fit(table).guarantee_
+    stated, charged = Claim.of(guarantee), releases(guarantee.events)
+    if len(charged) < len(kept.kept):
+        return stated.and_also(Claim.of(charged))
+    return stated
+
+
+def _telling_epsilon(delta: float) -> float:
+    """The epsilon at which mu is near 2, and few runs refute noise that is too small."""
+    return 3.0 if delta == 0 else epsilon_of(ZCDPEvent(rho=2.0), delta)
+
+
+def _check(trials: int, confidence: float, scale: float) -> None:
     if trials < 20:
         raise ParameterError("an audit needs at least 20 trials")
-    one, other = (t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour))
-    seen: list[list[Any]] = [[], []]
-    for number in range(trials):
-        for side, rows in enumerate((one, other)):
-            seen[side].append(fit_sample(rows, 2 * number + side))
-    if statistic is None:
-        agreed = [np.array([_agreement(s, other.iloc[-1]) for s in samples]) for samples in seen]
-        absent, present = _learned(agreed[0], agreed[1])
-    else:
-        absent, present = (np.array([float(statistic(s)) for s in side]) for side in seen)
-    claimed = claim if isinstance(claim, Claim) else Claim.of(claim)
-    return judge(present, absent, claimed, confidence=confidence, subject=subject)
-
-
-def _agreement(sample: Any, row: Any) -> list[float]:
-    """How much of a sample agrees with a row, cell by cell and as a whole, and its size."""
-    frame = sample.to_native("pandas") if isinstance(sample, Table) else sample
-    agrees = np.column_stack(
-        [
-            (frame[name].isna() if _is_missing(row[name]) else frame[name] == row[name])
-            .fillna(False)
-            .to_numpy(dtype=bool)
-            for name in row.index
-        ]
-    )
-    size = max(1, len(agrees))
-    whole = float(agrees.all(axis=1).sum())
-    return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or bool(cell != cell) if not hasattr(cell, "__len__") else False
-
-
-def _learned(
-    absent: NDArray[np.float64], present: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scores of the second half of the runs, by a classifier of the first."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    half = len(absent) // 2
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    truth = np.repeat([0, 1], half)
-    model.fit(np.concatenate([absent[:half], present[:half]]), truth)
-    return model.decision_function(absent[half:]), model.decision_function(present[half:])
+    if not 0 < confidence < 1 or not scale > 0:
+        raise ParameterError("confidence must be in (0, 1), and scale above 0")
