@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -370,7 +370,7 @@ def _laplace_radius(scale: float, unit: float) -> Radius:
 
 
 def _gaussian_radius(sigma: float, unit: float) -> Radius:
-    return lambda level: (sigma * float(norm.isf((1 - level) / 2)) + 1) * unit
+    return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
 
 
 def _scaled(noise: SmoothNoise, scale: float) -> Radius:
