@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from missdp.synth import AIM, MST, PrivBayes, load, synthesizers
     from missdp.table import Table
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AIM",

@@ -1,0 +1,44 @@
+"""docs/architecture.md is about this house, and its limits hold."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOUSE = ROOT / "src" / "missdp"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DRAWN = PAGE.split("```text")[1].split("```")[0]
+ORDER = PAGE.split("```text")[2].split("```")[0]
+
+
+def test_every_room_is_drawn_and_every_drawn_one_is_there():
+    drawn = set(re.findall(r"^  ([a-z_]+(?:/|\.py))", DRAWN, flags=re.M))
+    rooms = {f"{path.parent.name}/" for path in HOUSE.glob("*/__init__.py")}
+    files = {path.name for path in HOUSE.glob("*.py") if not path.name.startswith("__")}
+    assert drawn == rooms | files
+
+
+def test_imports_go_the_way_that_is_drawn():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = contracts["contracts"][0]["layers"]
+    kept = [re.sub(r"missdp\.|\(missdp\.report\) \| |[()]", "", layer) for layer in layers]
+    assert [layer.strip() for layer in ORDER.split(">")] == kept
+
+
+@pytest.mark.parametrize("path", sorted(HOUSE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_file_is_too_long_to_read(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+def test_files_that_the_page_names_are_there():
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", PAGE)
+    assert len(named) > 5
+    for name in named:
+        assert (HOUSE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_every_test_file_mirrors_a_room():
+    rooms = {path.parent.name for path in HOUSE.glob("*/__init__.py")}
+    assert {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} <= rooms | {"data"}
