@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.inference.beliefs import Draws
 from missdp.inference.estimate import Recipe
-from missdp.inference.model import GraphicalModel, Zeros
+from missdp.inference.model import Draws, GraphicalModel, Zeros
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
