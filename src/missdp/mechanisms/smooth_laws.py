@@ -211,8 +211,7 @@ class PaperLaw:
     epsilon : float
         At least 2 ln 2.
     own, donee : float
-        As for `SmoothLaw`; the paper's L_1 is the number of rows that one row can move, and at
-        least 1.
+        As for `SmoothLaw`; their L_1 is the number of rows that one row can move, and at least 1.
 
     Raises
     ------
@@ -236,7 +235,7 @@ class PaperLaw:
     def __post_init__(self) -> None:
         if not PAPER_LEAST_EPSILON <= self.epsilon < math.inf:
             raise UnprovenError(
-                "the paper's mechanism is proven for epsilon >= 2 ln 2 = 1.386 only; "
+                "the mechanism of Clifton et al. is proven for epsilon >= 2 ln 2 = 1.386 only; "
                 "use the library's own noise, which is valid for every epsilon"
             )
 
@@ -394,7 +393,7 @@ class Choice:
         if kind == "paper":
             PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
             if ask.dimension > 1:
-                raise UnprovenError("the paper's mechanism is for single numbers")
+                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
         else:
             self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):
