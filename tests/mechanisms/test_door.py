@@ -21,8 +21,8 @@ from missdp.accounting import (
 from missdp.accounting.costs import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Score, SeededNoise
-from missdp.mechanisms.rows import ExactCounts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
+from missdp.sources.strategies import ExactCounts
 
 SIZES = (2, 3, 4, 2)
 SCHEMA = Schema(
@@ -181,7 +181,7 @@ def counting_calls(counts):
 
 
 def test_a_score_of_counts_alone_is_computed_once(monkeypatch):
-    monkeypatch.setattr("missdp.mechanisms.rows._CELLS_AT_ONCE", 12)
+    monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 12)
     door, spy = door_to(table())
     score = Score(counting_calls, sensitivity=1.0)
     CALLS.clear()

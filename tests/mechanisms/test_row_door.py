@@ -36,13 +36,12 @@ from missdp.mechanisms import (
     Sums,
     Witness,
 )
-from missdp.mechanisms.answers import read_only
-from missdp.mechanisms.asks import ScaleRelease
+from missdp.mechanisms.asks import ScaledGaussian
+from missdp.mechanisms.laws import read_only
 from missdp.mechanisms.questions import QUANTA, Rows
-from missdp.mechanisms.row_door import Charged
-from missdp.mechanisms.rows import PrivateRows
-from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
+from missdp.mechanisms.row_door import Charged, PrivateRows
+from missdp.mechanisms.smooth import ScaleRelease, plan_smooth
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=tuple(range(5)), nullable=True),

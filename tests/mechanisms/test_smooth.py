@@ -14,25 +14,17 @@ from scipy.special import betainc
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
-from missdp.mechanisms.exact_smooth import (
-    LazyUniform,
-    SecureBits,
-    SeededBits,
-    round_cauchy,
-    round_laplace,
-    round_lomax,
-)
+from missdp.mechanisms.asks import ScaledGaussian
+from missdp.mechanisms.exact_noise import SeededWords
 from missdp.mechanisms.smooth import (
     SmoothNoise,
-    bits_of,
     cauchy_loss,
     lomax_loss,
     plan_smooth,
     public_grid,
     reference_bound,
-    release_smooth,
 )
-from missdp.mechanisms.smooth_laws import ScaledGaussian
+from missdp.mechanisms.smooth_laws import Bounded, LazyUniform, SmoothLaw, round_cauchy, round_lomax
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)
@@ -147,7 +139,7 @@ def test_unproven_parameters_are_refused() -> None:
     with pytest.raises(ParameterError):
         plan_smooth(0.0)
     with pytest.raises(ParameterError, match="coordinate"):
-        release_smooth([], 1.0, plan_smooth(1.0), grid=GRID, source=SecureNoise())
+        SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1).draw(Bounded((), 1.0), SecureNoise())
 
 
 # Standard deviations of a count on the profile 4, 5, 7, 7, 7, 8, 9, 9, 10, 11 of a census-like
@@ -211,34 +203,29 @@ def cauchy_cdf(x: np.ndarray) -> np.ndarray:
     return 0.5 + np.sign(x) * 0.5 * betainc(1 / g, 1 - 1 / g, power / (1 + power))
 
 
-def laplace_cdf(x: np.ndarray) -> np.ndarray:
-    return np.asarray(stats.laplace.cdf(x))
-
-
 FINE = Fraction(1 << 24)
 SAMPLERS = {
-    "lomax": (lambda bits: round_lomax([Fraction(0)], FINE, shape=6, bits=bits)[0], lomax_cdf),
+    "lomax": (lambda words: round_lomax([Fraction(0)], FINE, shape=6, words=words)[0], lomax_cdf),
     "cauchy": (
-        lambda bits: round_cauchy(Fraction(0), FINE, gamma=Fraction(7, 2), bits=bits),
+        lambda words: round_cauchy(Fraction(0), FINE, gamma=Fraction(7, 2), words=words),
         cauchy_cdf,
     ),
-    "laplace": (lambda bits: round_laplace([Fraction(0)], FINE, bits=bits)[0], laplace_cdf),
 }
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_follow_their_law_and_no_other_scale(name: str) -> None:
     draw, cdf = SAMPLERS[name]
-    bits = SeededBits(np.random.default_rng(5))
-    sample = np.array([draw(bits) for _ in range(4000)]) / float(FINE)
+    words = SeededWords(np.random.default_rng(5))
+    sample = np.array([draw(words) for _ in range(4000)]) / float(FINE)
     assert stats.kstest(sample, cdf).pvalue > 1e-3
     for wrong in (0.77, 1.3):
         assert stats.kstest(sample * wrong, cdf).pvalue < 1e-6
 
 
 def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
-    bits = SeededBits(np.random.default_rng(6))
-    draws = [round_lomax([Fraction(0)] * 2, FINE, shape=6, bits=bits) for _ in range(3000)]
+    words = SeededWords(np.random.default_rng(6))
+    draws = [round_lomax([Fraction(0)] * 2, FINE, shape=6, words=words) for _ in range(3000)]
     sample = np.array(draws) / float(FINE)
     assert stats.kstest(sample[:, 1], lomax_cdf).pvalue > 1e-3
     assert abs(np.corrcoef(sample.T)[0, 1]) < 0.1
@@ -249,11 +236,10 @@ def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
 def test_rounding_is_exact_on_a_coarse_grid(name: str) -> None:
     # Masses of single grid points, with value and scale off the grid: rounding, not truncation.
     value, scale = Fraction(1, 3), Fraction(7, 5)
-    bits = SeededBits(np.random.default_rng(7))
+    words = SeededWords(np.random.default_rng(7))
     draw = {
-        "lomax": lambda: round_lomax([value], scale, shape=6, bits=bits)[0],
-        "cauchy": lambda: round_cauchy(value, scale, gamma=Fraction(7, 2), bits=bits),
-        "laplace": lambda: round_laplace([value], scale, bits=bits)[0],
+        "lomax": lambda: round_lomax([value], scale, shape=6, words=words)[0],
+        "cauchy": lambda: round_cauchy(value, scale, gamma=Fraction(7, 2), words=words),
     }[name]
     cdf = SAMPLERS[name][1]
     sample = np.array([draw() for _ in range(4000)])
@@ -271,11 +257,11 @@ def test_released_outputs_are_audited_on_extreme_neighbours() -> None:
     source = SeededNoise(11)
     bound = 10.0
 
+    law = SmoothLaw(noise=noise, own=1, donee=1)
+
     def sample(value: float, scale: float, size: int = 4000) -> np.ndarray:
         return np.array([
-            float(release_smooth([Fraction(value)], scale, noise, grid=Fraction(1, 8),
-                                 source=source)[0])
-            for _ in range(size)
+            float(law.draw(Bounded((value,), scale), source)[0]) for _ in range(size)
         ])  # fmt: skip
 
     here = sample(0.0, bound * math.exp(-noise.beta))
@@ -298,24 +284,24 @@ def test_released_outputs_are_audited_on_extreme_neighbours() -> None:
 
 def test_output_lies_on_the_public_grid_whatever_the_bound() -> None:
     noise = plan_smooth(1.0)
-    grid = public_grid(1, 2, 1.0)
+    law = SmoothLaw(noise=noise, own=1, donee=2)
+    assert law.grid == public_grid(1, 2, 1.0)
     for bound in (0.1, math.pi, 1e6):
-        out = release_smooth([Fraction(1, 7)], bound, noise, grid=grid, source=SecureNoise())
-        assert (out[0] / grid).denominator == 1
+        out = law.draw(Bounded((7,), bound), SecureNoise())
+        assert (out[0] / law.grid).denominator == 1
 
 
 def test_lazy_uniforms_decide_equal_prefixes() -> None:
     class Fixed:
         def __init__(self, *words: int) -> None:
-            self.words = list(words)
+            self.drawn = list(words)
 
-        def bits(self, count: int) -> int:
-            return self.words.pop(0)
+        def words(self, count: int) -> np.ndarray:
+            return np.array([self.drawn.pop(0) for _ in range(count)], dtype=np.uint64)
 
     a, b = LazyUniform(Fixed(5, 9)), LazyUniform(Fixed(5, 4))
     assert b.below(a)
     assert not a.below(b)
-    assert SecureBits().bits(64) != SecureBits().bits(64)
 
 
 def test_the_generator_of_a_strange_source_is_for_post_processing():
@@ -323,7 +309,10 @@ def test_the_generator_of_a_strange_source_is_for_post_processing():
         def generator(self):
             raise AssertionError("this generator protects nothing")
 
-    assert isinstance(bits_of(Strange()), SecureBits)
+    (answer,) = SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1).draw(
+        Bounded((9,), 1.0), Strange()
+    )
+    assert answer != 9
 
 
 @given(st.floats(0.0, 10.0), st.floats(0.01, 10.0), st.floats(0.01, 1e6), st.floats(1e-6, 10.0))

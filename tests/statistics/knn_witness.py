@@ -14,7 +14,7 @@ import numpy as np
 from missdp import Table
 from missdp.mechanisms import Prepared, Witness
 from missdp.mechanisms.questions import QUANTA
-from missdp.mechanisms.rows import PrivateRows
+from missdp.mechanisms.row_door import PrivateRows
 from missdp.mechanisms.smooth_laws import Bounded
 from missdp.statistics import KNNImputation
 

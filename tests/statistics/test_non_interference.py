@@ -21,9 +21,9 @@ from missdp import Table
 from missdp.accounting import Budget
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.mechanisms import Counts, Prepared, SecureNoise, SeededNoise
-from missdp.mechanisms.answers import Handle
+from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.questions import Rows
-from missdp.mechanisms.rows import PrivateRows
+from missdp.mechanisms.row_door import PrivateRows
 from missdp.statistics import ImputedStatistics
 from missdp.statistics.donors import Profile
 from missdp.statistics.parts import cost_of

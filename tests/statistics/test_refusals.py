@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError
-from missdp.mechanisms.asks import ReleasedScale
+from missdp.mechanisms.smooth import ReleasedScale
 from missdp.statistics import (
     CappedKNN,
     CompleteRows,

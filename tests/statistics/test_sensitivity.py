@@ -15,8 +15,9 @@ from knn_witness import Behind, Recorder, prepared, questions
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent
 from missdp.mechanisms import Counts, Noise, Sums
+from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import PaperLaw, ScaledGaussian, SmoothLaw
+from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
 from missdp.statistics import (
     CappedKNN,
     CompleteRows,

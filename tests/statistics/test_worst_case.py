@@ -15,8 +15,8 @@ from knn_witness import Exact, nothing_is_read
 from missdp import Table
 from missdp.accounting import Budget, GaussianEvent, LaplaceEvent
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.mechanisms.asks import Choice
 from missdp.mechanisms.questions import QUANTA
-from missdp.mechanisms.smooth_laws import Choice
 from missdp.statistics import (
     CompleteRows,
     ImputedStatistics,

@@ -10,7 +10,7 @@ import pytest
 
 from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
-from missdp.mechanisms import smooth_laws
+from missdp.mechanisms import asks
 from missdp.statistics import (
     CompleteRows,
     ImputedStatistics,
@@ -97,7 +97,7 @@ def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_coverage_needs_the_noise_margin(name: str) -> None:
     # The truth is the very end of what is possible, so half the runs miss it without a margin.
-    with mock.patch.object(smooth_laws, "_laplace_radius", return_value=lambda level: 0.0):
+    with mock.patch.object(asks, "_laplace_radius", return_value=lambda level: 0.0):
         table, frame = not_at_random()
         truth, inside = truths(frame)[name], []
         for seed in range(RUNS):

@@ -68,7 +68,7 @@ def test_a_family_sees_the_door_only(name):
         "from missdp import Table",
         "from missdp.sources import MemorySource",
         "from missdp.mechanisms import release_counts",
-        "from missdp.mechanisms.rows import ExactCounts",
+        "from missdp.sources.strategies import ExactCounts",
         "from missdp.synth.base import Table",
         "from missdp.synth.state import open_data",
         "door._source.counts([()])",

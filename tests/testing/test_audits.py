@@ -16,7 +16,7 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
-from missdp.mechanisms.answers import Best, Handle
+from missdp.mechanisms.laws import Best, Handle
 from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
 from missdp.testing.subject import TINY
 

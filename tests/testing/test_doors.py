@@ -16,9 +16,10 @@ from missdp.accounting import (
 )
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
-from missdp.mechanisms.answers import Best, Handle
+from missdp.mechanisms.asks import ScaledGaussian
+from missdp.mechanisms.laws import Best, Handle
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, ScaledGaussian, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.preprocess import PrivateLogisticRegression, PrivateMean
 from missdp.preprocess.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named

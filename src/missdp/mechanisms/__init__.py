@@ -4,19 +4,20 @@ Everything here charges its budget before it computes, and draws discrete noise 
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 """
 
-from missdp.mechanisms.answers import Noise, Score, Total, Witness
-from missdp.mechanisms.asks import Ask, Undeclared, domain_conditions
-from missdp.mechanisms.door import Door
+from missdp.accounting.conditions import Undeclared, domain_conditions
+from missdp.mechanisms.asks import Ask
+from missdp.mechanisms.door import Door, Score
+from missdp.mechanisms.laws import Noise, Total, Witness
 from missdp.mechanisms.noise import (
+    CountNoise,
     NoiseSource,
     SecureNoise,
     SeededNoise,
     SelectionNoise,
     noise_source,
 )
-from missdp.mechanisms.questions import Counts, Query, Sums
+from missdp.mechanisms.questions import Counts, Preparation, Prepared, Query, Sums
 from missdp.mechanisms.release import (
-    CountNoise,
     SelectionMethod,
     exponential_mechanism,
     generalised_exponential_mechanism,
@@ -24,7 +25,7 @@ from missdp.mechanisms.release import (
     normalised_scores,
     release_counts,
 )
-from missdp.mechanisms.row_door import Preparation, Prepared, RowDoor
+from missdp.mechanisms.row_door import RowDoor
 from missdp.mechanisms.training import PrivateTraining, Training
 
 __all__ = [

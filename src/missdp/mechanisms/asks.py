@@ -1,57 +1,63 @@
-"""Releases to come, before anything is computed, and released numbers. All of it is public.
+"""Releases to come: what is asked, which noise it gets, and what is charged for it.
 
-A released upper bound of the noise scale: what honest error bars and Gaussian noise need.
-
-The smooth bound S is private, and so is the noise scale. But the logarithm of
-``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
-``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
-ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
-probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
-serves all queries.
-
-With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
-Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
-queries are replaced by their value on D' whenever the released bound is below M_0(D): the two
-differ with probability at most delta, and the second is zCDP with respect to D' (each later query
-then moves by at most own + donee * bound). So the total is (epsilon, delta' + delta)-DP for every
-(epsilon, delta') that the zCDP parts give. ∎
-
-What a release has to say about where its domain comes from: one rule for every family.
+An `Ask` says what is public about a release before anything is computed. `Choice` holds the rules
+that turn asks into events, and events into laws, from public facts only. `Released` is what comes
+out: numbers, with error bars where the scale of the noise may be told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
-from missdp.accounting import Condition, Cost, DataDependentDomain, PublicDomain
-from missdp.errors import ParameterError, SchemaError, number
-from missdp.mechanisms.answers import Noise
-from missdp.mechanisms.smooth import reference_bound
-from missdp.schema import Schema
+from missdp.accounting import (
+    ApproximateEvent,
+    Cost,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZCDPEvent,
+    scale_for,
+)
+from missdp.errors import ParameterError, UnprovenError
+from missdp.mechanisms.laws import Law, Noise, count_event
+from missdp.mechanisms.noise import (
+    NoiseSource,
+    above,
+    add_noise,
+    check_scale,
+    distance,
+    gaussian_exceeds,
+    too_far,
+)
+from missdp.mechanisms.questions import Question
+from missdp.mechanisms.smooth import (
+    ReleasedScale,
+    ScaleRelease,
+    SmoothNoise,
+    plan_smooth,
+    reference_bound,
+)
+from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
 
 __all__ = [
     "Ask",
+    "Choice",
     "Noisy",
     "Released",
-    "ReleasedScale",
     "ScaleRelease",
-    "Undeclared",
-    "check_real",
-    "domain_conditions",
-    "log_moves",
-    "log_steps",
+    "ScaledGaussian",
+    "SmoothKind",
+    "plain_law",
 ]
-
-
-_MOST = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,190 +153,225 @@ class Released:
         return [Noisy(value, self.radius) for value in self.values.tolist()]
 
 
-def check_real(name: str, value: Any, *, least: float = 0.0, most: float = _MOST) -> float:
-    """Return a public parameter that must be a number above ``least`` and at most ``most``.
-
-    Raises
-    ------
-    ParameterError
-        If it is not.
-
-    Examples
-    --------
-    >>> check_real("epsilon", 1)
-    1.0
-    """
-    return number(name, value, least=least, most=most, open_end=True)
-
-
-_STEPS = 1 << 20
-_LABEL = "upper bound of the noise scale"
+SmoothKind: TypeAlias = Literal["lomax", "cauchy", "paper"]
+Radius: TypeAlias = Callable[[float], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleRelease:
-    """How to pay for the released upper bound of the noise scale.
+class ScaledGaussian:
+    """Discrete Gaussian noise at a scale that was released before.
 
     Parameters
     ----------
-    epsilon : float, optional
-        Pure DP: for error bars.
-    rho, delta : float, optional
-        zCDP with failure probability ``delta``: for error bars and Gaussian noise.
-
-    Raises
-    ------
-    ParameterError
-        If neither or both are given, or out of range.
-
-    Examples
-    --------
-    >>> from missdp.statistics import ScaleRelease
-    >>> ScaleRelease(epsilon=0.1).gaussian
-    False
+    sigma : float
+    own, donee : float
+        How far one row of its own, and one other row that it moves, can move the numbers, in L2.
+    most : float
+        Released bound on the number of rows that one row can move.
     """
 
-    epsilon: float | None = None
-    rho: float | None = None
-    delta: float | None = None
+    sigma: float
+    own: float
+    donee: float
+    most: float
+
+    @classmethod
+    def costing(cls, rho: float, *, own: float, donee: float, most: float) -> ScaledGaussian:
+        """Return the law that is rho-zCDP as long as the released bound holds.
+
+        Examples
+        --------
+        >>> round(ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0).sigma, 9)
+        5.0
+        """
+        # Room for rounding: here the event states rho, and not the scale.
+        sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
+        return cls(sigma=sigma, own=own, donee=donee, most=most)
+
+    def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+        """Return the numbers plus noise."""
+        return add_noise(exact, "gaussian", self.sigma, source)
+
+    def exceeds(
+        self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> str | None:
+        """Return why an event does not pay; it may fail where the released bound does."""
+        moved, most = distance(exact, other, 2), self.own + self.donee * self.most
+        if above(moved, most):
+            return too_far(moved, most)
+        return gaussian_exceeds(event, moved, self.sigma)
+
+    def log_ratio(
+        self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> float:
+        """Return the log of the answer's probability given ``exact`` over that given ``other``."""
+        here, there = (np.asarray(answer - e, dtype=np.float64) for e in (exact, other))
+        return float((there**2 - here**2).sum() / (2 * self.sigma**2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Rules that turn asks into events, and answers into laws.
+
+    A question that reads cells filled from other rows gets noise in proportion to a private smooth
+    bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
+    that one row can move is declared, noise for that bound. All others get plain noise.
+
+    Parameters
+    ----------
+    kind : {"lomax", "cauchy", "paper"}
+        Noise in proportion to a private bound.
+    cap : int or None
+        Declared bound on the rows that one row can move; None if it is private.
+    scale : ReleasedScale or None
+        A released bound on it.
+    """
+
+    kind: SmoothKind = "lomax"
+    cap: int | None = None
+    scale: ReleasedScale | None = None
 
     def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) != (
-            self.delta is None
-        ):
-            raise ParameterError("pay for the scale with epsilon, or with rho and delta")
-        check_real("epsilon or rho", self.epsilon if self.rho is None else self.rho, least=1e-9)
-        if self.delta is not None:
-            check_real("delta", self.delta, least=1e-100, most=0.1)
+        if self.kind not in get_args(SmoothKind):
+            raise ParameterError(f"noise must be one of {get_args(SmoothKind)}, not {self.kind!r}")
 
-    @property
-    def gaussian(self) -> bool:
-        """Whether the bound may calibrate Gaussian noise."""
-        return self.rho is not None
+    def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
+        """Return what an ask is charged as.
 
-    def failure(self, confidence: float) -> float:
-        """Probability that the bound is too low."""
-        return self.delta if self.delta is not None else (1 - confidence) / 2
+        Raises
+        ------
+        UnprovenError, ParameterError
+            If it cannot be released.
+        """
+        failure: tuple[Event, ...] = ()
+        if ask.delta:
+            fails = f"{ask.label} fails"
+            failure = (ApproximateEvent(epsilon=0.0, delta=ask.delta, label=fails),)
+        return (self._event(ask, depends=depends), *failure)
 
-    def beta(self, confidence: float) -> float:
-        """Smoothness of the released bound, by the public rule."""
-        return _best_beta(self.epsilon, self.rho, self.failure(confidence))
+    def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
+        """Return how a question that was charged as ``event`` is answered.
 
-    def ask(self, confidence: float) -> Ask:
-        """Return what is asked: the rounded logarithm of the bound, in public steps."""
-        if self.epsilon is not None:
-            cost = Cost(currency="pure", amount=self.epsilon)
+        Raises
+        ------
+        UnprovenError
+            If one row moves the question's result further than was charged for.
+        """
+        kind = self._kind(ask, depends=depends)
+        if kind == "plain":
+            self._check_plain(event, question, depends=depends)
+            return plain_law(event)
+        if not question.donee < math.inf:
+            raise UnprovenError("nobody said how far a row whose filled cells change moves this")
+        if kind == "gaussian":
+            assert self.scale is not None
+            assert ask.rho is not None
+            return ScaledGaussian.costing(
+                ask.rho, own=question.own, donee=question.donee_l2, most=self.scale.donees
+            )
+        if kind == "paper":
+            return PaperLaw(epsilon=ask.epsilon, own=question.own, donee=question.donee)
+        noise = self._plan(ask, question.own, question.donee)
+        return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
+
+    def radius(self, law: Law, question: Question) -> Radius | None:
+        """Return from a level to the half-width of the error; None if the scale is private."""
+        unit = float(question.unit)
+        if isinstance(law, Noise):
+            return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
+        if isinstance(law, ScaledGaussian):
+            return _gaussian_radius(law.sigma, unit)
+        if self.scale is None or not isinstance(law, SmoothLaw):
+            return None
+        if law.noise.beta < self.scale.beta:
+            return None
+        return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
+
+    def _event(self, ask: Ask, *, depends: bool) -> Event:
+        kind = self._kind(ask, depends=depends)
+        if kind == "plain":
+            size = ask.own * (1 + ask.moves * (self.cap or 0) * depends)
+            return _plain_event(ask, size)
+        if isinstance(ask.cost, Noise):
+            raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
+        if kind == "paper":
+            PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
+            if ask.dimension > 1:
+                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
         else:
-            cost = Cost(currency="zcdp", amount=self.rho or 0.0)
-        moves = log_moves(self.beta(confidence))
-        return Ask(label=_LABEL, cost=cost, own=moves, delta=self.delta or 0.0)
+            self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        if self._chooses(ask, depends=depends):
+            # Which noise it will be depends on a released number. An event may not: both are
+            # rho-zCDP, and that alone is stated, whichever it is.
+            return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
+        return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
-    def released(self, steps: float, confidence: float) -> ReleasedScale:
-        """Return the upper bound that a noisy logarithm, in steps, stands for."""
-        beta, failure = self.beta(confidence), self.failure(confidence)
-        margin = _margin(beta, self.epsilon, self.rho, failure)
-        level = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
-        return ReleasedScale(max(level, _least(beta)), beta, self.gaussian, failure)
+    def _check_plain(self, event: Event, question: Question, *, depends: bool) -> None:
+        # Without a cap any number of rows may move: no plain noise covers that.
+        most = math.inf if self.cap is None else self.cap
+        moved = question.donee * most if depends and question.donee and most else 0
+        if question.own + moved > getattr(event, "sensitivity", 0):
+            raise UnprovenError("the release is more sensitive than what was charged for")
 
+    def _chooses(self, ask: Ask, *, depends: bool) -> bool:
+        """Whether the released scale decides between Gaussian and Lomax noise."""
+        can = self.scale is not None and self.scale.gaussian and self.cap is None
+        return can and depends and ask.rho is not None and self.kind == "lomax"
 
-@dataclass(frozen=True)
-class ReleasedScale:
-    """A released upper bound of T at ``beta``, too low with probability ``failure``; public."""
+    def _kind(self, ask: Ask, *, depends: bool) -> str:
+        if not depends or self.cap is not None:
+            return "plain"
+        if not self._chooses(ask, depends=depends):
+            return self.kind
+        assert self.scale is not None
+        assert ask.rho is not None
+        lomax = self._plan(ask, 1.0, float(ask.moves))
+        heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
+        norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
+        light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.rho)
+        return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
 
-    donees: float
-    beta: float
-    gaussian: bool
-    failure: float
-
-
-def log_steps(bound: float) -> int:
-    """Return the logarithm of a bound, rounded up to whole steps; private."""
-    return math.ceil(math.log(bound) * _STEPS)
-
-
-def log_moves(beta: float) -> int:
-    """Return how far the rounded logarithm of a beta-smooth bound moves, in steps."""
-    return math.ceil((beta + 2.0**-36) * _STEPS) + 1
-
-
-def _least(beta: float) -> float:
-    """What T is at least, on any table: A_j >= j."""
-    return max(j * math.exp(-beta * j) for j in (math.floor(1 / beta), math.ceil(1 / beta)))
-
-
-def _margin(beta: float, epsilon: float | None, rho: float | None, failure: float) -> float:
-    if epsilon is not None:
-        return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
-    assert rho is not None
-    quantile = float(norm.isf(failure * (1 - 2.0**-10)))
-    return log_moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
+    def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
+        law: Literal["lomax", "cauchy"] = "cauchy" if self.kind == "cauchy" else "lomax"
+        epsilon, dimension = ask.epsilon, ask.dimension
+        least = 0.0 if self.scale is None else self.scale.beta
+        with contextlib.suppress(UnprovenError):
+            return plan_smooth(
+                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
+            )
+        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
 
 
-@lru_cache(maxsize=128)
-def _best_beta(epsilon: float | None, rho: float | None, failure: float) -> float:
-    """The beta whose released bound is smallest on the public reference profile.
-
-    At most an eighth of what the release costs, so that small shares of later queries, whose own
-    beta must not be below it, can use the bound, too; that costs little.
-    """
-    most = (epsilon if epsilon is not None else math.sqrt(2 * (rho or 0.0))) / 8
-    grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
-    return float(
-        min(
-            grid,
-            key=lambda beta: (
-                math.log(reference_bound(beta, 0.0, 1.0)) + _margin(beta, epsilon, rho, failure)
-            ),
-        )
-    )
+def plain_law(event: Event) -> Noise:
+    """Return the noise that a Laplace or Gaussian event states."""
+    if isinstance(event, GaussianEvent):
+        return Noise("gaussian", event.sigma)
+    assert isinstance(event, LaplaceEvent)
+    return Noise("laplace", event.scale)
 
 
-Undeclared = Literal["refuse", "accept"]
+def _plain_event(ask: Ask, sensitivity: float) -> Event:
+    """Return Laplace or Gaussian noise for whole numbers of known sensitivity."""
+    gate = ask.gate or None
+    if isinstance(ask.cost, Noise):
+        return count_event(
+            ask.cost.kind, ask.cost.scale, sensitivity, gate=gate, label=ask.label
+        )  # fmt: skip
+    if ask.rho is None:
+        scale = check_scale("scale", scale_for(sensitivity, ask.epsilon))
+        return LaplaceEvent(sensitivity=sensitivity, scale=scale, gate=gate, label=ask.label)
+    sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf)
+    check_scale("sigma", sigma)
+    return GaussianEvent(sensitivity=sensitivity, sigma=sigma, gate=gate, label=ask.label)
 
 
-def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condition, ...]:
-    """Return the conditions that a schema puts on every release that uses it.
+def _laplace_radius(scale: float, unit: float) -> Radius:
+    return lambda level: (-scale * math.log1p(-level) + 1) * unit
 
-    Levels and bounds shape the output, so a guarantee always rests on their being public:
-    `PublicDomain`, or `DataDependentDomain` for the attributes that are marked as read from the
-    private cells (with `PublicDomain` for the others).
 
-    Parameters
-    ----------
-    schema : Schema
-        Public facts.
-    undeclared : {"refuse", "accept"}
-        What to do about facts that were read from the data and not declared public.
+def _gaussian_radius(sigma: float, unit: float) -> Radius:
+    return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
 
-    Raises
-    ------
-    ParameterError
-        If ``undeclared`` is neither.
-    SchemaError
-        If some facts are not declared public, and that is refused.
 
-    Examples
-    --------
-    >>> from missdp import Categorical, Schema
-    >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
-    >>> for condition in domain_conditions(Schema((read, Categorical(name="b", levels=("y",)))),
-    ...                                    undeclared="accept"):
-    ...     print(condition)
-    WARNING: categories or bounds were read from the private table, which the stated guarantee
-    does not cover, for: a.
-    Columns, categories and bounds were declared without the private table (of: b).
-    """
-    if undeclared not in ("refuse", "accept"):
-        raise ParameterError("undeclared must be 'refuse' or 'accept'")
-    marked = schema.undeclared
-    if not marked:
-        return (PublicDomain(),)
-    if undeclared == "refuse":
-        raise SchemaError(
-            "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks, or pass "
-            "undeclared='accept', which then becomes a condition of the guarantee"
-        )
-    declared = [name for name in schema.names if name not in marked]
-    warning = DataDependentDomain(tuple(sorted(marked)))
-    return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)
+def _scaled(noise: SmoothNoise, scale: float) -> Radius:
+    return lambda level: noise.quantile(level) * scale

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,11 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, SelectionEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Best, Handle, Noise, Score, Total, no_warnings
-from missdp.mechanisms.noise import NoiseSource
-from missdp.mechanisms.release import count_event, selection_scale
+from missdp.mechanisms.laws import (
+    Best,
+    Handle,
+    Noise,
+    Total,
+    count_event,
+    no_warnings,
+    plain_function,
+    read_only,
+    selection_scale,
+)
+from missdp.mechanisms.noise import (
+    NoiseSource,
+)
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
-from missdp.mechanisms.rows import (
+from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.schema import Schema
+from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
+from missdp.sources.strategies import (
     ExactCounts,
     MergedCounts,
     PrivateCounts,
@@ -23,11 +39,42 @@ from missdp.mechanisms.rows import (
     complete_schema,
     filled_rows,
 )
-from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.schema import Schema
-from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
 
 __all__ = ["Clique", "Door", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How much a candidate deserves to be selected: a pure function of its exact counts.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
+        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
+        else.
+    sensitivity : float
+        How far one row can move the score: the author's proof, rounding of the function included.
+
+    Examples
+    --------
+    >>> def rows_at_first_level(counts):
+    ...     return float(counts[0])
+    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
+    1.0
+    """
+
+    function: Callable[..., float]
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a score")
+        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
+            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
+
+    def of(self, counts: NDArray[np.int64], given: tuple[Any, ...] = ()) -> float:
+        """Return the score; private."""
+        return float(self.function(read_only(counts), *map(read_only, given)))
 
 
 class Door(Handle):

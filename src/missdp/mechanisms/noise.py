@@ -3,19 +3,19 @@
 Both sources draw by the same exact samplers (`missdp.mechanisms.exact_noise`): they differ only in
 where the bits come from.
 
-Whether what was charged for pays for how far a neighbour moves the exact numbers.
-
-The common part of the laws' ``exceeds``: each returns what is wrong, in words, or None.
+Whole counts plus noise are released by `add_noise`, for which an event was charged before. Whether
+that event pays for how far a neighbour moves the counts is what the laws' ``exceeds`` ask of the
+checks at the end: each returns what is wrong, in words, or None.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -27,7 +27,7 @@ from missdp.accounting import (
     PureEvent,
     ZCDPEvent,
 )
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.exact_noise import (
     OSWords,
     SeededWords,
@@ -37,13 +37,18 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
 )
 
+if TYPE_CHECKING:
+    pass
+
 __all__ = [
+    "CountNoise",
     "NoiseSource",
     "SecureNoise",
     "SeededNoise",
     "SelectionNoise",
     "Size",
     "above",
+    "add_noise",
     "check_scale",
     "distance",
     "epsilon_paid",
@@ -91,9 +96,6 @@ class NoiseSource(Protocol):
 
     def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
         """Flip independent coins that fall on True with probability ``rate``, never more."""
-
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only: these draws protect nothing."""
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
@@ -205,10 +207,6 @@ class SecureNoise(_ExactNoise):
         """No condition: the draws cannot be predicted."""
         return ()
 
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only."""
-        return self.generator().random(size)
-
     def generator(self) -> np.random.Generator:
         """Return a fresh generator seeded by the operating system, for post-processing only."""
         return np.random.default_rng()
@@ -246,10 +244,6 @@ class SeededNoise(_ExactNoise):
     def conditions(self) -> tuple[Condition, ...]:
         """The condition `ExplicitSeed`: whoever knows the seed can subtract the noise."""
         return (ExplicitSeed(),)
-
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from [0, 1), for post-processing only."""
-        return self._generator.random(size)
 
     def generator(self) -> np.random.Generator:
         """Return a generator spawned from this one, for post-processing only."""
@@ -325,6 +319,39 @@ def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
+CountNoise = Literal["laplace", "gaussian"]
+
+
+def add_noise(
+    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
+) -> NDArray[np.int64]:
+    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
+    exact = _as_counts(counts)
+    draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
+    return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
+
+
+# Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
+# noise cannot wrap around.
+_MAX_COUNT = 2**61
+
+
+def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
+    """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
+    refusal = DataError("counts must form one array of whole numbers")
+    with replacing(TypeError, ValueError, by=refusal):
+        array = np.asarray(values)
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or (array != np.rint(array)).any():
+            raise DataError("counts must be finite whole numbers")
+    elif array.dtype.kind not in "iub":
+        raise DataError(f"counts must be whole numbers, got dtype {array.dtype}")
+    if array.dtype.kind == "u":
+        return np.minimum(array.astype(np.uint64), _MAX_COUNT).astype(np.int64)
+    wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
+
+
 _ROUNDING = 1e-9
 
 
@@ -353,9 +380,7 @@ def too_far(found: float, most: float, what: str = "what is behind it") -> str:
 def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
     """Return why an event does not pay for Laplace noise of a scale on numbers that moved in L1."""
     if isinstance(event, LaplaceEvent):
-        if above(moved, event.sensitivity):
-            return too_far(moved, event.sensitivity)
-        return _too_little(scale, event.scale * moved / event.sensitivity)
+        return _noise_exceeds(moved, scale, event.sensitivity, event.scale)
     epsilon = epsilon_paid(event)
     return other_kind(event, "Laplace noise") if epsilon is None else _lost(moved / scale, epsilon)
 
@@ -363,9 +388,7 @@ def laplace_exceeds(event: Event, moved: float, scale: float) -> str | None:
 def gaussian_exceeds(event: Event, moved: float, sigma: float) -> str | None:
     """Return why an event does not pay for Gaussian noise on numbers that moved in L2."""
     if isinstance(event, GaussianEvent):
-        if above(moved, event.sensitivity):
-            return too_far(moved, event.sensitivity)
-        return _too_little(sigma, event.sigma * moved / event.sensitivity)
+        return _noise_exceeds(moved, sigma, event.sensitivity, event.sigma)
     if isinstance(event, ZCDPEvent):
         most = math.sqrt(2 * event.rho) * sigma
         return too_far(moved, most) if above(moved, most) else None
@@ -387,9 +410,12 @@ def epsilon_paid(event: Event) -> float | None:
     return math.sqrt(2 * event.rho) if isinstance(event, ZCDPEvent) else None
 
 
-def _too_little(scale: float, most: float) -> str | None:
-    if above(most, scale):
-        return f"noise is drawn with scale {scale:g}, and at least {most:g} was charged for"
+def _noise_exceeds(moved: float, scale: float, sensitivity: float, charged: float) -> str | None:
+    if above(moved, sensitivity):
+        return too_far(moved, sensitivity)
+    least = charged * moved / sensitivity
+    if above(least, scale):
+        return f"noise is drawn with scale {scale:g}, and at least {least:g} was charged for"
     return None
 
 

@@ -17,19 +17,32 @@ further.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.schema import Schema
 
-__all__ = ["QUANTA", "Counts", "Query", "Question", "RowView", "Rows", "Sums"]
+__all__ = [
+    "QUANTA",
+    "Counts",
+    "Preparation",
+    "Prepared",
+    "Query",
+    "Question",
+    "RowView",
+    "Rows",
+    "SmoothProfile",
+    "Sums",
+]
+
 
 QUANTA = 1 << 20
 """Units in which a sum is rounded, per bound."""
@@ -351,3 +364,85 @@ class Query(Question):
         if found.dtype.kind == "u":  # clipped: wrapped around, neighbours could be far apart
             found = np.minimum(found.astype(np.uint64), _LARGEST)
         return found.ravel()
+
+
+Column: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
+
+
+class SmoothProfile(Protocol):
+    """How many rows one row can move, here and in tables nearby. Private."""
+
+    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return a beta-smooth bound of ``own + donee * (rows that one row can move)``.
+
+        Rounded up by a factor of at most 1 + 2**-40.
+        """
+
+    def most(self) -> int:
+        """Return how many rows one row can move."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """What a preparation made of the rows. Private.
+
+    Parameters
+    ----------
+    columns : mapping of str to (codes, values or None)
+        Attributes that were filled; a column for each row.
+    keep : array of bool, shape (n,), optional
+        Rows that stay; the others, and their filled cells, are dropped.
+    profile : SmoothProfile, optional
+        For preparations in which a row's filled cells depend on other rows.
+    """
+
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    keep: NDArray[np.bool_] | None = None
+    profile: SmoothProfile | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Preparation:
+    """How rows are changed behind the door: a pure function, and what it means for privacy.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, draws, *given)`` returns `Prepared`; a plain function, see `Question`. Each
+        row becomes what it becomes by its own cells, what is given, and its own draws; only
+        attributes in ``shared`` may depend on other rows.
+    reads : frozenset of str
+        Attributes that it reads.
+    given : tuple
+        Public or released values.
+    draws : {"labels", "generator"} or None
+        What it gets to draw with: a 64-bit label for each row, or a generator.
+    shared : frozenset of str
+        Attributes whose filled cells depend on other rows without noise. How many rows one row can
+        move is then private, and `Prepared.profile` bounds it; or ``cap`` does.
+    cap : int, optional
+        Declared bound on the number of rows that one row can move, which becomes a condition.
+    """
+
+    function: Callable[..., Prepared]
+    reads: frozenset[str] = frozenset()
+    given: tuple[Any, ...] = ()
+    draws: Literal["labels", "generator"] | None = None
+    shared: frozenset[str] = frozenset()
+    cap: int | None = None
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a preparation")
+        object.__setattr__(self, "given", tuple(map(read_only, self.given)))
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What it rests on."""
+        if self.cap is None:
+            return ()
+        return (
+            Assumption(
+                f"No donor ever serves more than {self.cap} incomplete rows, in the table "
+                "and in all its neighbours."
+            ),
+        )

@@ -16,34 +16,22 @@ from missdp.accounting import (
     Adjacency,
     Budget,
     Condition,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
     PureEvent,
     SelectionEvent,
     scale_for,
 )
-from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.noise import NoiseSource, check_scale
+from missdp.errors import DataError, ParameterError, number, replacing
+from missdp.mechanisms.laws import count_event, selection_scale
+from missdp.mechanisms.noise import CountNoise, NoiseSource, add_noise, check_scale
 
 __all__ = [
-    "CountNoise",
     "SelectionMethod",
-    "add_noise",
-    "count_event",
     "exponential_mechanism",
     "generalised_exponential_mechanism",
     "noisy_total",
     "normalised_scores",
     "release_counts",
-    "selection_scale",
 ]
-
-
-CountNoise = Literal["laplace", "gaussian"]
-# Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
-# noise cannot wrap around.
-_MAX_COUNT = 2**61
 
 
 def release_counts(
@@ -116,15 +104,6 @@ def release_counts(
     return add_noise(counts() if callable(counts) else counts, noise, scale, source)
 
 
-def add_noise(
-    counts: ArrayLike, noise: CountNoise, scale: float, source: NoiseSource
-) -> NDArray[np.int64]:
-    """Return integer counts plus discrete noise; whoever calls this has charged for it."""
-    exact = _as_counts(counts)
-    draw = source.discrete_laplace if noise == "laplace" else source.discrete_gaussian
-    return np.asarray(exact + draw(float(scale), exact.shape), dtype=np.int64)
-
-
 def noisy_total(
     count: Callable[[], int] | int,
     *,
@@ -164,12 +143,10 @@ def noisy_total(
     >>> noisy_total(10**6, epsilon=1.0, budget=Budget(1.0), source=SecureNoise()) > 999_000
     True
     """
-    if isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon must be finite and above 0, got {epsilon}")
     released = release_counts(
         count,
         noise="laplace",
-        scale=scale_for(1.0, epsilon),
+        scale=scale_for(1.0, number("epsilon", epsilon, open_end=True)),
         sensitivity=1,
         budget=budget,
         source=source,
@@ -180,40 +157,6 @@ def noisy_total(
     if released.shape != ():
         raise DataError("the total to release must be one number")
     return max(0, int(released))
-
-
-def count_event(
-    noise: str,
-    scale: float,
-    sensitivity: float,
-    *,
-    gate: Iterable[str] | None,
-    label: str,
-    adjacency: Adjacency = "add-remove",
-) -> Event:
-    """Return the fact that counts are released with Laplace or Gaussian noise."""
-    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
-    if noise == "laplace":
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
-    if noise == "gaussian":
-        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
-    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
-
-
-def _as_counts(values: ArrayLike) -> NDArray[np.int64]:
-    """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
-    refusal = DataError("counts must form one array of whole numbers")
-    with replacing(TypeError, ValueError, by=refusal):
-        array = np.asarray(values)
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all() or (array != np.rint(array)).any():
-            raise DataError("counts must be finite whole numbers")
-    elif array.dtype.kind not in "iub":
-        raise DataError(f"counts must be whole numbers, got dtype {array.dtype}")
-    if array.dtype.kind == "u":
-        return np.minimum(array.astype(np.uint64), _MAX_COUNT).astype(np.int64)
-    wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-    return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
 
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]
@@ -282,10 +225,8 @@ def exponential_mechanism(
     """
     if method not in get_args(SelectionMethod):
         raise ParameterError(f"method must be one of {get_args(SelectionMethod)}, got {method!r}")
-    for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
-        if isinstance(value, bool) or not 0 < value < math.inf:
-            raise ParameterError(f"{name} must be finite and above 0, got {value}")
-    epsilon, sensitivity = float(epsilon), float(sensitivity)
+    epsilon = number("epsilon", epsilon, open_end=True)
+    sensitivity = number("sensitivity", sensitivity, most=math.inf, open_end=True)
     scale = selection_scale(epsilon, sensitivity)
     kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
@@ -295,13 +236,6 @@ def exponential_mechanism(
     noise: Literal["gumbel", "exponential"]
     noise = "gumbel" if method == "exponential" else "exponential"
     return source.noisy_max(values, scale, noise=noise)
-
-
-def selection_scale(epsilon: float, sensitivity: float) -> float:
-    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
-    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
-    least = scale_for(float(sensitivity), float(epsilon), count=2)
-    return check_scale("2 * sensitivity / epsilon", least)
 
 
 def generalised_exponential_mechanism(
@@ -361,9 +295,7 @@ def generalised_exponential_mechanism(
         )
     if not 0 < failure < 1:
         raise ParameterError(f"failure must be in (0, 1), got {failure}")
-    if isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon must be finite and above 0, got {epsilon}")
-    epsilon = float(epsilon)
+    epsilon = number("epsilon", epsilon, open_end=True)
     penalty = 2 * math.log(widths.size / failure) / epsilon
 
     def normalised() -> NDArray[np.float64]:

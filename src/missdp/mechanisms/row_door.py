@@ -9,45 +9,43 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, Event, Guarantee, LaplaceEvent, PureEvent
-from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.answers import Handle, Law, Noise
-from missdp.mechanisms.asks import (
-    Ask,
-    Released,
-    ReleasedScale,
-    ScaleRelease,
-    domain_conditions,
-    log_steps,
+from missdp.accounting import (
+    Budget,
+    Cost,
+    Event,
+    Guarantee,
+    LaplaceEvent,
+    PureEvent,
 )
-from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.mechanisms.questions import Question
-from missdp.mechanisms.rows import (
+from missdp.accounting.conditions import domain_conditions
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.asks import Ask, Choice, Released, SmoothKind, plain_law
+from missdp.mechanisms.laws import Handle, Law, Noise, no_warnings, read_only
+from missdp.mechanisms.noise import NoiseSource, SecureNoise, noise_source
+from missdp.mechanisms.questions import (
     Preparation,
     Prepared,
-    PrivateRows,
-    as_they_came,
-    observed_on,
+    Question,
+    Rows,
+    RowView,
+    SmoothProfile,
 )
-from missdp.mechanisms.smooth_laws import (
-    Bounded,
-    Choice,
-    PaperLaw,
-    SmoothKind,
-    SmoothLaw,
-    plain_law,
-)
+from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.schema import Schema
 from missdp.table import Table
 
-__all__ = ["Charged", "Preparation", "Prepared", "RandomState", "RowDoor", "SmoothKind"]
+__all__ = ["Charged", "RandomState", "RowDoor"]
+
 
 RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
@@ -120,7 +118,7 @@ class RowDoor(Handle):
         self._choice = Choice(kind=noise, cap=0)
         self._shared: frozenset[str] = frozenset()
         self._rows = self._came = PrivateRows(
-            table, Preparation(function=as_they_came), self._noise
+            table, Preparation(function=_as_they_came), self._noise
         )
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
@@ -194,9 +192,13 @@ class RowDoor(Handle):
         """
         if not self.needs_scale:
             raise ParameterError("how many rows one row can move is public here")
-        ask = release.ask(confidence)
-        (charged,) = self.begin(ask)
         beta, rows = release.beta(confidence), self._rows
+        (charged,) = self.begin(
+            Ask(
+                label="upper bound of the noise scale", cost=release.cost,
+                own=log_moves(beta), delta=release.delta or 0.0,
+            )
+        )  # fmt: skip
 
         def exact() -> NDArray[np.int64]:
             return np.array([log_steps(rows.bound(own=0.0, donee=1.0, beta=beta))])
@@ -291,18 +293,18 @@ class RowDoor(Handle):
     def _observed(self, gate: frozenset[str]) -> PrivateRows:
         if not gate:
             return self._came
-        preparation = Preparation(function=observed_on, reads=gate, given=(tuple(sorted(gate)),))
+        preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
         return PrivateRows(self._table, preparation, self._noise)
 
 
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
     totals = question.exact(rows.cells)
+    if isinstance(law, PaperLaw):
+        return Bounded(tuple(totals.tolist()), rows.most())
     if isinstance(law, SmoothLaw):
         bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
         return Bounded(tuple(totals.tolist()), bound)
-    if isinstance(law, PaperLaw):
-        return Bounded(tuple(totals.tolist()), rows.most())
     return totals
 
 
@@ -320,3 +322,111 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
+
+
+class PrivateRows:
+    """Rows as a preparation makes them, when they are first needed. Private."""
+
+    def __init__(self, table: Table, preparation: Preparation, noise: NoiseSource) -> None:
+        self._table, self._preparation, self._noise = table, preparation, noise
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    @property
+    def cells(self) -> RowView:
+        """What questions read."""
+        return self._made
+
+    def bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return a smooth bound of how far one row moves a question."""
+        failed = DataError("the bound of a question failed")
+        with replacing(Exception, by=failed), no_warnings():
+            return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
+
+    def most(self) -> float:
+        """Return how many rows one row can move."""
+        failed = DataError("the bound of a question failed")
+        with replacing(Exception, by=failed), no_warnings():
+            return self._profile.most()
+
+    @property
+    def _profile(self) -> SmoothProfile:
+        profile = self._made.profile
+        assert profile is not None  # checked when the rows were made
+        return profile
+
+    @cached_property
+    def _made(self) -> _FilledRows:
+        how = self._preparation
+        failed = DataError("the preparation of the rows failed")
+        # Neither an error nor a warning may quote rows.
+        with replacing(Exception, by=failed), no_warnings():
+            rows = Rows(self._table, how.reads)
+            made = how.function(rows, self._draws(how.draws), *how.given)
+            return _FilledRows(self._table, made, private=bool(how.shared) and how.cap is None)
+
+    def _draws(self, kind: str | None) -> Any:
+        if kind == "labels":
+            return read_only(_labels(len(self._table), self._noise))
+        return self._noise.generator() if kind == "generator" else None
+
+
+class _FilledRows:
+    """Codes and values of every attribute, filled cells in the place of holes. Private."""
+
+    def __init__(self, table: Table, made: Prepared, *, private: bool) -> None:
+        size, columns = len(table), dict(made.columns)
+        parts = [part for column in columns.values() for part in column if part is not None]
+        if any(part.shape != (size,) for part in parts) or (private and made.profile is None):
+            raise DataError("the preparation did not return what it should")
+        if made.keep is not None:
+            keep = np.asarray(made.keep, dtype=bool)
+            table = table.take(keep)
+            columns = {
+                name: (codes[keep], None if values is None else values[keep])
+                for name, (codes, values) in columns.items()
+            }
+        self._table, self._columns, self.profile = table, columns, made.profile
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._table.schema
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; cells that are still missing have its missing code."""
+        return self._columns[name][0] if name in self._columns else self._table.codes(name)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where still missing."""
+        values = self._columns[name][1] if name in self._columns else self._table.values(name)
+        if values is None:
+            raise DataError("no numeric values")
+        return values
+
+
+def _labels(size: int, source: NoiseSource) -> NDArray[np.uint64]:
+    """Draw one independent 64-bit label for each row.
+
+    The privacy statement of a preparation that uses them is for tables of labelled rows: a row
+    brings its own label, drawn independently of all values and of all other labels, so adding or
+    removing a row leaves the labels of the others as they were. It must be private for every fixed
+    assignment of labels, hence also on average over them.
+    """
+    if isinstance(source, SecureNoise):
+        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+    return source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
+
+
+def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
+    """Change nothing."""
+    return Prepared()
+
+
+def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
+    """Keep the rows in which no attribute of a gate is missing."""
+    return Prepared(keep=~np.any([rows.mask(name) for name in gate], axis=0))

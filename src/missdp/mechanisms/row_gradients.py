@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.answers import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 
 __all__ = [
     "Codes",

@@ -26,38 +26,52 @@ slide constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation consta
 ``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon``. (The proof of
 Theorem 3.8 of Clifton et al. 2022 needs gamma >= 2.)
 
-The public rule that chooses noise parameters for releases with smooth sensitivity.
-
-Parameters depend on epsilon, the number of coordinates and the query's public
+**Parameters** (`plan_smooth`) depend on epsilon, the number of coordinates and the query's public
 weights only. They minimise the noise's standard deviation on a fixed reference profile
 ``M_j = 4 + j`` (the slowest growth possible is one per step), never on the table at hand.
+
+**A released bound** (`ScaleRelease`) is what honest error bars and Gaussian noise need.
+The smooth bound S is private, and so is the noise scale. But the logarithm of
+``T = max_j exp(-beta j) A_j`` (the smooth bound with weights own = 0, donee = 1) changes by at most
+``beta`` between neighbours (`log_moves` says how far its rounding does), so it can be released with
+ordinary noise; adding a quantile of that noise gives an upper bound that fails with a chosen
+probability. ``own + donee * T`` bounds every query's S at this or a larger beta, so one release
+serves all queries.
+
+With Gaussian noise on log T and a tiny failure probability delta, later queries may use plain
+Gaussian noise at the released scale. *Proof.* Couple the output under D with one whose later
+queries are replaced by their value on D' whenever the released bound is below M_0(D): the two
+differ with probability at most delta, and the second is zCDP with respect to D' (each later query
+then moves by at most own + donee * bound). So the total is (epsilon, delta' + delta)-DP for every
+(epsilon, delta') that the zCDP parts give. ∎
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.special import ndtri
 
-from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.exact_smooth import Bits, SecureBits, SeededBits, round_cauchy, round_lomax
-from missdp.mechanisms.noise import NoiseSource, SeededNoise
+from missdp.accounting import Cost
+from missdp.errors import ParameterError, UnprovenError, number
 
 __all__ = [
     "NoiseLaw",
+    "ReleasedScale",
+    "ScaleRelease",
     "SmoothNoise",
-    "bits_of",
     "cauchy_loss",
+    "log_moves",
+    "log_steps",
     "lomax_loss",
     "plan_smooth",
     "public_grid",
     "reference_bound",
-    "release_smooth",
 ]
 
 
@@ -188,69 +202,6 @@ class SmoothNoise:
         return float((share / (1 - share)) ** (1 / a)) / self.alpha
 
 
-def release_smooth(
-    values: Sequence[Fraction],
-    bound: float,
-    noise: SmoothNoise,
-    *,
-    grid: Fraction,
-    source: NoiseSource,
-) -> tuple[Fraction, ...]:
-    """Release exact query answers with noise of scale ``bound / noise.alpha`` on a public grid.
-
-    The caller charges ``noise.epsilon`` to its budget *before* calling.
-
-    Parameters
-    ----------
-    values : sequence of Fraction, length ``noise.dimension``
-        The exact private answers.
-    bound : float
-        A ``noise.beta``-smooth upper bound of the L1 local sensitivity, rounded up by a factor of
-        at most 1 + 2**-40. Private.
-    noise : SmoothNoise
-        Public parameters.
-    grid : Fraction
-        Public spacing of the output.
-    source : NoiseSource
-        `SecureNoise` for a release; `SeededNoise` for tests.
-
-    Returns
-    -------
-    tuple of Fraction
-        Multiples of ``grid``: the exact rounding of the real-valued mechanism.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> from missdp.mechanisms.smooth import plan_smooth
-    >>> noisy, = release_smooth(
-    ...     [Fraction(100)], 5.0, plan_smooth(1.0), grid=Fraction(1, 4), source=SecureNoise()
-    ... )
-    >>> noisy.denominator in (1, 2, 4)
-    True
-    """
-    if len(values) != noise.dimension:
-        raise ParameterError(f"this noise is for {noise.dimension} coordinate(s)")
-    if not 0 < bound < math.inf:
-        raise ParameterError("the smooth bound must be finite and above 0")
-    bits = bits_of(source)
-    scale = Fraction(bound) / Fraction(noise.alpha) / grid
-    steps = [Fraction(value) / grid for value in values]
-    if noise.law == "lomax":
-        points = round_lomax(steps, scale, shape=int(noise.exponent), bits=bits)
-    else:
-        points = [round_cauchy(steps[0], scale, gamma=noise.exponent, bits=bits)]
-    return tuple(point * grid for point in points)
-
-
-def bits_of(source: NoiseSource) -> Bits:
-    """Return random bits: the operating system's, or a test's if the source is seeded.
-
-    The generator of a source that somebody else wrote is for post-processing, so it is not used.
-    """
-    return SeededBits(source.generator()) if isinstance(source, SeededNoise) else SecureBits()
-
-
 # Room for rounding S upwards and for floating point, taken off beta and off epsilon.
 _SLACK = 2.0**-20
 _REFERENCE_LEVEL = 4.0
@@ -270,7 +221,7 @@ def reference_bound(beta: float, own: float, donee: float) -> float:
     return donee / beta * math.exp(beta * level / donee - 1)
 
 
-@functools.lru_cache(maxsize=512)
+@lru_cache(maxsize=512)
 def plan_smooth(
     epsilon: float,
     *,
@@ -375,3 +326,120 @@ def public_grid(own: float, donee: float, epsilon: float) -> Fraction:
     """
     exponent = math.floor(math.log2(max(own, donee) / epsilon)) - 8
     return Fraction(2) ** exponent
+
+
+_STEPS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleRelease:
+    """How to pay for the released upper bound of the noise scale.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Pure DP: for error bars.
+    rho, delta : float, optional
+        zCDP with failure probability ``delta``: for error bars and Gaussian noise.
+
+    Raises
+    ------
+    ParameterError
+        If neither or both are given, or out of range.
+
+    Examples
+    --------
+    >>> from missdp.statistics import ScaleRelease
+    >>> ScaleRelease(epsilon=0.1).gaussian
+    False
+    """
+
+    epsilon: float | None = None
+    rho: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) != (
+            self.delta is None
+        ):
+            raise ParameterError("pay for the scale with epsilon, or with rho and delta")
+        paid = self.epsilon if self.rho is None else self.rho
+        number("epsilon or rho", paid, least=1e-9, most=1e9, open_end=True)
+        if self.delta is not None:
+            number("delta", self.delta, least=1e-100, most=0.1, open_end=True)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the bound may calibrate Gaussian noise."""
+        return self.rho is not None
+
+    def failure(self, confidence: float) -> float:
+        """Probability that the bound is too low."""
+        return self.delta if self.delta is not None else (1 - confidence) / 2
+
+    def beta(self, confidence: float) -> float:
+        """Smoothness of the released bound, by the public rule."""
+        return _best_beta(self.epsilon, self.rho, self.failure(confidence))
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, its failure apart."""
+        if self.epsilon is not None:
+            return Cost(currency="pure", amount=self.epsilon)
+        return Cost(currency="zcdp", amount=self.rho or 0.0)
+
+    def released(self, steps: float, confidence: float) -> ReleasedScale:
+        """Return the upper bound that a noisy logarithm, in steps, stands for."""
+        beta, failure = self.beta(confidence), self.failure(confidence)
+        margin = _margin(beta, self.epsilon, self.rho, failure)
+        level = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
+        return ReleasedScale(max(level, _least(beta)), beta, self.gaussian, failure)
+
+
+@dataclass(frozen=True)
+class ReleasedScale:
+    """A released upper bound of T at ``beta``, too low with probability ``failure``; public."""
+
+    donees: float
+    beta: float
+    gaussian: bool
+    failure: float
+
+
+def log_steps(bound: float) -> int:
+    """Return the logarithm of a bound, rounded up to whole steps; private."""
+    return math.ceil(math.log(bound) * _STEPS)
+
+
+def log_moves(beta: float) -> int:
+    """Return how far the rounded logarithm of a beta-smooth bound moves, in steps."""
+    return math.ceil((beta + 2.0**-36) * _STEPS) + 1
+
+
+def _least(beta: float) -> float:
+    """What T is at least, on any table: A_j >= j."""
+    return max(j * math.exp(-beta * j) for j in (math.floor(1 / beta), math.ceil(1 / beta)))
+
+
+def _margin(beta: float, epsilon: float | None, rho: float | None, failure: float) -> float:
+    if epsilon is not None:
+        return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
+    assert rho is not None
+    quantile = -float(ndtri(failure * (1 - 2.0**-10)))
+    return log_moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
+
+
+@lru_cache(maxsize=128)
+def _best_beta(epsilon: float | None, rho: float | None, failure: float) -> float:
+    """The beta whose released bound is smallest on the public reference profile.
+
+    At most an eighth of what the release costs, so that small shares of later queries, whose own
+    beta must not be below it, can use the bound, too; that costs little.
+    """
+    most = (epsilon if epsilon is not None else math.sqrt(2 * (rho or 0.0))) / 8
+    grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
+
+    def log_bound(beta: float) -> float:
+        return math.log(reference_bound(beta, 0.0, 1.0)) + _margin(beta, epsilon, rho, failure)
+
+    return float(min(grid, key=log_bound))

@@ -1,71 +1,258 @@
-"""Laws of answers whose noise follows a private bound, or a released bound of it.
+"""Laws of answers whose noise follows a private bound, drawn exactly.
 
 Every law holds public numbers only: how much noise there is per unit of the bound, and how far the
 exact numbers may move. The private bound comes with the exact numbers (`Bounded`).
 
-Which noise an answer gets and what is charged for it: decided from public facts only.
+Floating-point noise leaks: which doubles can occur depends on the scale and on the value it is
+added to (Mironov 2012), and with smooth sensitivity the scale itself is private. Here a real
+random number is a *lazy* one, an interval that shrinks as more random bits are drawn, and the sum
+``value + scale * noise`` is refined until the whole interval rounds to one point of the grid.
+What comes out is therefore exactly the rounding of the ideal real-valued release: it is
+post-processing of a mechanism that the privacy proof covers, with nothing approximated.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import norm
 
-from missdp.accounting import (
-    ApproximateEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-    ZCDPEvent,
-    scale_for,
-)
+from missdp.accounting import Event
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.answers import Law, Noise
-from missdp.mechanisms.asks import Ask, ReleasedScale
-from missdp.mechanisms.exact_smooth import round_cauchy
-from missdp.mechanisms.noise import (
-    NoiseSource,
-    above,
-    check_scale,
-    distance,
-    gaussian_exceeds,
-    pure_exceeds,
-    too_far,
-)
-from missdp.mechanisms.questions import Question
-from missdp.mechanisms.release import add_noise, count_event
-from missdp.mechanisms.smooth import (
-    SmoothNoise,
-    bits_of,
-    plan_smooth,
-    public_grid,
-    reference_bound,
-    release_smooth,
-)
+from missdp.mechanisms.exact_noise import OSWords, SeededWords, Words
+from missdp.mechanisms.noise import NoiseSource, SeededNoise, above, pure_exceeds
+from missdp.mechanisms.smooth import SmoothNoise, _noise, cauchy_loss, public_grid
 
 __all__ = [
-    "PAPER_LEAST_EPSILON",
     "Bounded",
-    "Choice",
+    "LazyUniform",
     "PaperLaw",
-    "ScaledGaussian",
-    "SmoothKind",
     "SmoothLaw",
-    "plain_law",
+    "published_noise",
+    "round_cauchy",
+    "round_lomax",
 ]
 
 
-PAPER_LEAST_EPSILON = 2 * math.log(2)
-_LARGEST = 64
+_STEP = 64
+Interval = tuple[Fraction, Fraction]
+
+
+def _bits(words: Words, count: int) -> int:
+    """Return a uniform integer in ``[0, 2**count)``."""
+    drawn = -(-count // 64)
+    return int.from_bytes(words.words(drawn).tobytes(), "little") >> (64 * drawn - count)
+
+
+def _below(words: Words, limit: int) -> int:
+    """Return a uniform integer in ``[0, limit)``, by rejection."""
+    width = (limit - 1).bit_length()
+    while (draw := _bits(words, width) if width else 0) >= limit:
+        pass
+    return draw
+
+
+class LazyUniform:
+    """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
+
+    __slots__ = ("_words", "precision", "top")
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.top = _bits(words, _STEP)
+        self.precision = _STEP
+
+    def refine(self) -> None:
+        """Draw 64 more bits."""
+        self.top = (self.top << _STEP) | _bits(self._words, _STEP)
+        self.precision += _STEP
+
+    def refine_to(self, precision: int) -> None:
+        """Draw bits until at least ``precision`` are known."""
+        while self.precision < precision:
+            self.refine()
+
+    def below(self, other: LazyUniform) -> bool:
+        """Decide whether this number is below ``other``, drawing as many bits as it takes."""
+        while True:
+            if self.precision == other.precision and self.top != other.top:
+                return self.top < other.top
+            precision = max(self.precision, other.precision)
+            if self.precision == other.precision:
+                precision += _STEP
+            self.refine_to(precision)
+            other.refine_to(precision)
+
+
+class LazyExponential:
+    """A standard exponential real number: a whole part and a lazy uniform fraction.
+
+    Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
+    is odd with probability exp(-U), which is the density of the fraction; every rejected run adds
+    one to the whole part.
+    """
+
+    __slots__ = ("fraction", "whole")
+
+    def __init__(self, words: Words) -> None:
+        self.whole = 0
+        while True:
+            first = last = LazyUniform(words)
+            length = 1
+            while (following := LazyUniform(words)).below(last):
+                last = following
+                length += 1
+            if length % 2:
+                self.fraction = first
+                return
+            self.whole += 1
+
+    def scaled(self, precision: int) -> int:
+        """Return the integer ``e`` with this number in ``[e, e + 1] / 2**precision``."""
+        self.fraction.refine_to(precision)
+        top = self.fraction.top >> (self.fraction.precision - precision)
+        return (self.whole << precision) + top
+
+
+def _floor(value: Fraction) -> int:
+    return value.numerator // value.denominator
+
+
+def _settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> int | None:
+    """Nearest integer to ``value + sign * scale * noise`` if ``bounds`` on the noise decide it."""
+    half = Fraction(1, 2)
+    ends = {_floor(value + sign * scale * bound + half) for bound in bounds}
+    return ends.pop() if len(ends) == 1 else None
+
+
+def round_lomax(
+    values: Sequence[Fraction], scale: Fraction, *, shape: int, words: Words
+) -> list[int]:
+    """Round ``values + scale * X`` to integers, X with density prop. to (1 + |x|_1)^-(shape + d).
+
+    X is a vector of d independent Laplace variables divided by one Gamma(shape) variable, so each
+    coordinate is two-sided Lomax: ``P(|X_i| > t) = (1 + t)**-shape``.
+
+    Parameters
+    ----------
+    values : sequence of Fraction, length d
+        In units of the grid.
+    scale : Fraction
+        Noise scale in units of the grid, at least 0.
+    shape : int
+        Tail exponent, at least 1.
+    words : Words
+        Randomness.
+
+    Returns
+    -------
+    list of int
+        Grid points.
+
+    Examples
+    --------
+    >>> round_lomax([Fraction(7)], Fraction(0), shape=4, words=OSWords())
+    [7]
+    """
+    gamma = [LazyExponential(words) for _ in range(shape)]
+    return [_one_lomax(value, scale, gamma, words) for value in values]
+
+
+def _one_lomax(
+    value: Fraction, scale: Fraction, gamma: Sequence[LazyExponential], words: Words
+) -> int:
+    sign = 1 - 2 * _bits(words, 1)
+    top = LazyExponential(words)
+    precision = _STEP
+    while True:
+        numerator = top.scaled(precision)
+        divisor = sum(part.scaled(precision) for part in gamma)
+        if divisor > 0:
+            bounds = (
+                Fraction(numerator, divisor + len(gamma)),
+                Fraction(numerator + 1, divisor),
+            )
+            if (point := _settled(value, scale, bounds, sign)) is not None:
+                return point
+        precision += _STEP
+
+
+def round_cauchy(value: Fraction, scale: Fraction, *, gamma: Fraction, words: Words) -> int:
+    """Round ``value + scale * X`` to an integer, X with density prop. to 1 / (1 + |x| ** gamma).
+
+    Rejection from a flat body on [0, 1] and a Pareto tail; with rational gamma every comparison is
+    between integer powers, and the tail's root is an integer root.
+
+    Parameters
+    ----------
+    value, scale : Fraction
+        In units of the grid.
+    gamma : Fraction
+        Tail exponent, above 1; small numerator and denominator keep it fast.
+    words : Words
+        Randomness.
+
+    Examples
+    --------
+    >>> round_cauchy(Fraction(7), Fraction(0), gamma=Fraction(4), words=OSWords())
+    7
+    """
+    p, q = gamma.numerator, gamma.denominator
+    while True:
+        body = _below(words, p) < p - q
+        base, coin = LazyUniform(words), LazyUniform(words)
+        if _accepts(base, coin, p, q if body else p - q):
+            break
+    sign = 1 - 2 * _bits(words, 1)
+    while True:
+        bounds = _body(base) if body else _tail(base, q, p - q)
+        if bounds is not None and (point := _settled(value, scale, bounds, sign)) is not None:
+            return point
+        base.refine()
+
+
+def _accepts(base: LazyUniform, coin: LazyUniform, power: int, root: int) -> bool:
+    """Decide coin < 1 / (1 + base**(power / root)) as base^power coin^root < (1 - coin)^root."""
+    while True:
+        n = max(base.precision, coin.precision)
+        base.refine_to(n)
+        coin.refine_to(n)
+        one, w, v = 1 << n, base.top, coin.top
+        if (w + 1) ** power * (v + 1) ** root < (one - v - 1) ** root << (n * power):
+            return True
+        if w**power * v**root >= (one - v) ** root << (n * power):
+            return False
+        base.refine()
+
+
+def _body(base: LazyUniform) -> Interval:
+    one = 1 << base.precision
+    return Fraction(base.top, one), Fraction(base.top + 1, one)
+
+
+def _tail(base: LazyUniform, power: int, root: int) -> Interval | None:
+    """Enclose ``base ** -(power / root)``."""
+    if base.top == 0:
+        return None
+    n = base.precision
+    low = _integer_root((1 << n * (power + root)) // (base.top + 1) ** power, root)
+    high = _integer_root((1 << n * (power + root)) // base.top**power + 1, root) + 1
+    return Fraction(low, 1 << n), Fraction(high, 1 << n)
+
+
+def _integer_root(value: int, order: int) -> int:
+    """Return the largest r with ``r**order <= value`` (Newton from above)."""
+    if order == 1 or value < 2:
+        return value
+    guess = 1 << -(-value.bit_length() // order)
+    while True:
+        better = ((order - 1) * guess + value // guess ** (order - 1)) // order
+        if better >= guess:
+            return guess
+        guess = better
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,13 +297,28 @@ class SmoothLaw:
 
     @property
     def grid(self) -> Fraction:
-        """Spacing of the answers."""
+        """Public spacing of the answers."""
         return public_grid(self.own, self.donee, self.noise.epsilon)
 
     def draw(self, exact: Bounded, source: NoiseSource) -> tuple[Fraction, ...]:
-        """Return the numbers plus noise, rounded to the grid."""
-        values = [Fraction(total) for total in exact.totals]
-        return release_smooth(values, exact.bound, self.noise, grid=self.grid, source=source)
+        """Return the numbers plus noise: the exact rounding, to the grid, of real-valued answers.
+
+        The generator of a source that somebody else wrote is for post-processing; it is not used.
+        """
+        noise, bound = self.noise, self._bound(exact)
+        if len(exact.totals) != noise.dimension:
+            raise ParameterError(f"this noise is for {noise.dimension} coordinate(s)")
+        if not 0 < bound < math.inf:
+            raise ParameterError("the smooth bound must be finite and above 0")
+        seeded = isinstance(source, SeededNoise)
+        words = SeededWords(source.generator()) if seeded else OSWords()
+        scale = Fraction(bound) / Fraction(noise.alpha) / self.grid
+        steps = [Fraction(total) / self.grid for total in exact.totals]
+        if noise.law == "lomax":
+            points = round_lomax(steps, scale, shape=int(noise.exponent), words=words)
+        else:
+            points = [round_cauchy(steps[0], scale, gamma=noise.exponent, words=words)]
+        return tuple(point * self.grid for point in points)
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
         """Return why an event does not pay.
@@ -124,9 +326,10 @@ class SmoothLaw:
         The numbers may move by either bound, and the log of the bound by beta.
         """
         beta = self.noise.beta + 2.0**-36  # bounds are rounded up
-        return _bounds_exceed(
-            exact.totals, other.totals, (exact.bound, other.bound), beta
-        ) or pure_exceeds(event, self.noise.epsilon)
+        bounds = self._bound(exact), self._bound(other)
+        return _bounds_exceed(exact.totals, other.totals, bounds, beta) or pure_exceeds(
+            event, self.noise.epsilon
+        )
 
     def log_ratio(self, answer: tuple[Fraction, ...], exact: Bounded, other: Bounded) -> float:
         """Return the log of the answer's density given ``exact`` over that given ``other``.
@@ -135,8 +338,12 @@ class SmoothLaw:
         """
         return self._log_density(answer, exact) - self._log_density(answer, other)
 
+    def _bound(self, exact: Bounded) -> float:
+        """Return the smooth bound, which is private."""
+        return exact.bound
+
     def _log_density(self, answer: tuple[Fraction, ...], exact: Bounded) -> float:
-        scale, exponent = exact.bound / self.noise.alpha, float(self.noise.exponent)
+        scale, exponent = self._bound(exact) / self.noise.alpha, float(self.noise.exponent)
         off = sum(abs(float(a - t)) for a, t in zip(answer, exact.totals, strict=True)) / scale
         if self.noise.law == "lomax":
             tail = (exponent + len(answer)) * math.log1p(off)
@@ -146,81 +353,20 @@ class SmoothLaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledGaussian:
-    """Discrete Gaussian noise at a scale that was released before.
-
-    Parameters
-    ----------
-    sigma : float
-    own, donee : float
-        How far one row of its own, and one other row that it moves, can move the numbers, in L2.
-    most : float
-        Released bound on the number of rows that one row can move.
-    """
-
-    sigma: float
-    own: float
-    donee: float
-    most: float
-
-    @classmethod
-    def costing(cls, rho: float, *, own: float, donee: float, most: float) -> ScaledGaussian:
-        """Return the law that is rho-zCDP as long as the released bound holds.
-
-        Examples
-        --------
-        >>> round(ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0).sigma, 9)
-        5.0
-        """
-        # Room for rounding: here the event states rho, and not the scale.
-        sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
-        return cls(sigma=sigma, own=own, donee=donee, most=most)
-
-    def draw(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
-        """Return the numbers plus noise."""
-        return add_noise(exact, "gaussian", self.sigma, source)
-
-    def exceeds(
-        self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
-    ) -> str | None:
-        """Return why an event does not pay; it may fail where the released bound does."""
-        moved, most = distance(exact, other, 2), self.own + self.donee * self.most
-        if above(moved, most):
-            return too_far(moved, most)
-        return gaussian_exceeds(event, moved, self.sigma)
-
-    def log_ratio(
-        self, answer: NDArray[np.int64], exact: NDArray[np.int64], other: NDArray[np.int64]
-    ) -> float:
-        """Return the log of the answer's probability given ``exact`` over that given ``other``."""
-        here, there = (np.asarray(answer - e, dtype=np.float64) for e in (exact, other))
-        return float((there**2 - here**2).sum() / (2 * self.sigma**2))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperLaw:
-    """The mechanism of Clifton, Hanson, Merrill & Merrill (2022), for comparison; one number.
-
-    Their bound 1 + L_1 is (ln 2)-smooth and no better, and their generalised Cauchy noise has
-    gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2, 5.5, 5.7). The proof of their Theorem 3.8 needs
-    gamma >= 2, that is epsilon >= 2 ln 2: below, the mechanism loses more than the epsilon it
-    states (at 0.5 at least 0.9), so it is refused.
+class PaperLaw(SmoothLaw):
+    """The mechanism of Clifton et al. (2022), for comparison; one number.
 
     Parameters
     ----------
     epsilon : float
-        At least 2 ln 2.
+        At least 2 ln 2; see `published_noise`.
     own, donee : float
-        As for `SmoothLaw`; their L_1 is the number of rows that one row can move, and at least 1.
-
-    Raises
-    ------
-    UnprovenError
-        If epsilon is below 2 ln 2.
+        As for `SmoothLaw`; what is bounded is the number of rows that one row can move, which they
+        take to be at least 1.
 
     Examples
     --------
-    >>> PaperLaw(epsilon=6 * math.log(2), own=1, donee=1).gamma
+    >>> PaperLaw(epsilon=6 * math.log(2), own=1, donee=1).noise.exponent
     Fraction(4, 1)
     >>> PaperLaw(epsilon=0.5, own=1, donee=1)
     Traceback (most recent call last):
@@ -228,56 +374,14 @@ class PaperLaw:
     missdp.errors.UnprovenError: ...
     """
 
+    noise: SmoothNoise = field(init=False)
     epsilon: float
-    own: float
-    donee: float
 
     def __post_init__(self) -> None:
-        if not PAPER_LEAST_EPSILON <= self.epsilon < math.inf:
-            raise UnprovenError(
-                "the mechanism of Clifton et al. is proven for epsilon >= 2 ln 2 = 1.386 only; "
-                "use the library's own noise, which is valid for every epsilon"
-            )
+        object.__setattr__(self, "noise", published_noise(self.epsilon))
 
-    @property
-    def gamma(self) -> Fraction:
-        """Exponent of the tail, rounded down to a sixteenth (which is still private)."""
-        # Float rounding of epsilon may not lose a sixteenth; above gamma = 2 the proof has slack.
-        sixteenths = math.floor(16 * (1 + self.epsilon / PAPER_LEAST_EPSILON) + 2.0**-30)
-        # A smaller gamma from 2 on is private as well; larger ones would take minutes to draw.
-        return Fraction(min(sixteenths, 16 * _LARGEST), 16)
-
-    @property
-    def grid(self) -> Fraction:
-        """Spacing of the answers."""
-        return public_grid(self.own, self.donee, self.epsilon)
-
-    def draw(self, exact: Bounded, source: NoiseSource) -> tuple[Fraction, ...]:
-        """Return the number plus noise, rounded to the grid."""
-        value, scale = Fraction(exact.totals[0]), self._scale(exact) / self.grid
-        bits = bits_of(source)
-        return (round_cauchy(value / self.grid, scale, gamma=self.gamma, bits=bits) * self.grid,)
-
-    def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
-        """Return why an event does not pay: as for `SmoothLaw`, and bounds at most double."""
-        bounds = tuple(self.own + self.donee * max(each.bound, 1) for each in (exact, other))
-        return _bounds_exceed(exact.totals, other.totals, bounds, math.log(2)) or pure_exceeds(
-            event, self.epsilon
-        )
-
-    def log_ratio(self, answer: tuple[Fraction, ...], exact: Bounded, other: Bounded) -> float:
-        """Return the log of the answer's density given ``exact`` over that given ``other``."""
-        return self._log_density(answer, exact) - self._log_density(answer, other)
-
-    def _log_density(self, answer: tuple[Fraction, ...], exact: Bounded) -> float:
-        scale = float(self._scale(exact))
-        off = abs(float(answer[0] - exact.totals[0])) / scale
-        return -_log_one_plus_power(off, float(self.gamma)) - math.log(scale)
-
-    def _scale(self, exact: Bounded) -> Fraction:
-        bound = self.own + self.donee * max(exact.bound, 1)
-        # ln 2 is rounded down, which only adds noise.
-        return Fraction(bound) / Fraction(math.log(2) * (1 - 2.0**-40))
+    def _bound(self, exact: Bounded) -> float:
+        return self.own + self.donee * max(exact.bound, 1)
 
 
 def _bounds_exceed(
@@ -301,173 +405,30 @@ def _log_one_plus_power(base: float, exponent: float) -> float:
     return float(np.logaddexp(0.0, exponent * math.log(base))) if base > 0 else 0.0
 
 
-SmoothKind: TypeAlias = Literal["lomax", "cauchy", "paper"]
-Radius: TypeAlias = Callable[[float], float]
+def published_noise(epsilon: float) -> SmoothNoise:
+    """Return the noise of Clifton, Hanson, Merrill & Merrill (2022), for comparison.
 
+    Their bound 1 + L_1, with L_1 the number of rows that one row can move, is (ln 2)-smooth and no
+    better, and their generalised Cauchy noise has gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2,
+    5.5, 5.7). The proof of their Theorem 3.8 needs gamma >= 2, that is epsilon >= 2 ln 2: below,
+    the mechanism loses more than the epsilon it states (at 0.5 at least 0.9), so it is refused.
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Rules that turn asks into events, and answers into laws.
-
-    A question that reads cells filled from other rows gets noise in proportion to a private smooth
-    bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
-    that one row can move is declared, noise for that bound. All others get plain noise.
-
-    Parameters
-    ----------
-    kind : {"lomax", "cauchy", "paper"}
-        Noise in proportion to a private bound.
-    cap : int or None
-        Declared bound on the rows that one row can move; None if it is private.
-    scale : ReleasedScale or None
-        A released bound on it.
+    Raises
+    ------
+    UnprovenError
+        If epsilon is below 2 ln 2.
     """
-
-    kind: SmoothKind = "lomax"
-    cap: int | None = None
-    scale: ReleasedScale | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(SmoothKind):
-            raise ParameterError(f"noise must be one of {get_args(SmoothKind)}, not {self.kind!r}")
-
-    def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
-        """Return what an ask is charged as.
-
-        Raises
-        ------
-        UnprovenError, ParameterError
-            If it cannot be released.
-        """
-        failure: tuple[Event, ...] = ()
-        if ask.delta:
-            fails = f"{ask.label} fails"
-            failure = (ApproximateEvent(epsilon=0.0, delta=ask.delta, label=fails),)
-        return (self._event(ask, depends=depends), *failure)
-
-    def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
-        """Return how a question that was charged as ``event`` is answered.
-
-        Raises
-        ------
-        UnprovenError
-            If one row moves the question's result further than was charged for.
-        """
-        kind = self._kind(ask, depends=depends)
-        if kind == "plain":
-            self._check_plain(event, question, depends=depends)
-            return plain_law(event)
-        if not question.donee < math.inf:
-            raise UnprovenError("nobody said how far a row whose filled cells change moves this")
-        if kind == "gaussian":
-            assert self.scale is not None
-            assert ask.rho is not None
-            return ScaledGaussian.costing(
-                ask.rho, own=question.own, donee=question.donee_l2, most=self.scale.donees
-            )
-        if kind == "paper":
-            return PaperLaw(epsilon=ask.epsilon, own=question.own, donee=question.donee)
-        noise = self._plan(ask, question.own, question.donee)
-        return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
-
-    def radius(self, law: Law, question: Question) -> Radius | None:
-        """Return from a level to the half-width of the error; None if the scale is private."""
-        unit = float(question.unit)
-        if isinstance(law, Noise):
-            return (_laplace_radius if law.kind == "laplace" else _gaussian_radius)(law.scale, unit)
-        if isinstance(law, ScaledGaussian):
-            return _gaussian_radius(law.sigma, unit)
-        if self.scale is None or not isinstance(law, SmoothLaw):
-            return None
-        if law.noise.beta < self.scale.beta:
-            return None
-        return _scaled(law.noise, (law.own + law.donee * self.scale.donees) * unit)
-
-    def _event(self, ask: Ask, *, depends: bool) -> Event:
-        kind = self._kind(ask, depends=depends)
-        if kind == "plain":
-            size = ask.own * (1 + ask.moves * (self.cap or 0) * depends)
-            return _plain_event(ask, size)
-        if isinstance(ask.cost, Noise):
-            raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-        if kind == "paper":
-            PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
-            if ask.dimension > 1:
-                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
-        else:
-            self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
-        if self._chooses(ask, depends=depends):
-            # Which noise it will be depends on a released number. An event may not: both are
-            # rho-zCDP, and that alone is stated, whichever it is.
-            return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
-        return PureEvent(epsilon=ask.epsilon, label=ask.label)
-
-    def _check_plain(self, event: Event, question: Question, *, depends: bool) -> None:
-        # Without a cap any number of rows may move: no plain noise covers that.
-        most = math.inf if self.cap is None else self.cap
-        moved = question.donee * most if depends and question.donee and most else 0
-        if question.own + moved > getattr(event, "sensitivity", 0):
-            raise UnprovenError("the release is more sensitive than what was charged for")
-
-    def _chooses(self, ask: Ask, *, depends: bool) -> bool:
-        """Whether the released scale decides between Gaussian and Lomax noise."""
-        can = self.scale is not None and self.scale.gaussian and self.cap is None
-        return can and depends and ask.rho is not None and self.kind == "lomax"
-
-    def _kind(self, ask: Ask, *, depends: bool) -> str:
-        if not depends or self.cap is not None:
-            return "plain"
-        if not self._chooses(ask, depends=depends):
-            return self.kind
-        assert self.scale is not None
-        assert ask.rho is not None
-        lomax = self._plan(ask, 1.0, float(ask.moves))
-        heavy = lomax.standard_deviation * reference_bound(lomax.beta, 1.0, float(ask.moves))
-        norm_2 = math.sqrt(2.0) if ask.moves > 1 else 1.0
-        light = (1 + norm_2 * self.scale.donees) / math.sqrt(2 * ask.rho)
-        return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
-
-    def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        law: Literal["lomax", "cauchy"] = "cauchy" if self.kind == "cauchy" else "lomax"
-        epsilon, dimension = ask.epsilon, ask.dimension
-        least = 0.0 if self.scale is None else self.scale.beta
-        with contextlib.suppress(UnprovenError):
-            return plan_smooth(
-                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
-            )
-        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
-
-
-def plain_law(event: Event) -> Noise:
-    """Return the noise that a Laplace or Gaussian event states."""
-    if isinstance(event, GaussianEvent):
-        return Noise("gaussian", event.sigma)
-    assert isinstance(event, LaplaceEvent)
-    return Noise("laplace", event.scale)
-
-
-def _plain_event(ask: Ask, sensitivity: float) -> Event:
-    """Return Laplace or Gaussian noise for whole numbers of known sensitivity."""
-    gate = ask.gate or None
-    if isinstance(ask.cost, Noise):
-        return count_event(
-            ask.cost.kind, ask.cost.scale, sensitivity, gate=gate, label=ask.label
-        )  # fmt: skip
-    if ask.rho is None:
-        scale = check_scale("scale", scale_for(sensitivity, ask.epsilon))
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, gate=gate, label=ask.label)
-    sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf)
-    check_scale("sigma", sigma)
-    return GaussianEvent(sensitivity=sensitivity, sigma=sigma, gate=gate, label=ask.label)
-
-
-def _laplace_radius(scale: float, unit: float) -> Radius:
-    return lambda level: (-scale * math.log1p(-level) + 1) * unit
-
-
-def _gaussian_radius(sigma: float, unit: float) -> Radius:
-    return lambda level: (sigma * float(norm.isf((1 - level) / 2)) + 1) * unit
-
-
-def _scaled(noise: SmoothNoise, scale: float) -> Radius:
-    return lambda level: noise.quantile(level) * scale
+    beta = math.log(2)
+    if not 2 * beta <= epsilon < math.inf:
+        raise UnprovenError(
+            "the mechanism of Clifton et al. is proven for epsilon >= 2 ln 2 = 1.386 only; "
+            "use the library's own noise, which is valid for every epsilon"
+        )
+    # Rounded down to a sixteenth, which is still private; but float rounding of epsilon may not
+    # lose one. Larger ones than 64 would take minutes to draw.
+    sixteenths = math.floor(16 * (1 + epsilon / (2 * beta)) + 2.0**-30)
+    gamma = Fraction(min(sixteenths, 16 * 64), 16)
+    # ln 2, but for what `SmoothNoise` adds to beta and to the loss: a little more noise.
+    left = epsilon * (1 - 2.0**-39) - (beta + 2.0**-36) * float(gamma - 1)
+    alpha = min(beta * (1 - 2.0**-40), left / cauchy_loss(1.0, 0.0, gamma=float(gamma)))
+    return _noise("cauchy", epsilon, gamma, alpha, beta, 1)

@@ -9,8 +9,22 @@ All guarantees here are under *replace-one* adjacency with a public number of ro
 in which the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.preprocess.costs import Bound, bounds, overall_curve
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.costs import Bound, Stage, bounds, overall_curve, trace
+from missdp.preprocess.domain import (
+    BoundedDonations,
+    CentralGaps,
+    CovarianceGap,
+    ExtremeGaps,
+    FrameOverlap,
+    IncompleteRows,
+    LargestCluster,
+    LeastEigenvalue,
+    LeastRange,
+    LeastStandardDeviation,
+    NotFittedOnThisTable,
+    RowDomain,
+    TrimmedRange,
+)
 from missdp.preprocess.estimators import (
     PrivateCovariance,
     PrivateHistogram,
@@ -19,24 +33,14 @@ from missdp.preprocess.estimators import (
     PrivateMean,
 )
 from missdp.preprocess.impute import (
-    CentralGaps,
     ColumnImputer,
-    LeastEigenvalue,
     MeanImputer,
     MedianImputer,
     RegressionImputer,
     TrimmedMeanImputer,
-    TrimmedRange,
 )
 from missdp.preprocess.maps import NEIGHBOURS, TableDistance
-from missdp.preprocess.near_rows import (
-    BoundedDonations,
-    Deduplicator,
-    LargestCluster,
-    NeighbourImputer,
-    Quantizer,
-    packing_number,
-)
+from missdp.preprocess.near_rows import Deduplicator, NeighbourImputer, Quantizer, packing_number
 from missdp.preprocess.pipeline import (
     PricedPipeline,
     Refused,
@@ -46,27 +50,15 @@ from missdp.preprocess.pipeline import (
     plan_test,
     propose_test_release,
 )
-from missdp.preprocess.price import Price, PriceStep, load_pipeline, plot_price, price
-from missdp.preprocess.replace_one import NotFittedOnThisTable, PrivateEstimator
+from missdp.preprocess.prices import Price, PriceStep, load_pipeline, plot_price, price
+from missdp.preprocess.replace_one import PrivateEstimator
 from missdp.preprocess.scale import (
-    CovarianceGap,
-    ExtremeGaps,
-    FrameOverlap,
-    LeastRange,
-    LeastStandardDeviation,
     MinMaxScaler,
     PCADimensionReducer,
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import (
-    ConstantImputer,
-    IncompleteRows,
-    RowClipper,
-    StableTransformer,
-    Stage,
-    trace,
-)
+from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer
 
 __all__ = [
     "NEIGHBOURS",

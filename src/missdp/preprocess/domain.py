@@ -1,18 +1,37 @@
-"""Public facts about private rows, and how a table is read so that they are true."""
+"""What is publicly known of private rows: what they are made to be, and what is assumed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from missdp.accounting import Condition
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.mechanisms.answers import no_warnings
+from missdp.mechanisms.laws import no_warnings
 
-__all__ = ["BoundedNumbers", "Labels", "RowDomain", "Target", "as_number", "as_rows", "clip_rows"]
+__all__ = [
+    "BoundedDonations",
+    "CentralGaps",
+    "CovarianceGap",
+    "ExtremeGaps",
+    "FrameOverlap",
+    "IncompleteRows",
+    "LargestCluster",
+    "LeastEigenvalue",
+    "LeastRange",
+    "LeastStandardDeviation",
+    "NotFittedOnThisTable",
+    "RowDomain",
+    "StepCondition",
+    "TrimmedRange",
+    "as_number",
+    "as_rows",
+    "clip_rows",
+    "row_movements",
+]
 
 
 FloatArray = NDArray[np.float64]
@@ -148,6 +167,32 @@ def as_number(cell: Any) -> float:
         return np.nan
 
 
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n, d)
+        Tables of the same shape; NaN is a missing cell.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
+    array([ 3., inf])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
+
+
 def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     """Return the rows projected on the ball; missing cells stay missing and count as 0.
 
@@ -163,65 +208,159 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
 
 
-class Target(Protocol):
-    """How the entries of a target are read as numbers, each by itself; public."""
-
-    def read(self, y: Any) -> FloatArray:
-        """Return a number for each entry. An odd one is not refused."""
-
-
 @dataclass(frozen=True)
-class Labels:
-    """One label counts as 1, any other as -1.
-
-    Parameters
-    ----------
-    positive : object
-        The label that counts as 1.
+class StepCondition(Condition):
+    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
 
     Examples
     --------
-    >>> Labels("yes").read(["yes", "no", None])
-    array([ 1., -1., -1.])
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
     """
 
-    positive: object
+    sentence: ClassVar[str]
 
-    def read(self, y: Any) -> FloatArray:
-        """Return 1 or -1 for each entry."""
-        return _each(lambda label: 1.0 if _same(label, self.positive) else -1.0, y)
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return self.sentence.format(**vars(self))
 
 
 @dataclass(frozen=True)
-class BoundedNumbers:
-    """Numbers clipped to an interval around 0; whatever is not a number counts as 0.
+class NotFittedOnThisTable(StepCondition):
+    """The rows were not preprocessed by anything that had looked at the same table."""
+
+    sentence = "No preprocessing of these rows was fitted on the same table."
+
+
+@dataclass(frozen=True)
+class IncompleteRows(StepCondition):
+    """At most ``at_most`` rows have missing cells, and none more than ``cells_per_row``."""
+
+    at_most: int
+    cells_per_row: int
+    sentence = "At most {at_most} rows have a missing cell, and none has more than {cells_per_row}."
+
+
+@dataclass(frozen=True)
+class CentralGaps(StepCondition):
+    """Order statistics within ``ranks`` ranks of each median are ``at_most`` apart, one by one."""
+
+    at_most: float
+    ranks: int
+    sentence = (
+        "In every column, consecutive observed values within {ranks} ranks of the median differ "
+        "by at most {at_most:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class TrimmedRange(StepCondition):
+    """From the ``trim``-th smallest to the ``trim``-th largest observed value it is not far."""
+
+    trim: int
+    at_most: float
+    sentence = (
+        "In every column, the {trim}-th smallest and {trim}-th largest observed values differ by "
+        "at most {at_most:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class LeastEigenvalue(StepCondition):
+    """Predictors are well conditioned: X'X / n, over rows with an observed target, is bounded."""
+
+    at_least: float
+    sentence = (
+        "The second-moment matrix of the regression's predictors, summed over the rows with an "
+        "observed target and divided by n, has no eigenvalue below {at_least:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class BoundedDonations(StepCondition):
+    """No row is among the k donors of more than ``at_most`` incomplete rows."""
+
+    at_most: int
+    sentence = "No row is a donor of more than {at_most} incomplete rows."
+
+
+@dataclass(frozen=True)
+class LargestCluster(StepCondition):
+    """Good clusters are small, and not many of them meet at one point.
 
     Parameters
     ----------
-    bound : float
-        Largest absolute value.
-
-    Examples
-    --------
-    >>> BoundedNumbers(1.0).read([0.5, "-7", "many"])
-    array([ 0.5, -1. ,  0. ])
+    radius : float
+        The radius eta of a good cluster.
+    at_most : int
+        Largest number of rows of a good cluster.
+    neighbours : int
+        Largest number of good clusters whose centres lie within 3 eta of one point, also after
+        some rows are removed (a packing bound of the dimension, unless declared).
     """
 
-    bound: float
+    radius: float
+    at_most: int
+    neighbours: int
 
-    def read(self, y: Any) -> FloatArray:
-        """Return a number within the bound for each entry."""
-        values = _each(as_number, y)
-        return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -self.bound, self.bound))
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"No good cluster of radius {self.radius:.6g} has more than {self.at_most} rows, and "
+            f"no point is within {3 * self.radius:.6g} of the centres of more than "
+            f"{self.neighbours} good clusters, whichever rows are removed."
+        )
 
 
-def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
-    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
-    return np.fromiter(map(read, y), np.float64, len(y))
+@dataclass(frozen=True)
+class ExtremeGaps(StepCondition):
+    """Each of the ``ranks`` outermost gaps at either end of a column is ``at_most`` wide."""
+
+    at_most: float
+    ranks: int
+    sentence = (
+        "In every column, each of the {ranks} outermost gaps between consecutive values, "
+        "at either end, is at most {at_most:.6g}."
+    )
 
 
-def _same(label: Any, wanted: object) -> bool:
-    try:
-        return bool(label == wanted)
-    except (TypeError, ValueError):  # pandas' NA, or an array
-        return False
+@dataclass(frozen=True)
+class LeastRange(StepCondition):
+    """Maximum less minimum of every column is bounded from below."""
+
+    at_least: float
+    sentence = "In every column, maximum and minimum differ by at least {at_least:.6g}."
+
+
+@dataclass(frozen=True)
+class LeastStandardDeviation(StepCondition):
+    """The standard deviation (divisor n) of every column is bounded from below, above 0."""
+
+    at_least: float
+    sentence = "Every column that is scaled has a standard deviation of at least {at_least:.6g}."
+
+
+@dataclass(frozen=True)
+class CovarianceGap(StepCondition):
+    """Eigenvalues ``k`` and ``k + 1`` of the covariance (divisor n - 1) are that far apart."""
+
+    k: int
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"The gap between eigenvalues {self.k} and {self.k + 1} of the covariance matrix that "
+            f"PCA sees is at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class FrameOverlap(StepCondition):
+    """The smallest cosine between principal subspace and public frame is bounded from below."""
+
+    at_least: float
+    sentence = (
+        "Every direction of the public reference frame has a cosine of at least {at_least:.6g} "
+        "with the principal subspace."
+    )

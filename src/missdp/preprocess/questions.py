@@ -16,22 +16,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Event, RDPEvent
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.mechanisms.answers import no_warnings, plain_function, read_only
+from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.mechanisms.noise import (
     NoiseSource,
     above,
+    add_noise,
     distance,
     gaussian_exceeds,
     laplace_exceeds,
     too_far,
 )
-from missdp.mechanisms.release import add_noise
-from missdp.preprocess.domain import RowDomain, Target
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "NoiseKind",
     "Question",
+    "Target",
     "VectorNoise",
     "VectorQuery",
     "check_frozen",
@@ -45,7 +46,11 @@ __all__ = [
 ]
 
 
-FloatArray = NDArray[np.float64]
+class Target(Protocol):
+    """How the entries of a target are read as numbers, each by itself; public."""
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number for each entry. An odd one is not refused."""
 
 
 class Question(Protocol):

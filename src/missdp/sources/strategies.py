@@ -1,24 +1,44 @@
 """Missing-data strategies: which rows are counted, and what that makes of their holes.
 
-Choose a source for any kind of input.
+With the exact counts under a strategy, which a door keeps while they are needed, and the source
+that fits an input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
-from missdp.sources.counts import MarginalSource, MemorySource, Rows
+from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows
 from missdp.sources.duckdb import DuckDBSource
 from missdp.table import Table
 
-__all__ = ["STRATEGIES", "GateChoice", "Strategy", "is_source", "open_source", "strategy_named"]
+__all__ = [
+    "STRATEGIES",
+    "ExactCounts",
+    "GateChoice",
+    "MergedCounts",
+    "PrivateCounts",
+    "Strategy",
+    "complete_rows",
+    "complete_schema",
+    "filled_rows",
+    "is_source",
+    "merge_levels",
+    "open_source",
+    "strategy_named",
+]
 
 
 GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
@@ -195,3 +215,203 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
     Asked of its type: a frame may have columns that are called "schema" and "counts".
     """
     return callable(getattr(type(data), "counts", None))
+
+
+class PrivateCounts(Protocol):
+    """Exact counts of cliques. Only a door holds one."""
+
+    def expect(self, cliques: Iterable[Clique]) -> None:
+        """Note what is to be counted together in one pass, when the first of it is needed."""
+
+    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
+        """Yield each clique with its counts, few passes over the rows for all of them."""
+
+    def take(self, clique: Clique) -> Counts:
+        """Return the counts of a clique that is not asked for again."""
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows that are counted; they must be in memory."""
+
+
+class ExactCounts:
+    """Exact counts of a source under a strategy.
+
+    Parameters
+    ----------
+    source : callable
+        Returns the source; called when something is counted for the first time.
+    schema : Schema
+        Public facts about the rows that are counted.
+    strategy : Strategy
+    """
+
+    def __init__(
+        self, source: Callable[[], MarginalSource], schema: Schema, strategy: Strategy
+    ) -> None:
+        self._open, self._schema, self._strategy = source, schema, strategy
+        self._place = {name: i for i, name in enumerate(schema.names)}
+        self._expected: tuple[Clique, ...] = ()
+        self._kept: dict[Clique, Counts] = {}
+
+    @cached_property
+    def _source(self) -> MarginalSource:
+        return self._open()
+
+    def expect(self, cliques: Iterable[Clique]) -> None:
+        """Note what is to be counted together; see `PrivateCounts`."""
+        self._expected = tuple(dict.fromkeys(self._ordered(clique) for clique in cliques))
+
+    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
+        """Yield each clique with its counts; see `PrivateCounts`."""
+        for batch in self._batches(cliques):
+            ordered = [self._ordered(clique) for clique in batch]
+            counts = self._counted(dict.fromkeys(ordered))
+            for clique, key in zip(batch, ordered, strict=True):
+                yield clique, _turned(counts[key], key, clique)
+
+    def take(self, clique: Clique) -> Counts:
+        """Return counts that are not asked for again; see `PrivateCounts`."""
+        ordered = self._ordered(clique)
+        found = _turned(self._counted([ordered])[ordered], ordered, clique)
+        self._kept.pop(ordered, None)
+        return found
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows that are counted; see `PrivateCounts`."""
+        source = self._source
+        assert isinstance(source, MemorySource)  # checked before anything was charged
+        return {name: source.table.codes(name) for name in self._schema.names}
+
+    def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
+        wanted = tuple(cliques)
+        lacking = [clique for clique in wanted if clique not in self._kept]
+        if not lacking:
+            return self._kept
+        if set(self._expected).issuperset(lacking):
+            self._kept |= self._source.counts(self._expected, rows=self._strategy.rows)
+            self._expected = ()
+            return self._kept
+        return ChainMap(self._source.counts(lacking, rows=self._strategy.rows), self._kept)
+
+    def _batches(self, cliques: Iterable[Clique]) -> Iterator[list[Clique]]:
+        """Cliques whose counts are held at once."""
+        batch: list[Clique] = []
+        cells = 0
+        for clique in cliques:
+            size = math.prod(self._schema.extended_shape(clique))
+            if batch and cells + size > _CELLS_AT_ONCE:
+                yield batch
+                batch, cells = [], 0
+            batch.append(clique)
+            cells += size
+        if batch:
+            yield batch
+
+    def _ordered(self, clique: Clique) -> Clique:
+        return tuple(sorted(clique, key=self._place.__getitem__))
+
+
+def _turned(counts: Counts, ordered: Clique, clique: Clique) -> Counts:
+    if ordered == clique:
+        return counts
+    return counts.transpose([ordered.index(name) for name in clique])
+
+
+class MergedCounts:
+    """Counts on merged levels, each added up once.
+
+    Parameters
+    ----------
+    exact : PrivateCounts
+    groups : mapping of str to ndarray of int64
+        Group of each level, by attribute; further last levels ("missing") stay by themselves.
+    """
+
+    def __init__(self, exact: PrivateCounts, groups: Mapping[str, NDArray[np.int64]]) -> None:
+        self._exact, self._groups = exact, groups
+        self._kept: dict[Clique, Counts] = {}
+
+    def expect(self, cliques: Iterable[Clique]) -> None:
+        """Note what is to be counted together; see `PrivateCounts`."""
+        self._exact.expect(cliques)
+
+    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
+        """Yield each clique with its merged counts; see `PrivateCounts`."""
+        for clique in cliques:
+            if clique not in self._kept:
+                table = self._exact.take(clique)
+                for axis, name in enumerate(clique):
+                    table = merge_levels(table, self._groups[name], axis)
+                self._kept[clique] = table
+            yield clique, self._kept[clique]
+
+    def take(self, clique: Clique) -> Counts:
+        """Return counts that are not asked for again; see `PrivateCounts`."""
+        found = next(iter(self.each([clique])))[1]
+        del self._kept[clique]
+        return found
+
+    def codes(self) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows, merged; see `PrivateCounts`."""
+        found = {}
+        for name, codes in self._exact.codes().items():
+            group = self._groups[name]
+            found[name] = np.append(group, group.max() + 1)[codes]
+        return found
+
+
+def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
+    """Add up an axis of counts over groups of levels; further last levels are kept.
+
+    Every row stays in one cell, so one row still moves one count by one.
+
+    Examples
+    --------
+    >>> merge_levels(np.array([5, 1, 2, 9]), np.array([0, 1, 1]), 0).tolist()
+    [5, 3, 9]
+    """
+    extra = table.shape[axis] - len(groups)
+    size = int(groups.max()) + 1
+    index = np.concatenate([groups, size + np.arange(extra)])
+    moved = np.moveaxis(table, axis, 0)
+    out = np.zeros((size + extra, *moved.shape[1:]), dtype=table.dtype)
+    np.add.at(out, index, moved)
+    return np.moveaxis(out, 0, axis)
+
+
+def complete_rows(source: MarginalSource) -> MarginalSource:
+    """Return the rows that have no hole; the source must hold its rows in memory."""
+    assert isinstance(source, MemorySource)  # checked before anything was charged
+    return MemorySource(source.table.take(~source.table.incomplete_rows()))
+
+
+def filled_rows(
+    source: MarginalSource, laws: Mapping[str, NDArray[np.float64]], rng: np.random.Generator
+) -> MarginalSource:
+    """Return the rows with every hole drawn from its attribute's law.
+
+    Each row is filled by itself, so adding or removing one row still changes one filled row.
+    A law with all its mass on one level takes no draw.
+    """
+    assert isinstance(source, MemorySource)  # checked before anything was charged
+    table = source.table
+    codes = {}
+    for attribute in table.schema:
+        cells = table.codes(attribute.name).astype(np.int64)
+        if attribute.nullable:
+            hole, law = table.mask(attribute.name), laws[attribute.name]
+            sure = np.flatnonzero(law == 1.0)
+            many = int(hole.sum())
+            cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
+        codes[attribute.name] = cells
+    return MemorySource(Table.from_codes(complete_schema(table.schema), codes, kind=table.kind))
+
+
+def complete_schema(schema: Schema) -> Schema:
+    """Return the schema of a table whose holes have been filled."""
+    closed = {"nullable": False, "missing_codes": (), "outside": "error"}
+    return Schema(tuple(a.model_copy(update=closed) for a in schema))
+
+
+Counts = NDArray[np.int64]
+_CELLS_AT_ONCE = 50_000_000  # 400 MB of counts

@@ -50,8 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.questions import RowView
-from missdp.mechanisms.row_door import Prepared
+from missdp.mechanisms.questions import Prepared, RowView
 from missdp.schema import Numeric
 from missdp.statistics.layout import IntArray, Layout, Metric, NearCells, lay_out, near_cells
 

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of
-from missdp.mechanisms.asks import Ask, check_real
-from missdp.mechanisms.questions import Counts, Question, Rows
-from missdp.mechanisms.row_door import Preparation, Prepared
+from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of, number
+from missdp.mechanisms.asks import Ask
+from missdp.mechanisms.questions import Counts, Preparation, Prepared, Question, Rows
 from missdp.schema import Level, Numeric, Schema
 from missdp.statistics.donors import Cells, impute
 from missdp.statistics.layout import Metric, MetricName, build_metric
@@ -333,8 +332,8 @@ class ReleasedModel(Imputation):
         object.__setattr__(self, "match_on", names_of("attributes", self.match_on))
         if not self.impute or not self.match_on:
             raise ParameterError("name at least one attribute to impute and one to match on")
-        check_real("epsilon", self.epsilon)
-        check_real("enough", self.enough, least=-1.0)
+        number("epsilon", self.epsilon, most=1e9, open_end=True)
+        number("enough", self.enough, least=-1.0, most=1e9, open_end=True)
 
     def check(self, schema: Schema) -> object:
         """Refuse tables that are too large."""

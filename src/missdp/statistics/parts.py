@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Guarantee
 from missdp.accounting.words import warn_if_weak
-from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.mechanisms.asks import Ask, Noisy, check_real
-from missdp.mechanisms.questions import QUANTA, Counts, Question, Rows, Sums
-from missdp.mechanisms.row_door import Charged, Preparation, RowDoor
+from missdp.errors import DataError, ParameterError, SchemaError, number
+from missdp.mechanisms.asks import Ask, Noisy
+from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums
+from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.predicates import Predicate, parse_where
 
@@ -60,7 +60,7 @@ def cost_of(epsilon: float | None, rho: float | None) -> Cost:
     """
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
-    amount = check_real("epsilon or rho", epsilon if rho is None else rho)
+    amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
     return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
 
 

@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from missdp.accounting import Budget, Cost, PureEvent
-from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
-from missdp.mechanisms.asks import ScaleRelease, check_real
-from missdp.mechanisms.row_door import RandomState, RowDoor, SmoothKind
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    ParameterError,
+    UnprovenError,
+    number,
+)
+from missdp.mechanisms.asks import ScaleRelease, SmoothKind
+from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
 from missdp.statistics.answers import (
     correlation,
@@ -108,7 +114,7 @@ class ImputedStatistics:
             )
         if not isinstance(scale, ScaleRelease | None):
             raise ParameterError("scale must be a ScaleRelease or None")
-        if check_real("confidence", confidence, most=1.0) < 0.5 or confidence == 1:
+        if number("confidence", confidence, most=1.0, open_end=True) < 0.5 or confidence == 1:
             raise ParameterError("confidence must be at least 0.5 and below 1")
         door = RowDoor(
             table, budget=budget, random_state=random_state, undeclared=undeclared, noise=noise
@@ -339,7 +345,7 @@ class QueryRequest:
         cost_of(self.epsilon, None)
         if self.statistic not in get_args(Statistic):
             raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
-        if not 0 <= check_real("bar_share", self.bar_share, least=-1.0, most=1.0) < 1:
+        if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
         if (self.statistic == "count") != (not self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")

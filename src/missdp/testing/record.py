@@ -16,7 +16,7 @@ import numpy as np
 from missdp.accounting import Event
 from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
 from missdp.mechanisms import Witness
-from missdp.mechanisms.answers import Law
+from missdp.mechanisms.laws import Law
 from missdp.mechanisms.smooth_laws import Bounded
 from missdp.sources import MemorySource
 from missdp.table import Table

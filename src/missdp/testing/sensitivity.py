@@ -24,7 +24,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import UnprovenError
-from missdp.mechanisms.answers import Law
+from missdp.mechanisms.laws import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -76,7 +76,7 @@ def check_sensitivity(
     with a hole in the gate of a charge must move nothing. There must be as many reads of the rows
     as charges, in their order, and none beside them.
 
-    Each law says how far is too far (``exceeds``, see `missdp.mechanisms.answers.Law`): one that
+    Each law says how far is too far (``exceeds``, see `missdp.mechanisms.laws.Law`): one that
     does not say fails, and one that cannot tell is listed as not checked.
 
     Parameters

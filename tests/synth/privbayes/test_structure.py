@@ -118,7 +118,7 @@ def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
 
     expected = synthetic()
     monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_PER_CALL", 40)
-    monkeypatch.setattr("missdp.mechanisms.rows._CELLS_AT_ONCE", 40)
+    monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 40)
     monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_AT_ONCE", 100)
     assert synthetic().equals(expected)
 
@@ -127,7 +127,7 @@ def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
 def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
     monkeypatch.setattr("missdp.sources.counts._MAX_TOTAL_CELLS", 20_000)
     monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_PER_CALL", 10_000)
-    monkeypatch.setattr("missdp.mechanisms.rows._CELLS_AT_ONCE", 10_000)
+    monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 10_000)
     levels = ("a", "b", "c", "d")
     schema = Schema(tuple(Categorical(name=f"c{i}", levels=levels) for i in range(8)))
     rng = np.random.default_rng(0)

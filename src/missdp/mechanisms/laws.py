@@ -1,9 +1,8 @@
 """What passes through a door: the laws by which exact numbers become released ones.
 
 Whatever anyone learns about private rows is an answer: a `Law` drew it from exact numbers, after an
-event was charged for it. A `Witness` in the place of the noise sees all of it, for tests.
-
-What every door has: a budget that is charged first, and answers that come from one place.
+event was charged for it. A `Witness` in the place of the noise sees all of it, for tests. A
+`Handle` is what every door has: a budget that is charged first, and one place of answers.
 """
 
 from __future__ import annotations
@@ -15,18 +14,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from types import FunctionType
-from typing import Any, NoReturn, Protocol, Self
+from typing import (
+    Any,
+    NoReturn,
+    Protocol,
+    Self,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from missdp.accounting import Budget, Condition, Cost, Event, scale_for
+from missdp.accounting import (
+    Adjacency,
+    Budget,
+    Condition,
+    Cost,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    scale_for,
+)
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import (
+    CountNoise,
     NoiseSource,
     SeededNoise,
     above,
+    add_noise,
     check_scale,
     distance,
     epsilon_paid,
@@ -35,19 +50,19 @@ from missdp.mechanisms.noise import (
     other_kind,
     too_far,
 )
-from missdp.mechanisms.release import CountNoise, add_noise
 
 __all__ = [
     "Best",
     "Handle",
     "Law",
     "Noise",
-    "Score",
     "Total",
     "Witness",
+    "count_event",
     "no_warnings",
     "plain_function",
     "read_only",
+    "selection_scale",
 ]
 
 
@@ -190,6 +205,24 @@ class Noise:
         return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
 
 
+def count_event(
+    noise: str,
+    scale: float,
+    sensitivity: float,
+    *,
+    gate: Iterable[str] | None,
+    label: str,
+    adjacency: Adjacency = "add-remove",
+) -> Event:
+    """Return the fact that counts are released with Laplace or Gaussian noise."""
+    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
+    if noise == "laplace":
+        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
+    if noise == "gaussian":
+        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
+    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
+
+
 @dataclass(frozen=True)
 class Best:
     """The law of the exponential mechanism: the largest score after adding Gumbel noise to each.
@@ -240,38 +273,11 @@ class Best:
         return float(chances[0] - chances[1])
 
 
-@dataclass(frozen=True)
-class Score:
-    """How much a candidate deserves to be selected: a pure function of its exact counts.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
-        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
-        else.
-    sensitivity : float
-        How far one row can move the score: the author's proof, rounding of the function included.
-
-    Examples
-    --------
-    >>> def rows_at_first_level(counts):
-    ...     return float(counts[0])
-    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
-    1.0
-    """
-
-    function: Callable[..., float]
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        plain_function(self.function, "a score")
-        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
-            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
-
-    def of(self, counts: NDArray[np.int64], given: tuple[Any, ...] = ()) -> float:
-        """Return the score; private."""
-        return float(self.function(read_only(counts), *map(read_only, given)))
+def selection_scale(epsilon: float, sensitivity: float) -> float:
+    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    return check_scale("2 * sensitivity / epsilon", least)
 
 
 @contextmanager
@@ -406,12 +412,7 @@ class Handle:
         return self._budget.left
 
     def share(self, part: float) -> Cost:
-        """Return a share of what can still be spent.
-
-        Parameters
-        ----------
-        part : float in (0, 1]
-        """
+        """Return a share, above 0 and at most 1, of what can still be spent."""
         if isinstance(part, bool) or not 0 < part <= 1:
             raise ParameterError("a share must be above 0 and at most 1")
         return replace(self.left, amount=self.left.amount * part)
