@@ -4,6 +4,7 @@ import importlib.util
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,8 @@ def exit_code(module, monkeypatch):
 
     def run(once, seeds=1, **changes):
         monkeypatch.setattr(module, "SUBJECTS", {"privbayes": (once, seeds)})
+        # Collecting what thousands of other tests left behind would take minutes.
+        monkeypatch.setattr(module, "gc", SimpleNamespace(collect=lambda: None))
         for name, value in changes.items():
             monkeypatch.setattr(module, name, value)
         return module.main([])

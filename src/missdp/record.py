@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,12 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, replacing
 
 __all__ = [
+    "COUNT",
+    "COUNT_FROM_1",
+    "DELTA",
+    "FRACTION",
+    "NONNEGATIVE",
+    "POSITIVE",
     "Record",
     "array_from_json",
     "array_to_json",
@@ -27,6 +34,7 @@ __all__ = [
     "check_fraction",
     "check_nonnegative",
     "check_positive",
+    "check_whole",
     "read_json",
     "sealed",
     "unsealed",
@@ -57,6 +65,12 @@ class Record:
         if known is not None and known.__module__ != cls.__module__:
             raise TypeError(f"{cls.__name__} is already registered by {known.__module__}")
         cls._kinds[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        """Keep what the check of each field makes of its value: see `NONNEGATIVE` and the like."""
+        for known in fields(self):  # type: ignore[arg-type]
+            if check := known.metadata.get("check"):
+                object.__setattr__(self, known.name, check(known.name, getattr(self, known.name)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``kind`` names the class."""
@@ -157,6 +171,14 @@ def check_nonnegative(name: str, value: object) -> float:
     return number
 
 
+def check_whole(name: str, value: object, *, least: int) -> int:
+    """Return ``value`` as an integer; refuse what is no whole number of at least ``least``."""
+    number = check_nonnegative(name, value)
+    if number != int(number) or number < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
+    return int(number)
+
+
 def check_fraction(name: str, value: object) -> float:
     """Return ``value`` as a float; refuse what is not in [0, 1]."""
     number = _number(name, value)
@@ -172,6 +194,14 @@ def check_delta(name: str, value: object) -> float:
         raise ParameterError(f"{name} must be in [0, 1), got {number}")
     return number
 
+
+# What a field of a record must be: ``rho: float = field(metadata=NONNEGATIVE)``.
+POSITIVE = {"check": check_positive}
+NONNEGATIVE = {"check": check_nonnegative}
+FRACTION = {"check": check_fraction}
+DELTA = {"check": check_delta}
+COUNT = {"check": partial(check_whole, least=0)}
+COUNT_FROM_1 = {"check": partial(check_whole, least=1)}
 
 _NAME = "sha256"
 

@@ -252,7 +252,10 @@ def test_a_step_that_tells_is_found(monkeypatch, step, tells):
 
 
 PUBLIC = {
-    "missdp.preprocess.gradient_steps": {"Asked", "GradientSteps", "SecretStop"},
+    "missdp.preprocess.gradient_steps": {
+        *("Asked", "GradientSteps", "SecretStop"),
+        *("Labels", "BoundedNumbers"),
+    },
     "missdp.preprocess.replace_one": {"PrivateEstimator", "RandomState"},
 }
 

@@ -16,9 +16,16 @@ from missdp.accounting import Budget, DeclaredRowCount, ExplicitSeed, PublicDoma
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
 from missdp.preprocess.costs import PreparedRows
-from missdp.preprocess.domain import BoundedNumbers, Labels, RowDomain
+from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.gradient_maps import LogisticLoss, SquaredLoss
-from missdp.preprocess.gradient_steps import GradientSteps, SecretStop, _secret_stop, samples
+from missdp.preprocess.gradient_steps import (
+    BoundedNumbers,
+    GradientSteps,
+    Labels,
+    SecretStop,
+    _secret_stop,
+    samples,
+)
 from missdp.preprocess.maps import Sensitivity, TableDistance
 from missdp.preprocess.questions import VectorNoise, VectorQuery, gaussian_slack
 from missdp.preprocess.replace_one import NoisyTest, ReplaceOneDoor

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from missdp.errors import DataError, ParameterError
 from missdp.preprocess import NEIGHBOURS, RowDomain, TableDistance
-from missdp.preprocess.domain import clip_rows
-from missdp.preprocess.maps import row_movements
+from missdp.preprocess.domain import clip_rows, row_movements
 from preprocess.stability_cases import complete_pair, holey_pair
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -19,6 +19,7 @@ from missdp.errors import (
     SchemaError,
 )
 from missdp.evaluate import combine_estimates
+from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, workload
 from missdp.synth.graphical import GraphicalSynthesizer
 from missdp.synth.privbayes import structure as plan
@@ -232,8 +233,22 @@ def test_an_unfitted_model_says_so(family):
         _ = model.nonsense
 
 
+class Failing(Witness):
+    """Fails once ``left`` answers were given."""
+
+    def __init__(self, left=None):
+        super().__init__(0)
+        self.seen, self.left = 0, left
+
+    def answer(self, event, law, exact):
+        if self.seen == self.left:
+            raise DataError("disk on fire")
+        self.seen += 1
+        return super().answer(event, law, exact)
+
+
 @pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
-def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family, strategy, monkeypatch):
+def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family, strategy):
     model = build(family, missing=strategy).fit(make_table())
     before, sample = set(vars(model)), model.sample(20, random_state=1)
     model.set_params(epsilon=1e300)
@@ -246,10 +261,9 @@ def test_a_failed_fit_leaves_nothing_and_a_refused_one_everything(family, strate
     assert model.sample(20, random_state=1).equals(sample)
     model.set_params(budget=None)
 
-    def late(*_, **__):  # after everything was learned
-        raise DataError("disk on fire")
-
-    monkeypatch.setattr("missdp.synth.base.whole_rows", late)
+    whole = Failing()
+    model.set_params(random_state=whole).fit(make_table())
+    model.set_params(random_state=Failing(whole.seen - 1))  # the last answer fails
     with pytest.raises(DataError):
         model.fit(make_table())
     assert set(vars(model)) == set(model.get_params())

@@ -8,7 +8,6 @@ from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
     Accountant,
-    PLDAccountant,
     PureAccountant,
     RDPAccountant,
     ZCDPAccountant,
@@ -56,7 +55,7 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.pld import to_dp_event
+from missdp.accounting.pld import PLDAccountant, to_dp_event
 
 __all__ = [
     "DEFAULT_ACCOUNTANTS",

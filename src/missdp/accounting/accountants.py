@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from missdp.accounting import pld
 from missdp.accounting.costs import (
     approximate_delta,
     failure_of,
@@ -41,6 +40,7 @@ from missdp.accounting.exact import (
     float_up,
     total,
 )
+from missdp.accounting.pld import PLDAccountant, bare
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative
 
@@ -49,7 +49,6 @@ __all__ = [
     "FAST_ACCOUNTANTS",
     "RDP_ORDERS",
     "Accountant",
-    "PLDAccountant",
     "PureAccountant",
     "RDPAccountant",
     "Totals",
@@ -197,34 +196,6 @@ class RDPAccountant(_Additive):
         return orders, curve
 
 
-class PLDAccountant:
-    """Numerical composition of privacy loss distributions, rounded pessimistically.
-
-    Discrete Gaussian events are supported for sensitivities below 2 only, where the integer shift
-    is known; zCDP and Rényi events have no privacy loss distribution and are refused.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, PLDAccountant
-    >>> round(PLDAccountant().epsilon([GaussianEvent(sensitivity=1, sigma=5.0)], 1e-6), 3)
-    0.835
-    """
-
-    name = "privacy loss distributions"
-
-    def supports(self, event: Event) -> bool:
-        """Return whether a dominating pair of the event is known and affordable."""
-        return pld.supports(event)
-
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return an upper bound on epsilon at ``delta``."""
-        return float(pld.compose(events).get_epsilon_for_delta(delta))
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return an upper bound on delta at ``epsilon``."""
-        return float(pld.compose(events).get_delta_for_epsilon(epsilon))
-
-
 FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant())
 DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, PLDAccountant())
 
@@ -272,7 +243,6 @@ def _epsilon(
     enough: float = -math.inf,
 ) -> float:
     """Return the smallest epsilon of elementary events, or the first up to ``enough``."""
-    _check_adjacencies(parts)
     delta = check_delta("delta", delta)
     best = math.inf if parts else 0.0
     for accountant in _able(parts, accountants) if parts else ():
@@ -312,25 +282,21 @@ def delta_of(
     0.0
     """
     parts, epsilon = flatten(events), check_nonnegative("epsilon", epsilon)
-    _check_adjacencies(parts)
     if not parts:
         return 0.0
     return min(1.0, *(able.delta(parts, epsilon) for able in _able(parts, accountants)))
-
-
-def _check_adjacencies(parts: tuple[Event, ...]) -> None:
-    if len({event.adjacency for event in parts}) > 1:
-        raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
 
 
 def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> Iterator[Accountant]:
     """Yield the accountants that support every event, the slowest last; refuse if there is none."""
     if not accountants:
         raise ParameterError("accountants must not be empty")
+    if len({event.adjacency for event in parts}) > 1:
+        raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds, found = set(parts), False
     for accountant in sorted(accountants, key=lambda a: isinstance(a, PLDAccountant)):
         slow = found and isinstance(accountant, PLDAccountant)
-        if slow and len(set(map(pld.bare, kinds))) > _MAX_DISTINCT:
+        if slow and len(set(map(bare, kinds))) > _MAX_DISTINCT:
             continue
         if all(accountant.supports(event) for event in kinds):
             found = True

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, NoReturn, Self, get_args
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from missdp.accounting.accountants import RDP_ORDERS, Totals, epsilon_under
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.costs import Cost, Currency, FilterEvent, filter_cost
+from missdp.accounting.costs import Cost, Currency, FilterEvent, filter_cost, is_pure, pure_cost
 from missdp.accounting.events import (
     Adjacency,
     Event,
@@ -22,7 +23,7 @@ from missdp.accounting.events import (
     flatten,
     under,
 )
-from missdp.accounting.exact import ceiling, exact, float_down, float_up
+from missdp.accounting.exact import ceiling, exact, float_down, float_up, total
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.record import check_delta, check_positive
@@ -33,22 +34,17 @@ Schedule = Literal["fixed", "adaptive"]
 
 
 class _Process:
-    """Which process this is: a new object after every fork, since numbers are used again."""
+    """Which process this is: a new token after every fork, since numbers are used again."""
 
-    def __init__(self) -> None:
-        self.token = object()
+    token = object()
 
-    def renew(self) -> None:
-        self.token = object()
-
-    @property
-    def identity(self) -> tuple[int, object]:
-        return os.getpid(), self.token
+    @classmethod
+    def renew(cls) -> None:
+        cls.token = object()
 
 
-_PROCESS = _Process()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_PROCESS.renew)
+    os.register_at_fork(after_in_child=_Process.renew)
 
 
 class Budget:
@@ -118,15 +114,15 @@ class Budget:
             raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
         self._schedule: Schedule = schedule
         self._cost = self._capacity(currency)
-        orders = RDP_ORDERS if self._delta > 0 else np.empty(0)  # without delta only pure DP counts
-        self._totals = Totals(orders, curve=np.zeros_like(orders))
         self._spent = Fraction(0)  # in the currency of an adaptive budget
+        orders = RDP_ORDERS if self._delta > 0 else np.empty(0)  # without delta only pure DP counts
+        self._totals = Totals(orders, curve=np.zeros_like(orders))  # of a fixed budget
         self._entries: tuple[Event | Budget, ...] = ()
         self._conditions: tuple[Condition, ...] = ()
         self._label = ""
         self._reserved = False
         self._lock = threading.RLock()
-        self._process = _PROCESS.identity
+        self._process = (os.getpid(), _Process.token)
 
     @classmethod
     def from_cost(
@@ -298,9 +294,9 @@ class Budget:
     def can_afford(self, *events: Event) -> bool:
         """Return whether `charge` would accept these events now; records nothing."""
         self.check_process()
-        parts = self._converted(flatten(events))
+        parts = under(self._adjacency, flatten(events))
         with self._lock:
-            return self._fits(parts, self._totals.plus(parts))
+            return self._fits(parts, *self._with(parts))
 
     @property
     def spent(self) -> Guarantee:
@@ -338,8 +334,8 @@ class Budget:
     @property
     def pure_epsilon_spent(self) -> float:
         """The plain sum of epsilons charged so far; infinite if one of them is not pure DP."""
-        with self._lock:
-            return math.inf if self._totals.failure else self._totals.pure_epsilon
+        parts = under(self._adjacency, flatten(self.events))
+        return float_up(total(map(pure_cost, parts))) if all(map(is_pure, parts)) else math.inf
 
     @property
     def remaining_epsilon(self) -> float:
@@ -348,18 +344,20 @@ class Budget:
         Epsilons do not add up at a delta above 0, so more than this may still be affordable:
         ask `can_afford`.
         """
+        if self._cost is not None and self._cost.currency == "pure":
+            return self.left.amount
         with self._lock:
             events, totals, spent = self.events, self._totals, self._spent
-        if self._cost is not None and self._cost.currency != "pure":
-            running = self._in_currency(float_up(spent)).epsilon(self._delta) if events else 0.0
-        elif self._delta == 0 or self._cost is not None:
-            if totals.pure is None:
-                return 0.0
-            return max(0.0, float_down(exact(self._epsilon) - totals.pure))
+        if self._delta == 0:
+            pure = totals.pure
+            return 0.0 if pure is None else max(0.0, float_down(exact(self._epsilon) - pure))
+        if not events:
+            return self._epsilon
+        if self._cost is not None:
+            running = replace(self._cost, amount=float_up(spent)).epsilon(self._delta)
         else:
-            running = totals.epsilon(self._delta)
-            if events:
-                running = min(running, epsilon_under(events, self._delta, self._adjacency))
+            running = epsilon_under(events, self._delta, self._adjacency)
+            running = min(running, totals.epsilon(self._delta))
         return max(0.0, self._epsilon - running)
 
     @property
@@ -383,11 +381,7 @@ class Budget:
             raise ParameterError("a budget with schedule='fixed' counts in no single currency")
         with self._lock:
             left = exact(self._cost.amount) - self._spent
-        return self._in_currency(max(0.0, float_down(left)))
-
-    def _in_currency(self, amount: float) -> Cost:
-        kind = self._cost or Cost(currency="pure", amount=0.0)
-        return Cost(currency=kind.currency, amount=amount, order=kind.order)
+        return replace(self._cost, amount=max(0.0, float_down(left)))
 
     def _record(
         self,
@@ -398,30 +392,31 @@ class Budget:
         kept = tuple(conditions)
         if not all(isinstance(condition, Condition) for condition in kept):
             raise ParameterError("conditions must all be Condition objects")
-        converted = self._converted(parts)
+        converted = under(self._adjacency, parts)
         with self._lock:
-            totals = self._totals.plus(converted)
-            if not self._fits(converted, totals):
+            spent, totals = self._with(converted)
+            if not self._fits(converted, spent, totals):
                 raise BudgetExceededError(
                     f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
                     f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
                     "Add noise, ask for less, or use a larger budget"
                 )
-            self._totals = totals
-            self._spent = self._spent_with(converted)
+            self._spent, self._totals = spent, totals
             self._entries += entries
             self._conditions += kept
 
-    def _spent_with(self, parts: tuple[Event, ...]) -> Fraction:
-        """What was spent and these parts together, in the currency of an adaptive budget."""
-        total = self._spent
-        for part, times in Counter(parts).items() if self._cost is not None else ():
-            total = ceiling(total + times * filter_cost(part, self._in_currency(0.0)))
-        return total
+    def _with(self, parts: tuple[Event, ...]) -> tuple[Fraction, Totals]:
+        """Return what was spent, and these parts, in the way that this budget counts."""
+        if self._cost is None:
+            return self._spent, self._totals.plus(parts)
+        spent = self._spent
+        for part, times in Counter(parts).items():
+            spent = ceiling(spent + times * filter_cost(part, self._cost))
+        return spent, self._totals
 
-    def _fits(self, parts: tuple[Event, ...], totals: Totals) -> bool:
+    def _fits(self, parts: tuple[Event, ...], spent: Fraction, totals: Totals) -> bool:
         if self._cost is not None:
-            return self._spent_with(parts) <= exact(self._cost.amount)
+            return spent <= exact(self._cost.amount)
         if totals.pure is not None and totals.pure <= exact(self._epsilon):
             return totals.failure <= exact(self._delta)
         if self._delta == 0:
@@ -432,13 +427,9 @@ class Budget:
         everything = (*self.events, *parts)
         return epsilon_under(everything, self._delta, self._adjacency) <= self._epsilon
 
-    def _converted(self, parts: tuple[Event, ...]) -> tuple[Event, ...]:
-        """Return the events under the budget's adjacency; refuse what has no place in it."""
-        return under(self._adjacency, parts)
-
     def check_process(self) -> None:
         """Refuse to go on in a fork of the process that made this budget."""
-        if self._process != _PROCESS.identity:
+        if self._process != (os.getpid(), _Process.token):
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "
                 "be spent a second time. Charge it in the parent process, or use threads"

@@ -7,11 +7,11 @@ guarantees unites them, and printing a guarantee prints them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from missdp.errors import ParameterError, SchemaError
-from missdp.record import Record, check_fraction, check_nonnegative, check_positive
+from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
 from missdp.schema import Schema
 
 __all__ = [
@@ -45,6 +45,9 @@ class Condition(Record):
         Class attribute. Whether the condition says nothing about which cells are missing. One that
         does may fail for other draws of the missing cells, over which a guarantee for the ground
         truth averages: nothing is proven then.
+    sentence : str
+        Class attribute. The assumption in one plain sentence, in which ``{0.name}`` stands for a
+        field; for anything less simple override `statement`.
 
     Examples
     --------
@@ -56,10 +59,11 @@ class Condition(Record):
 
     implies_row_independence: ClassVar[bool] = False
     holds_for_every_mask: ClassVar[bool] = False
+    sentence: ClassVar[str]
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
-        raise NotImplementedError
+        return self.sentence.format(self)
 
     def __str__(self) -> str:
         return self.statement()
@@ -118,10 +122,9 @@ class RowIndependentMissingness(Condition):
 
     implies_row_independence: ClassVar[bool] = True
     holds_for_every_mask: ClassVar[bool] = True
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return "Whether a value of one row is missing does not depend on any other row."
+    sentence: ClassVar[str] = (
+        "Whether a value of one row is missing does not depend on any other row."
+    )
 
 
 @dataclass(frozen=True)
@@ -141,21 +144,15 @@ class BoundedObservation(Condition):
     0.5
     """
 
-    p_max: float
+    p_max: float = field(metadata=FRACTION)
 
     implies_row_independence: ClassVar[bool] = True
     holds_for_every_mask: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p_max", check_fraction("p_max", self.p_max))
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "Whatever its values, a row is complete enough to be read by at least one of the "
-            f"mechanisms that need observed cells with probability at most {self.p_max:.6g}, "
-            "independently of every other row."
-        )
+    sentence: ClassVar[str] = (
+        "Whatever its values, a row is complete enough to be read by at least one of the "
+        "mechanisms that need observed cells with probability at most {0.p_max:.6g}, "
+        "independently of every other row."
+    )
 
 
 @dataclass(frozen=True)
@@ -177,13 +174,9 @@ class DatasetCollection(Condition):
     The table has 1000 rows and at most 10 missing entries.
     """
 
-    max_missing: int
-    n: int
+    max_missing: int = field(metadata=COUNT)
+    n: int = field(metadata=COUNT_FROM_1)
     description: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "max_missing", _whole("max_missing", self.max_missing, least=0))
-        object.__setattr__(self, "n", _whole("n", self.n, least=1))
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -208,12 +201,8 @@ class EigenGap(Condition):
     The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
     """
 
-    k: int
-    at_least: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", _whole("k", self.k, least=1))
-        object.__setattr__(self, "at_least", check_positive("at_least", self.at_least))
+    k: int = field(metadata=COUNT_FROM_1)
+    at_least: float = field(metadata=POSITIVE)
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -295,16 +284,12 @@ class DeclaredRowCount(Condition):
     The number of rows, 500, is public: the guarantee does not hide it.
     """
 
-    n: int
+    n: int = field(metadata=COUNT)
 
     holds_for_every_mask: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", _whole("n", self.n, least=0))
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return f"The number of rows, {self.n}, is public: the guarantee does not hide it."
+    sentence: ClassVar[str] = (
+        "The number of rows, {0.n}, is public: the guarantee does not hide it."
+    )
 
 
 @dataclass(frozen=True)
@@ -318,12 +303,9 @@ class ExplicitSeed(Condition):
     """
 
     holds_for_every_mask: ClassVar[bool] = True
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed."
-        )
+    sentence: ClassVar[str] = (
+        "WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed."
+    )
 
 
 @dataclass(frozen=True)
@@ -341,13 +323,10 @@ class FixedSchedule(Condition):
     """  # noqa: E501
 
     holds_for_every_mask: ClassVar[bool] = True
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "How many releases there are and how much noise each gets was fixed before the "
-            "first of them; an adaptive part counts as one release, of the size of its cap."
-        )
+    sentence: ClassVar[str] = (
+        "How many releases there are and how much noise each gets was fixed before the first of "
+        "them; an adaptive part counts as one release, of the size of its cap."
+    )
 
 
 @dataclass(frozen=True)
@@ -367,20 +346,11 @@ class Assumption(Condition):
 
     text: str
 
+    sentence: ClassVar[str] = "{0.text}"
+
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text.strip():
             raise ParameterError("text must be a non-empty sentence")
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return self.text
-
-
-def _whole(name: str, value: object, *, least: int) -> int:
-    number = check_nonnegative(name, value)
-    if number != int(number) or number < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
-    return int(number)
 
 
 Undeclared = Literal["refuse", "accept"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -72,10 +72,6 @@ __all__ = [
 ]
 
 
-def _refuse(event: Event, accountant: str) -> UnprovenError:
-    return UnprovenError(f"no {accountant} bound is proven for {type(event).__name__}")
-
-
 @singledispatch
 def pure_cost(event: Event) -> Fraction:
     """Return the epsilon of an event exactly; of an `ApproximateEvent`, that beside its delta.
@@ -85,7 +81,7 @@ def pure_cost(event: Event) -> Fraction:
     >>> pure_cost(LaplaceEvent(sensitivity=1, scale=3.0))
     Fraction(1, 3)
     """
-    raise _refuse(event, "pure DP")
+    raise UnprovenError(f"no pure DP bound is proven for {type(event).__name__}")
 
 
 @pure_cost.register(PureEvent)
@@ -110,7 +106,7 @@ def zcdp_cost(event: Event) -> Fraction:
     >>> zcdp_cost(GaussianEvent(sensitivity=1, sigma=10.0))
     Fraction(1, 200)
     """
-    raise _refuse(event, "zCDP")
+    raise UnprovenError(f"no zCDP bound is proven for {type(event).__name__}")
 
 
 @zcdp_cost.register(PureEvent)
@@ -152,7 +148,7 @@ def rdp_curve(event: Event, orders: FloatArray) -> FloatArray:  # noqa: ARG001
     >>> rdp_curve(ZCDPEvent(rho=0.5), np.array([2.0, 4.0])).tolist()
     [1.0, 2.0]
     """
-    raise _refuse(event, "Rényi DP")
+    raise UnprovenError(f"no Rényi DP bound is proven for {type(event).__name__}")
 
 
 @rdp_curve.register(PureEvent)
@@ -202,69 +198,33 @@ def _(event: SampledGaussianEvent, orders: FloatArray) -> FloatArray:
 
 
 def proven(cost: Callable[..., object], event: Event) -> bool:
-    """Return whether `pure_cost`, `zcdp_cost` or `rdp_curve` has a bound for this kind of event.
-
-    Examples
-    --------
-    >>> proven(pure_cost, PureEvent(epsilon=1.0)), proven(pure_cost, ZCDPEvent(rho=1.0))
-    (True, False)
-    """
+    """Return whether `pure_cost`, `zcdp_cost` or `rdp_curve` has a bound for this kind of event."""
     registered = cost.dispatch(type(event))  # type: ignore[attr-defined]
     return bool(registered is not cost.dispatch(object))  # type: ignore[attr-defined]
 
 
 def is_pure(event: Event) -> bool:
-    """Return whether an event is pure DP: it has an epsilon, and its delta is 0.
-
-    Examples
-    --------
-    >>> is_pure(PureEvent(epsilon=1.0)), is_pure(ApproximateEvent(epsilon=1.0, delta=0.1))
-    (True, False)
-    """
+    """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
     return proven(pure_cost, event) and approximate_delta(event) == 0
 
 
 def pure_epsilon(event: Event) -> float:
-    """Return `pure_cost` as a float, rounded up.
-
-    Examples
-    --------
-    >>> pure_epsilon(LaplaceEvent(sensitivity=1.5, scale=2.0))
-    0.5
-    """
+    """Return `pure_cost` as a float, rounded up."""
     return float_up(pure_cost(event))
 
 
 def zcdp_rho_of(event: Event) -> float:
-    """Return `zcdp_cost` as a float, rounded up.
-
-    Examples
-    --------
-    >>> zcdp_rho_of(GaussianEvent(sensitivity=1, sigma=2.0))
-    0.125
-    """
+    """Return `zcdp_cost` as a float, rounded up."""
     return float_up(zcdp_cost(event))
 
 
 def approximate_delta(event: Event) -> float:
-    """Return the probability with which the bounds of this event may fail altogether.
-
-    Examples
-    --------
-    >>> approximate_delta(PureEvent(epsilon=1.0))
-    0.0
-    """
+    """Return the probability with which the bounds of this event may fail altogether."""
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
 def failure_of(events: Iterable[Event]) -> Fraction:
-    """Return the sum of `approximate_delta` exactly.
-
-    Examples
-    --------
-    >>> failure_of([ApproximateEvent(epsilon=1.0, delta=0.1)] * 3)
-    Fraction(3, 10)
-    """
+    """Return the sum of `approximate_delta` exactly."""
     return total(exact(delta) for event in events if (delta := approximate_delta(event)))
 
 
@@ -464,11 +424,8 @@ class FilterEvent(Event):
         gate = self.gate or None
         return (replace(self.capacity, label=self.capacity.label or self.label, gate=gate),)
 
-    def to_replace_one(self) -> Event:
-        """Return the filter with its capacity converted."""
-        if self.adjacency == "replace-one":
-            return self
-        return replace(self, capacity=self.capacity.to_replace_one(), adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"capacity": self.capacity.to_replace_one()}
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:

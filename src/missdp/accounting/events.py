@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from missdp.accounting.exact import replace_one_of
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import (
+    COUNT_FROM_1,
+    DELTA,
+    FRACTION,
+    NONNEGATIVE,
+    POSITIVE,
     Record,
-    check_delta,
-    check_fraction,
     check_nonnegative,
     check_positive,
 )
@@ -80,6 +83,7 @@ class Event(Record):
     adjacency: Adjacency = "add-remove"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_adjacency(self.adjacency)
         if isinstance(self.gate, str):
             raise ParameterError("gate must be a collection of attribute names, not one string")
@@ -115,6 +119,10 @@ class Event(Record):
         """
         if self.adjacency == "replace-one":
             return self
+        return replace(self, **self._doubled(), adjacency="replace-one")
+
+    def _doubled(self) -> dict[str, Any]:
+        """Return the fields that differ under replace-one, by group privacy for two rows."""
         raise UnprovenError(
             f"{type(self).__name__} has no proven replace-one form; account for it under "
             "add-remove and convert the total with Guarantee.to_replace_one()"
@@ -138,17 +146,10 @@ class PureEvent(Event):
     1.0
     """
 
-    epsilon: float
+    epsilon: float = field(metadata=NONNEGATIVE)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
-
-    def to_replace_one(self) -> Event:
-        """Return the event with epsilon doubled (group privacy for two rows)."""
-        if self.adjacency == "replace-one":
-            return self
-        return replace(self, epsilon=2 * self.epsilon, adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"epsilon": 2 * self.epsilon}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,20 +199,16 @@ class LaplaceEvent(Event):
     2.0
     """
 
-    sensitivity: float
-    scale: float
+    sensitivity: float = field(metadata=POSITIVE)
+    scale: float = field(metadata=POSITIVE)
     discrete: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sensitivity(self, self.sensitivity)
-        object.__setattr__(self, "scale", check_positive("scale", self.scale))
+        _check_query(self.sensitivity, self.discrete)
 
-    def to_replace_one(self) -> Event:
-        """Return the event with the sensitivity doubled (triangle inequality)."""
-        if self.adjacency == "replace-one":
-            return self
-        return replace(self, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,20 +238,16 @@ class GaussianEvent(Event):
     3.0
     """
 
-    sensitivity: float
-    sigma: float
+    sensitivity: float = field(metadata=POSITIVE)
+    sigma: float = field(metadata=POSITIVE)
     discrete: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sensitivity(self, self.sensitivity)
-        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        _check_query(self.sensitivity, self.discrete)
 
-    def to_replace_one(self) -> Event:
-        """Return the event with the sensitivity doubled (triangle inequality)."""
-        if self.adjacency == "replace-one":
-            return self
-        return replace(self, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,22 +269,14 @@ class ApproximateEvent(Event):
     1e-09
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = field(metadata=NONNEGATIVE)
+    delta: float = field(metadata=DELTA)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_delta("delta", self.delta))
-
-    def to_replace_one(self) -> Event:
-        """Return the (2 epsilon, (1 + exp(epsilon)) delta) event (group privacy, two rows)."""
-        if self.adjacency == "replace-one":
-            return self
+    def _doubled(self) -> dict[str, Any]:
         epsilon, delta = replace_one_of(self.epsilon, self.delta)
         if delta >= 1:
             raise UnprovenError("delta of this ApproximateEvent reaches 1 under replace-one")
-        return replace(self, epsilon=epsilon, delta=delta, adjacency="replace-one")
+        return {"epsilon": epsilon, "delta": delta}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,17 +296,10 @@ class ZCDPEvent(Event):
     0.4
     """
 
-    rho: float
+    rho: float = field(metadata=NONNEGATIVE)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "rho", check_nonnegative("rho", self.rho))
-
-    def to_replace_one(self) -> Event:
-        """Return the 4 rho event (Bun & Steinke 2016, Proposition 1.9, groups of two)."""
-        if self.adjacency == "replace-one":
-            return self
-        return replace(self, rho=4 * self.rho, adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"rho": 4 * self.rho}  # Bun & Steinke 2016, Proposition 1.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,22 +364,15 @@ class SampledGaussianEvent(Event):
     100
     """
 
-    rate: float
-    noise_multiplier: float
-    steps: int
+    rate: float = field(metadata=FRACTION)
+    noise_multiplier: float = field(metadata=POSITIVE)
+    steps: int = field(metadata=COUNT_FROM_1)
     discrete: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.adjacency != "add-remove":
             raise UnprovenError("SampledGaussianEvent is accounted under add-remove only")
-        object.__setattr__(self, "rate", check_fraction("rate", self.rate))
-        multiplier = check_positive("noise_multiplier", self.noise_multiplier)
-        object.__setattr__(self, "noise_multiplier", multiplier)
-        steps = check_positive("steps", self.steps)
-        if steps != int(steps):
-            raise ParameterError(f"steps must be a whole number, got {steps}")
-        object.__setattr__(self, "steps", int(steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -443,12 +414,8 @@ class ComposedEvent(Event):
             return tuple(parts)
         return tuple(replace(p, gate=self.gate | (p.gate or frozenset())) for p in parts)
 
-    def to_replace_one(self) -> Event:
-        """Return the composition of the parts' replace-one events."""
-        if self.adjacency == "replace-one":
-            return self
-        parts = tuple(event.to_replace_one() for event in self.events)
-        return replace(self, events=parts, adjacency="replace-one")
+    def _doubled(self) -> dict[str, Any]:
+        return {"events": tuple(event.to_replace_one() for event in self.events)}
 
 
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
@@ -466,15 +433,13 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     return tuple(part for event in sequence for part in event.flatten())
 
 
-def _check_sensitivity(event: LaplaceEvent | GaussianEvent, value: float) -> None:
-    sensitivity = check_positive("sensitivity", value)
-    if not isinstance(event.discrete, bool):
+def _check_query(sensitivity: float, discrete: bool) -> None:
+    if not isinstance(discrete, bool):
         raise ParameterError("discrete must be True or False")
-    if event.discrete and sensitivity < 1:
+    if discrete and sensitivity < 1:
         raise ParameterError(
             f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
         )
-    object.__setattr__(event, "sensitivity", sensitivity)
 
 
 def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:

@@ -1,8 +1,9 @@
-"""Privacy loss distributions: the tightest numerical accountant, built on `dp_accounting`.
+"""Privacy loss distributions: the tightest numerical accountant, built on Google's `dp_accounting`.
 
 Every distribution here is pessimistic (connect-the-dots rounding never understates the loss) and
 belongs to a *dominating pair* of the mechanism, so it may be composed adaptively (Zhu, Dong &
-Wang 2022, Theorem 10). Discrete noise is never treated by a continuous distribution.
+Wang 2022, Theorem 10). Discrete noise is never treated by a continuous distribution. What the
+library needs of `dp_accounting` is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 from typing import Any
 
-from missdp.accounting.costs import FilterEvent, zcdp_rho_of
+from missdp.accounting.costs import zcdp_rho_of
 from missdp.accounting.events import (
     ApproximateEvent,
-    ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -28,29 +28,71 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import integer_shift
 from missdp.errors import UnprovenError
 
-__all__ = ["compose", "supports", "to_dp_event"]
-
+__all__ = ["PLDAccountant", "bare", "compose", "supports", "to_dp_event"]
 
 _INTERVAL = 1e-4
-
-
 # Discrete laws are tabulated over +- 12 sigma, or over the sensitivity: not worth it beyond this.
 _MAX_TABLE = 20_000.0
-
-
 # A loss of one event above this makes tables of millions of cells.
 _MAX_LOSS = 40.0
 
 
+class PLDAccountant:
+    """Numerical composition of privacy loss distributions, rounded pessimistically.
+
+    Discrete Gaussian events are supported for sensitivities below 2 only, where the integer shift
+    is known; zCDP and Rényi events have no privacy loss distribution and are refused.
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent, PLDAccountant
+    >>> round(PLDAccountant().epsilon([GaussianEvent(sensitivity=1, sigma=5.0)], 1e-6), 3)
+    0.835
+    """
+
+    name = "privacy loss distributions"
+
+    def supports(self, event: Event) -> bool:
+        """Return whether a dominating pair of the event is known and affordable."""
+        return supports(event)
+
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return an upper bound on epsilon at ``delta``."""
+        return float(compose(events).get_epsilon_for_delta(delta))
+
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return an upper bound on delta at ``epsilon``."""
+        return float(compose(events).get_delta_for_epsilon(epsilon))
+
+
 def supports(event: Event) -> bool:
-    """Whether a dominating pair of the event is known and affordable to tabulate."""
-    return _reason(event) is None
+    """Return whether a dominating pair of the event is known and affordable to tabulate."""
+    return _refusal(event) is None
 
 
-def _reason(event: Event) -> str | None:
-    """Say why the event cannot be tabulated; None if it can."""
+def compose(events: Sequence[Event]) -> Any:
+    """Return the `dp_accounting` privacy loss distribution of all events together.
+
+    Raises
+    ------
+    UnprovenError
+        Naming the first event that has none.
+    """
+    for event in events:
+        if reason := _refusal(event):
+            raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
+    return _composed(frozenset(Counter(bare(event) for event in events).items()))
+
+
+def bare(event: Event) -> Event:
+    """Return the event without what does not change its loss: equal mechanisms are then equal."""
+    return replace(event, label="", gate=None)
+
+
+def _refusal(event: Event) -> str | None:
+    """Return why the event cannot be tabulated; None if it can."""
     if type(event) is GaussianEvent:
-        return _gaussian_reason(event)
+        return _gaussian_refusal(event)
     if type(event) is LaplaceEvent:
         if event.discrete and event.sensitivity > _MAX_TABLE:
             return "its sensitivity is too large to tabulate"
@@ -65,31 +107,14 @@ def _reason(event: Event) -> str | None:
     return f"no dominating pair is known for {type(event).__name__}"
 
 
-def _gaussian_reason(event: GaussianEvent) -> str | None:
+def _gaussian_refusal(event: GaussianEvent) -> str | None:
     if event.sensitivity / event.sigma > 5:
         return "its noise is too small to tabulate"
-    if not event.discrete:
-        return None
-    if event.sensitivity >= 2 - 1e-9:
+    if event.discrete and event.sensitivity >= 2 - 1e-9:
         return "a discrete Gaussian of sensitivity 2 or more has no known dominating pair"
-    return (
-        None if event.sigma <= _MAX_TABLE else "discrete noise this wide is too large to tabulate"
-    )
-
-
-def compose(events: Sequence[Event]) -> Any:
-    """Return the `dp_accounting` privacy loss distribution of all events together.
-
-    Raises
-    ------
-    UnprovenError
-        Naming the first event that has none.
-    """
-    for event in events:
-        reason = _reason(event)
-        if reason is not None:
-            raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
-    return _composed(frozenset(Counter(bare(event) for event in events).items()))
+    if event.discrete and event.sigma > _MAX_TABLE:
+        return "discrete noise this wide is too large to tabulate"
+    return None
 
 
 @lru_cache(maxsize=16)
@@ -105,111 +130,40 @@ def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
     return total
 
 
-def bare(event: Event) -> Event:
-    """Drop what does not change the loss, so that equal mechanisms are composed in one step."""
-    return replace(event, label="", gate=None)
-
-
 @lru_cache(maxsize=64)
 def _single(event: Event) -> Any:
-    return _distribution(event)
-
-
-@singledispatch
-def _distribution(event: Event) -> Any:
-    raise UnprovenError(f"no dominating pair is known for {type(event).__name__}")
-
-
-@_distribution.register
-def _(event: PureEvent) -> Any:
-    return _pure(event.epsilon)
-
-
-@_distribution.register
-def _(event: ApproximateEvent) -> Any:
-    # The worst (epsilon, delta) pair is the worst epsilon pair, revealed outright w.p. delta.
+    """Return the loss distribution of an event that is not refused; of one step, if it has more."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    outright = pld.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(0.0, event.delta),
-        value_discretization_interval=_INTERVAL,
-    )
-    return outright.compose(_pure(event.epsilon))
+    grid = {"value_discretization_interval": _INTERVAL}
+    dots = {**grid, "use_connect_dots": True}
+    match event:
+        case PureEvent(epsilon=0) | SampledGaussianEvent(rate=0):
+            return pld.identity(**grid)
+        case PureEvent():  # randomised response: discrete Laplace noise at sensitivity 1
+            return pld.from_discrete_laplace_mechanism(event.epsilon, sensitivity=1, **dots)
+        case ApproximateEvent():  # the worst pure pair, revealed outright with probability delta
+            outright = common.DifferentialPrivacyParameters(0.0, event.delta)
+            pure = _single(PureEvent(epsilon=event.epsilon))
+            return pld.from_privacy_parameters(outright, **grid).compose(pure)
+        case LaplaceEvent(discrete=True):  # one coordinate moved by the whole L1 sensitivity
+            shift = integer_shift(event.sensitivity)
+            return pld.from_discrete_laplace_mechanism(1 / event.scale, sensitivity=shift, **dots)
+        case LaplaceEvent(sensitivity=shift):
+            return pld.from_laplace_mechanism(event.scale, sensitivity=shift, **dots)
+        case GaussianEvent(discrete=True):
+            # Integer shifts of L2 norm below 2 are at most floor(s^2) coordinates moved by one.
+            unit = pld.from_discrete_gaussian_mechanism(event.sigma, sensitivity=1, **dots)
+            coordinates = integer_shift(event.sensitivity**2)
+            return unit.self_compose(coordinates) if coordinates > 1 else unit
+        case GaussianEvent(sensitivity=shift):
+            return pld.from_gaussian_mechanism(event.sigma, sensitivity=shift, **dots)
+        case SampledGaussianEvent(rate=rate, noise_multiplier=sigma):
+            return pld.from_gaussian_mechanism(sigma, sampling_prob=rate, **dots)
+    raise UnprovenError(f"no dominating pair is known for {type(event).__name__}")
 
 
-@_distribution.register
-def _(event: LaplaceEvent) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if event.discrete:
-        # One coordinate moved by the whole L1 sensitivity dominates (see curves.py).
-        return pld.from_discrete_laplace_mechanism(
-            1 / event.scale,
-            sensitivity=integer_shift(event.sensitivity),
-            value_discretization_interval=_INTERVAL,
-            use_connect_dots=True,
-        )
-    return pld.from_laplace_mechanism(
-        event.scale,
-        sensitivity=event.sensitivity,
-        value_discretization_interval=_INTERVAL,
-        use_connect_dots=True,
-    )
-
-
-@_distribution.register
-def _(event: GaussianEvent) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if not event.discrete:
-        return pld.from_gaussian_mechanism(
-            event.sigma,
-            sensitivity=event.sensitivity,
-            value_discretization_interval=_INTERVAL,
-            use_connect_dots=True,
-        )
-    # Integer shifts of L2 norm below 2 are at most floor(s^2) coordinates moved by one each.
-    coordinates = integer_shift(event.sensitivity**2)
-    unit = pld.from_discrete_gaussian_mechanism(
-        event.sigma,
-        sensitivity=1,
-        value_discretization_interval=_INTERVAL,
-        use_connect_dots=True,
-    )
-    return unit.self_compose(coordinates) if coordinates > 1 else unit
-
-
-@_distribution.register
-def _(event: SampledGaussianEvent) -> Any:
-    """One step; `compose` repeats it."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if event.rate == 0:
-        return pld.identity(value_discretization_interval=_INTERVAL)
-    return pld.from_gaussian_mechanism(
-        event.noise_multiplier,
-        sampling_prob=event.rate,
-        value_discretization_interval=_INTERVAL,
-        use_connect_dots=True,
-    )
-
-
-def _pure(epsilon: float) -> Any:
-    """Randomised response, which is discrete Laplace noise of scale 1/epsilon at sensitivity 1."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if epsilon == 0:
-        return pld.identity(value_discretization_interval=_INTERVAL)
-    return pld.from_discrete_laplace_mechanism(
-        epsilon,
-        sensitivity=1,
-        value_discretization_interval=_INTERVAL,
-        use_connect_dots=True,
-    )
-
-
-@singledispatch
 def to_dp_event(event: Event) -> Any:
     """Return a `dp_accounting.DpEvent` whose privacy loss is at least that of ``event``.
 
@@ -218,7 +172,8 @@ def to_dp_event(event: Event) -> Any:
     event : Event
         Continuous noise maps to the continuous events; discrete Laplace noise and pure DP to
         ``DiscreteLaplaceDpEvent`` (randomised response is its case of sensitivity 1); the
-        discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``.
+        discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``; what is made of other
+        events to the composition of these, a filter to its capacity.
 
     Returns
     -------
@@ -235,64 +190,27 @@ def to_dp_event(event: Event) -> Any:
     >>> to_dp_event(GaussianEvent(sensitivity=1, sigma=2.0, discrete=False))
     GaussianDpEvent(noise_multiplier=2.0)
     """
-    raise UnprovenError(f"dp_accounting has no event for a {type(event).__name__}")
+    from dp_accounting import dp_event as dp
 
-
-@to_dp_event.register
-def _(event: PureEvent) -> Any:
-    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, NoOpDpEvent
-
-    return DiscreteLaplaceDpEvent(event.epsilon, 1) if event.epsilon else NoOpDpEvent()
-
-
-@to_dp_event.register(SelectionEvent)
-@to_dp_event.register(ZCDPEvent)
-def _(event: SelectionEvent | ZCDPEvent) -> Any:
-    from dp_accounting.dp_event import ZCDpEvent
-
-    return ZCDpEvent(zcdp_rho_of(event))
-
-
-@to_dp_event.register
-def _(event: LaplaceEvent) -> Any:
-    from dp_accounting.dp_event import DiscreteLaplaceDpEvent, LaplaceDpEvent
-
-    if event.discrete:
-        return DiscreteLaplaceDpEvent(1 / event.scale, integer_shift(event.sensitivity))
-    return LaplaceDpEvent(event.scale / event.sensitivity)
-
-
-@to_dp_event.register
-def _(event: GaussianEvent) -> Any:
-    from dp_accounting.dp_event import GaussianDpEvent, ZCDpEvent
-
-    if event.discrete:
-        return ZCDpEvent(zcdp_rho_of(event))
-    return GaussianDpEvent(event.sigma / event.sensitivity)
-
-
-@to_dp_event.register
-def _(event: SampledGaussianEvent) -> Any:
-    from dp_accounting.dp_event import (
-        GaussianDpEvent,
-        PoissonSampledDpEvent,
-        SelfComposedDpEvent,
-        ZCDpEvent,
-    )
-
-    if event.discrete:
-        return ZCDpEvent(zcdp_rho_of(event))
-    step = PoissonSampledDpEvent(event.rate, GaussianDpEvent(event.noise_multiplier))
-    return SelfComposedDpEvent(step, event.steps)
-
-
-@to_dp_event.register
-def _(event: FilterEvent) -> Any:
-    return to_dp_event(event.capacity)
-
-
-@to_dp_event.register
-def _(event: ComposedEvent) -> Any:
-    from dp_accounting.dp_event import ComposedDpEvent
-
-    return ComposedDpEvent([to_dp_event(part) for part in event.flatten()])
+    match event:
+        case SelectionEvent() | ZCDPEvent():
+            return dp.ZCDpEvent(zcdp_rho_of(event))
+        case GaussianEvent(discrete=True) | SampledGaussianEvent(discrete=True):
+            return dp.ZCDpEvent(zcdp_rho_of(event))
+        case PureEvent():
+            return (
+                dp.DiscreteLaplaceDpEvent(event.epsilon, 1) if event.epsilon else dp.NoOpDpEvent()
+            )
+        case LaplaceEvent(discrete=True):
+            return dp.DiscreteLaplaceDpEvent(1 / event.scale, integer_shift(event.sensitivity))
+        case LaplaceEvent():
+            return dp.LaplaceDpEvent(event.scale / event.sensitivity)
+        case GaussianEvent():
+            return dp.GaussianDpEvent(event.sigma / event.sensitivity)
+        case SampledGaussianEvent():
+            noise = dp.GaussianDpEvent(event.noise_multiplier)
+            return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(event.rate, noise), event.steps)
+    parts = event.flatten()
+    if parts == (event,):
+        raise UnprovenError(f"dp_accounting has no event for a {type(event).__name__}")
+    return dp.ComposedDpEvent([to_dp_event(part) for part in parts])

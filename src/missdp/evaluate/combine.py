@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from missdp.errors import ParameterError, replacing
 
@@ -25,7 +25,7 @@ class Combined:
         """Return a two-sided interval."""
         if not 0 < confidence < 1:
             raise ParameterError("confidence must be strictly between 0 and 1")
-        half = float(student.ppf((1 + confidence) / 2, self.degrees)) * self.variance**0.5
+        half = float(stdtrit(self.degrees, (1 + confidence) / 2)) * self.variance**0.5
         return self.estimate - half, self.estimate + half
 
 

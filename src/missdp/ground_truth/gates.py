@@ -142,13 +142,9 @@ class FixedGates(Condition):
     """
 
     holds_for_every_mask: ClassVar[bool] = True
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "Which attributes each mechanism needs observed was fixed before the data was "
-            "looked at."
-        )
+    sentence: ClassVar[str] = (
+        "Which attributes each mechanism needs observed was fixed before the data was looked at."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

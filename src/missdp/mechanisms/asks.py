@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -297,7 +297,7 @@ class Choice:
         if kind == "paper":
             PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
             if ask.dimension > 1:
-                raise UnprovenError("the paper's mechanism is for single numbers")
+                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
         else:
             self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):
@@ -370,7 +370,7 @@ def _laplace_radius(scale: float, unit: float) -> Radius:
 
 
 def _gaussian_radius(sigma: float, unit: float) -> Radius:
-    return lambda level: (sigma * float(norm.isf((1 - level) / 2)) + 1) * unit
+    return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
 
 
 def _scaled(noise: SmoothNoise, scale: float) -> Radius:

@@ -55,7 +55,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError, UnprovenError, number
@@ -425,7 +425,7 @@ def _margin(beta: float, epsilon: float | None, rho: float | None, failure: floa
     if epsilon is not None:
         return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
     assert rho is not None
-    quantile = float(norm.isf(failure * (1 - 2.0**-10)))
+    quantile = -float(ndtri(failure * (1 - 2.0**-10)))
     return log_moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
 
 

@@ -1,15 +1,13 @@
-"""What a question about prepared rows costs: the best of every bound that applies, and which."""
+"""What a question costs after a chain of steps: the best of every bound that applies."""
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 
 from missdp.accounting import (
     Condition,
@@ -22,60 +20,144 @@ from missdp.accounting import (
     ZCDPEvent,
     epsilon_under,
 )
-from missdp.errors import ParameterError, UnprovenError
-from missdp.preprocess.domain import RowDomain
-from missdp.preprocess.maps import (
-    NEIGHBOURS,
-    PrivacyMap,
-    TableDistance,
+from missdp.errors import (
+    ParameterError,
+    UnprovenError,
+    replacing,
 )
+from missdp.preprocess.domain import FloatArray, RowDomain
+from missdp.preprocess.maps import NEIGHBOURS, Curve, PrivacyMap, TableDistance, tabulated
 from missdp.preprocess.questions import Question
+from missdp.preprocess.steps import StableTransformer
 
 __all__ = [
     "ORDERS",
     "Bound",
-    "Curve",
     "PreparedRows",
-    "Step",
+    "Stage",
     "bounds",
     "overall_curve",
-    "tabulated",
     "theorem_two",
+    "trace",
 ]
 
 
-FloatArray = NDArray[np.float64]
-Curve = Callable[[float], float]
-# About 2 % apart, and every integer up to 64, where subsampled curves are evaluated.
-_GRID: list[float] = sorted(
-    {*(1 + np.geomspace(1e-3, 8e3, 600)).tolist(), *(float(a) for a in range(2, 65))}
-)
+@dataclass(frozen=True)
+class Stage:
+    """One step of a chain with the public facts on either side of it.
+
+    Parameters
+    ----------
+    name : str
+        The step's name.
+    step : StableTransformer
+        The step.
+    domain, distance : RowDomain, TableDistance
+        What reaches the step.
+    domain_after, distance_after : RowDomain, TableDistance
+        What leaves it.
+    alone : TableDistance
+        The step's own response to one replaced row.
+    conditions : tuple of Condition
+        What the step assumes of the tables that reach it.
+    """
+
+    name: str
+    step: StableTransformer
+    domain: RowDomain
+    distance: TableDistance
+    domain_after: RowDomain
+    distance_after: TableDistance
+    alone: TableDistance
+    conditions: tuple[Condition, ...]
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
+    def margin(self, table: FloatArray) -> float:
+        """Return the step's distance to failure of its conditions; private."""
+        return self.step.failure_margin(table, self.distance, self.domain)
 
 
-def tabulated(curve: Curve) -> Curve:
-    """Return the curve rounded up to a fixed grid of orders; quick to evaluate many times.
+def trace(
+    steps: Iterable[tuple[str, StableTransformer]],
+    domain: RowDomain,
+    *,
+    distance: TableDistance = NEIGHBOURS,
+) -> tuple[Stage, ...]:
+    """Follow a pair of neighbouring tables through a chain of steps.
 
-    Rényi divergence grows with its order, so the value at the next grid point is a bound. Beyond
-    the grid it is infinite.
+    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
+    of the collection satisfy every step's conditions where they reach it.
+
+    Parameters
+    ----------
+    steps : iterable of (str, StableTransformer)
+        In order.
+    domain : RowDomain
+        Public facts about the raw table.
+    distance : TableDistance, default one replaced row
+        Of the raw tables.
+
+    Returns
+    -------
+    tuple of Stage
+
+    Raises
+    ------
+    UnprovenError
+        If the map of a step is not known for what reaches it; the message names the step.
+    ParameterError
+        If something is not a transformation of this library, or cannot take its input.
 
     Examples
     --------
-    >>> calls = []
-    >>> quick = tabulated(lambda a: calls.append(a) or a)
-    >>> quick(2.5) <= 2.55, quick(2.5) <= 2.55, len(calls)
-    (True, True, 1)
+    >>> from missdp.preprocess import MeanImputer, PCARankReducer
+    >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
+    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
+    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    (999, 0.0392)
     """
-    known: dict[int, float] = {}
+    stages: list[Stage] = []
+    for name, step in _checked(steps):
+        stage = _stage(name, step, domain, distance)
+        stages.append(stage)
+        domain, distance = stage.domain_after, stage.distance_after
+    return tuple(stages)
 
-    def look_up(alpha: float) -> float:
-        place = bisect.bisect_left(_GRID, alpha)
-        if place == len(_GRID):
-            return math.inf
-        if place not in known:
-            known[place] = curve(_GRID[place])
-        return known[place]
 
-    return look_up
+def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
+    with (
+        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
+        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
+    ):
+        return Stage(
+            name=name,
+            step=step,
+            domain=domain,
+            distance=distance,
+            domain_after=step.output_domain(domain),
+            distance_after=step.stability(distance, domain),
+            alone=step.stability(NEIGHBOURS, domain),
+            conditions=step.conditions(domain),
+        )
+
+
+def _checked(
+    steps: Iterable[tuple[str, StableTransformer]],
+) -> Sequence[tuple[str, StableTransformer]]:
+    checked = []
+    for name, step in steps:
+        if not isinstance(step, StableTransformer):
+            raise UnprovenError(
+                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                "transformations of missdp.preprocess"
+            )
+        checked.append((str(name), step))
+    return checked
 
 
 def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:
@@ -277,36 +359,6 @@ def _best(name: str, events: list[Event], delta: float) -> Bound | None:
     return min(finite, key=lambda bound: bound.epsilon, default=None)
 
 
-class Step(Protocol):
-    """A preprocessing step at its place in a chain: public facts, and what it does to rows."""
-
-    @property
-    def name(self) -> str:
-        """Public name."""
-
-    @property
-    def domain(self) -> RowDomain:
-        """What rows are like before it."""
-
-    @property
-    def domain_after(self) -> RowDomain:
-        """What rows are like after it."""
-
-    @property
-    def distance_after(self) -> TableDistance:
-        """How far two tables are apart after it, that were one replaced row apart at the start."""
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """What that rests on."""
-
-    def run(self, table: FloatArray) -> FloatArray:
-        """Fit the step on the table, apply it, and forget what was learned; private."""
-
-    def margin(self, table: FloatArray) -> float:
-        """Return a lower bound on the replacements before the conditions fail; private."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PreparedRows:
     """Public facts about rows on their way to a question, and what follows for its price.
@@ -319,7 +371,7 @@ class PreparedRows:
         Who asks: public name for events and refusals.
     delta : float
         At which guarantees are stated and the best bound is chosen.
-    steps : tuple of Step, default ()
+    steps : tuple of Stage, default ()
         Preprocessing, in order.
     assumed : tuple of Condition, default ()
         What every answer rests on besides.
@@ -336,7 +388,7 @@ class PreparedRows:
     raw: RowDomain
     label: str
     delta: float
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Stage, ...] = ()
     assumed: tuple[Condition, ...] = ()
 
     @property
@@ -364,11 +416,11 @@ class PreparedRows:
         shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
         return (*shape, *self.assumed, *question.conditions, *steps)
 
-    def guarantee(self, question: Question, bound: Bound) -> Guarantee:
-        """Return the guarantee of an answer that is charged with this bound's event."""
+    def guarantee(self, question: Question, event: Event, *, tested: bool = False) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this event."""
         return Guarantee.from_events(
-            [bound.event],
+            [event],
             delta=self.delta,
             adjacency="replace-one",
-            conditions=self.conditions(question),
+            conditions=self.conditions(question, tested=tested),
         )

@@ -1,21 +1,47 @@
-"""Public facts about private rows, and how a table is read so that they are true."""
+"""What is publicly known of private rows: what they are made to be, and what is assumed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import DataError, ParameterError, number, replacing, whole
+from missdp.accounting import Condition
+from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
 from missdp.mechanisms.laws import no_warnings
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.table import Table
 
-__all__ = ["BoundedNumbers", "Labels", "RowDomain", "Target", "as_number", "as_rows", "clip_rows"]
+__all__ = [
+    "BoundedDonations",
+    "CentralGaps",
+    "CovarianceGap",
+    "ExtremeGaps",
+    "FrameOverlap",
+    "IncompleteRows",
+    "LargestCluster",
+    "LeastEigenvalue",
+    "LeastRange",
+    "LeastStandardDeviation",
+    "NotFittedOnThisTable",
+    "RowDomain",
+    "StepCondition",
+    "TrimmedRange",
+    "as_number",
+    "as_rows",
+    "clip_rows",
+    "column_names",
+    "row_movements",
+    "rows_of",
+    "table_shape",
+]
 
 
 FloatArray = NDArray[np.float64]
+Rows: TypeAlias = ArrayLike | Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +83,34 @@ class RowDomain:
         if not isinstance(self.complete, bool):
             raise ParameterError("complete must be True or False")
 
+    @classmethod
+    def of(cls, schema: Schema, *, rows: int) -> RowDomain:
+        """Return what is known of the rows that `rows_of` makes of any table with this schema.
+
+        Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
+        read from private data, and not declared public since, is refused (`SchemaError`).
+
+        Examples
+        --------
+        >>> from missdp import Categorical, Numeric, Schema
+        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+        ...                  Categorical(name="sex", levels=("f", "m"))))
+        >>> RowDomain.of(schema, rows=1000)
+        RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+        """
+        return cls(
+            rows=rows,
+            columns=len(column_names(schema)),
+            radius=math.sqrt(len(schema)),
+            complete=not schema.nullable,
+        )
+
     @property
     def diameter(self) -> float:
         """Largest distance between two rows."""
         return 2 * self.radius
 
-    def enforce(self, values: ArrayLike) -> FloatArray:
+    def enforce(self, values: Rows) -> FloatArray:
         """Return the table with every row brought into the domain, row by row.
 
         Longer rows are scaled down to the radius; in a complete domain a missing cell becomes 0.
@@ -70,12 +118,8 @@ class RowDomain:
 
         Parameters
         ----------
-        values : array_like of shape (rows, columns)
+        values : array_like of shape (rows, columns), or Table
             NaN (or infinity) is a missing cell.
-
-        Returns
-        -------
-        ndarray of shape (rows, columns)
 
         Raises
         ------
@@ -96,11 +140,84 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
 
-def as_rows(values: ArrayLike) -> FloatArray:
+def column_names(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Ordinal, Schema
+    >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
+    ...                      Categorical(name="sex", levels=("f", "m")))))
+    ('grade', 'sex=f', 'sex=m')
+    """
+    if marked := schema.undeclared:
+        raise SchemaError(
+            "the schema marks facts read from the private data as not yet declared public, for "
+            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks"
+        )
+    names: list[str] = []
+    for a in schema:
+        levels = a.levels if isinstance(a, Categorical) else ()
+        names += [f"{a.name}={level}" for level in levels] or [a.name]
+    return tuple(names)
+
+
+def table_shape(table: Table) -> tuple[int, int]:
+    """Return the shape of ``rows_of(table)``, or refuse the table, without reading a cell."""
+    for a in table.schema:
+        if isinstance(a, Numeric):
+            table.values(a.name)  # refuses a table that holds bins only
+    return len(table), len(column_names(table.schema))
+
+
+def rows_of(table: Table) -> FloatArray:
+    """Return a table as rows of numbers, each from its own cells and public facts alone; private.
+
+    A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
+    its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
+    missing cell is NaN in all its columns. Neighbouring tables stay one replaced row apart.
+
+    Raises
+    ------
+    SchemaError
+        If a fact of the schema is not declared public.
+    DataError
+        If a numeric attribute has bins only, no values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Numeric, Schema, Table
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+    ...                  Categorical(name="sex", levels=("f", "m"))))
+    >>> rows_of(Table.read(pd.DataFrame({"age": [25.0, None], "sex": ["m", "f"]}), schema))
+    array([[-0.5,  0. ,  1. ],
+           [ nan,  1. ,  0. ]])
+    """
+    table_shape(table)
+    blocks = [
+        np.where(table.mask(a.name)[:, None], np.nan, _numbers_of(a, table)) for a in table.schema
+    ]
+    return np.concatenate(blocks, axis=1)
+
+
+def _numbers_of(attribute: AnyAttribute, table: Table) -> FloatArray:
+    codes = table.codes(attribute.name)[:, None]
+    if isinstance(attribute, Categorical):
+        return np.asarray(codes == np.arange(attribute.size), dtype=np.float64)
+    if isinstance(attribute, Numeric):
+        width = attribute.upper - attribute.lower
+        unit = (table.values(attribute.name)[:, None] - attribute.lower) / width
+    else:
+        unit = codes / (attribute.size - 1) if attribute.size > 1 else np.full(codes.shape, 0.5)
+    return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
+
+
+def as_rows(values: Rows) -> FloatArray:
     """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
 
     Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
-    the other rows are read.
+    the other rows are read. A `Table` is read by `rows_of`.
 
     Raises
     ------
@@ -113,6 +230,8 @@ def as_rows(values: ArrayLike) -> FloatArray:
     array([[1. , 2.5],
            [nan, nan]])
     """
+    if isinstance(values, Table):
+        return rows_of(values)
     refused = DataError("expected a two-dimensional table")
     with replacing(TypeError, ValueError, by=refused), no_warnings():
         table = _numbers(values)
@@ -148,6 +267,23 @@ def as_number(cell: Any) -> float:
         return np.nan
 
 
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
+
+    Examples
+    --------
+    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
+    array([ 3., inf])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
+
+
 def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     """Return the rows projected on the ball; missing cells stay missing and count as 0.
 
@@ -163,65 +299,152 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
 
 
-class Target(Protocol):
-    """How the entries of a target are read as numbers, each by itself; public."""
-
-    def read(self, y: Any) -> FloatArray:
-        """Return a number for each entry. An odd one is not refused."""
-
-
 @dataclass(frozen=True)
-class Labels:
-    """One label counts as 1, any other as -1.
-
-    Parameters
-    ----------
-    positive : object
-        The label that counts as 1.
+class StepCondition(Condition):
+    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
 
     Examples
     --------
-    >>> Labels("yes").read(["yes", "no", None])
-    array([ 1., -1., -1.])
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
     """
 
-    positive: object
+    sentence: ClassVar[str]
 
-    def read(self, y: Any) -> FloatArray:
-        """Return 1 or -1 for each entry."""
-        return _each(lambda label: 1.0 if _same(label, self.positive) else -1.0, y)
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return self.sentence.format(**vars(self))
 
 
 @dataclass(frozen=True)
-class BoundedNumbers:
-    """Numbers clipped to an interval around 0; whatever is not a number counts as 0.
+class NotFittedOnThisTable(StepCondition):
+    """The rows were not preprocessed by anything that had looked at the same table."""
 
-    Parameters
-    ----------
-    bound : float
-        Largest absolute value.
+    sentence = "No preprocessing of these rows was fitted on the same table."
 
-    Examples
-    --------
-    >>> BoundedNumbers(1.0).read([0.5, "-7", "many"])
-    array([ 0.5, -1. ,  0. ])
+
+@dataclass(frozen=True)
+class IncompleteRows(StepCondition):
+    """At most ``at_most`` rows have missing cells, and none more than ``cells_per_row``."""
+
+    at_most: int
+    cells_per_row: int
+    sentence = "At most {at_most} rows have a missing cell, and none has more than {cells_per_row}."
+
+
+@dataclass(frozen=True)
+class CentralGaps(StepCondition):
+    """Order statistics within ``ranks`` ranks of each median are ``at_most`` apart, one by one."""
+
+    at_most: float
+    ranks: int
+    sentence = (
+        "In every column, consecutive observed values within {ranks} ranks of the median differ "
+        "by at most {at_most:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class TrimmedRange(StepCondition):
+    """From the ``trim``-th smallest to the ``trim``-th largest observed value it is not far."""
+
+    trim: int
+    at_most: float
+    sentence = (
+        "In every column, the {trim}-th smallest and {trim}-th largest observed values differ by "
+        "at most {at_most:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class LeastEigenvalue(StepCondition):
+    """Predictors are well conditioned: X'X / n, over rows with an observed target, is bounded."""
+
+    at_least: float
+    sentence = (
+        "The second-moment matrix of the regression's predictors, summed over the rows with an "
+        "observed target and divided by n, has no eigenvalue below {at_least:.6g}."
+    )
+
+
+@dataclass(frozen=True)
+class BoundedDonations(StepCondition):
+    """No row is among the k donors of more than ``at_most`` incomplete rows."""
+
+    at_most: int
+    sentence = "No row is a donor of more than {at_most} incomplete rows."
+
+
+@dataclass(frozen=True)
+class LargestCluster(StepCondition):
+    """Good clusters of this ``radius`` have ``at_most`` rows, and at one point few meet.
+
+    Centres of at most ``neighbours`` of them lie within three radii of any point, also after some
+    rows are removed (a packing bound of the dimension, unless declared).
     """
 
-    bound: float
+    radius: float
+    at_most: int
+    neighbours: int
 
-    def read(self, y: Any) -> FloatArray:
-        """Return a number within the bound for each entry."""
-        values = _each(as_number, y)
-        return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -self.bound, self.bound))
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"No good cluster of radius {self.radius:.6g} has more than {self.at_most} rows, and "
+            f"no point is within {3 * self.radius:.6g} of the centres of more than "
+            f"{self.neighbours} good clusters, whichever rows are removed."
+        )
 
 
-def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
-    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
-    return np.fromiter(map(read, y), np.float64, len(y))
+@dataclass(frozen=True)
+class ExtremeGaps(StepCondition):
+    """Each of the ``ranks`` outermost gaps at either end of a column is ``at_most`` wide."""
+
+    at_most: float
+    ranks: int
+    sentence = (
+        "In every column, each of the {ranks} outermost gaps between consecutive values, "
+        "at either end, is at most {at_most:.6g}."
+    )
 
 
-def _same(label: Any, wanted: object) -> bool:
-    try:
-        return bool(label == wanted)
-    except (TypeError, ValueError):  # pandas' NA, or an array
-        return False
+@dataclass(frozen=True)
+class LeastRange(StepCondition):
+    """Maximum less minimum of every column is bounded from below."""
+
+    at_least: float
+    sentence = "In every column, maximum and minimum differ by at least {at_least:.6g}."
+
+
+@dataclass(frozen=True)
+class LeastStandardDeviation(StepCondition):
+    """The standard deviation (divisor n) of every column is bounded from below, above 0."""
+
+    at_least: float
+    sentence = "Every column that is scaled has a standard deviation of at least {at_least:.6g}."
+
+
+@dataclass(frozen=True)
+class CovarianceGap(StepCondition):
+    """Eigenvalues ``k`` and ``k + 1`` of the covariance (divisor n - 1) are that far apart."""
+
+    k: int
+    at_least: float
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            f"The gap between eigenvalues {self.k} and {self.k + 1} of the covariance matrix that "
+            f"PCA sees is at least {self.at_least:.6g}."
+        )
+
+
+@dataclass(frozen=True)
+class FrameOverlap(StepCondition):
+    """The smallest cosine between principal subspace and public frame is bounded from below."""
+
+    at_least: float
+    sentence = (
+        "Every direction of the public reference frame has a cosine of at least {at_least:.6g} "
+        "with the principal subspace."
+    )

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from missdp.accounting import Budget
 from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.preprocess.domain import BoundedNumbers, Labels, RowDomain, Target, as_rows, clip_rows
+from missdp.preprocess.domain import FloatArray, RowDomain, as_rows, clip_rows
 from missdp.preprocess.gradient_maps import LogisticLoss, Loss, SquaredLoss
-from missdp.preprocess.gradient_steps import Asked, GradientSteps, SecretStop
+from missdp.preprocess.gradient_steps import (
+    Asked,
+    BoundedNumbers,
+    GradientSteps,
+    Labels,
+    SecretStop,
+)
 from missdp.preprocess.maps import Sensitivity
-from missdp.preprocess.questions import NoiseKind, VectorQuery
-from missdp.preprocess.replace_one import PrivateEstimator, RandomState
+from missdp.preprocess.questions import NoiseKind, Target, VectorQuery
+from missdp.preprocess.replace_one import PrivateEstimator
 
 __all__ = [
     "Method",
@@ -29,9 +35,7 @@ __all__ = [
 ]
 
 
-FloatArray = NDArray[np.float64]
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateMean(PrivateEstimator):
     """Mean of the rows with Gaussian or Laplace noise.
 
@@ -68,22 +72,7 @@ class PrivateMean(PrivateEstimator):
     (0.2, 0.9)
     """
 
-    def __init__(
-        self,
-        *,
-        noise_multiplier: float,
-        mechanism: NoiseKind = "gaussian",
-        radius: float = 1.0,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.noise_multiplier = noise_multiplier
-        self.mechanism = mechanism
-        self.radius = radius
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    mechanism: NoiseKind = "gaussian"
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the mean row."""
@@ -95,6 +84,7 @@ class PrivateMean(PrivateEstimator):
         self.mean_ = answer
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateCovariance(PrivateEstimator):
     """Covariance matrix (divisor n - 1) with symmetric Gaussian noise.
 
@@ -126,21 +116,6 @@ class PrivateCovariance(PrivateEstimator):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        noise_multiplier: float,
-        radius: float = 1.0,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.noise_multiplier = noise_multiplier
-        self.radius = radius
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
-
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the upper triangle, off-diagonal entries stretched by sqrt(2)."""
         R, n = domain.radius, domain.rows
@@ -163,6 +138,7 @@ class PrivateCovariance(PrivateEstimator):
         self.covariance_ = matrix + np.triu(matrix, 1).T
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateHistogram(PrivateEstimator):
     """Counts of one column in declared bins, with discrete noise.
 
@@ -192,26 +168,9 @@ class PrivateHistogram(PrivateEstimator):
     (2,)
     """
 
-    def __init__(
-        self,
-        *,
-        edges: Sequence[float],
-        noise_multiplier: float,
-        column: int = 0,
-        mechanism: NoiseKind = "gaussian",
-        radius: float = 1.0,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.edges = edges
-        self.noise_multiplier = noise_multiplier
-        self.column = column
-        self.mechanism = mechanism
-        self.radius = radius
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    edges: Sequence[float]
+    column: int = 0
+    mechanism: NoiseKind = "gaussian"
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
@@ -254,14 +213,15 @@ def _stretch(columns: int) -> FloatArray:
 Method = Literal["gd", "sgd", "iteration"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _LinearModel(PrivateEstimator):
     """Projected noisy gradient descent on a linear model without intercept."""
 
-    coefficient_norm: float
-    method: Method
-    n_iter: int
-    batch_size: int
-    learning_rate: float
+    coefficient_norm: float = 1.0
+    method: Method = "gd"
+    n_iter: int = 100
+    batch_size: int = 100
+    learning_rate: float = 1.0
 
     def loss(self, radius: float) -> Loss:
         """Return the loss with its constants on rows of this norm; public."""
@@ -318,6 +278,7 @@ class _LinearModel(PrivateEstimator):
         return number("learning_rate", self.learning_rate, least=1e-30, most=1e30)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLogisticRegression(_LinearModel):
     """Binary logistic regression without intercept, by DP-GD or DP-SGD.
 
@@ -354,32 +315,7 @@ class PrivateLogisticRegression(_LinearModel):
     [1, 0]
     """
 
-    def __init__(
-        self,
-        *,
-        noise_multiplier: float,
-        coefficient_norm: float = 1.0,
-        method: Method = "gd",
-        n_iter: int = 100,
-        batch_size: int = 100,
-        learning_rate: float = 1.0,
-        classes: Sequence[object] = (0, 1),
-        radius: float = 1.0,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.noise_multiplier = noise_multiplier
-        self.coefficient_norm = coefficient_norm
-        self.method = method
-        self.n_iter = n_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.classes = classes
-        self.radius = radius
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    classes: Sequence[object] = (0, 1)
 
     def loss(self, radius: float) -> LogisticLoss:
         """Return the logistic loss with its constants."""
@@ -410,6 +346,7 @@ class PrivateLogisticRegression(_LinearModel):
         return Labels(self._pair()[1])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearRegression(_LinearModel):
     """Least-squares regression without intercept, by DP-GD or DP-SGD.
 
@@ -436,32 +373,8 @@ class PrivateLinearRegression(_LinearModel):
     0.4
     """
 
-    def __init__(
-        self,
-        *,
-        noise_multiplier: float,
-        target_bound: float = 1.0,
-        coefficient_norm: float = 1.0,
-        method: Method = "gd",
-        n_iter: int = 100,
-        batch_size: int = 100,
-        learning_rate: float = 0.5,
-        radius: float = 1.0,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.noise_multiplier = noise_multiplier
-        self.target_bound = target_bound
-        self.coefficient_norm = coefficient_norm
-        self.method = method
-        self.n_iter = n_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.radius = radius
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    target_bound: float = 1.0
+    learning_rate: float = 0.5
 
     def loss(self, radius: float) -> SquaredLoss:
         """Return the squared loss with its constants."""

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
-from scipy.stats import hypergeom
 
 from missdp.errors import ParameterError
+from missdp.preprocess.domain import FloatArray
 from missdp.preprocess.maps import GaussianMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
@@ -27,9 +27,6 @@ __all__ = [
     "gradient_descent_map",
     "subsampled_gaussian_curve",
 ]
-
-
-FloatArray = NDArray[np.float64]
 
 
 class Loss(Protocol):
@@ -300,11 +297,11 @@ def _sample_counts(
     """Numbers of replaced and of moved rows in a sample, with the logarithm of their mass."""
     in_sample, others, weights = [], [], []
     for a in range(min(replaced, batch) + 1):
-        log_a = float(hypergeom.logpmf(a, rows, replaced, batch))
+        log_a = float(_log_hypergeometric(np.array(a), rows, replaced, batch))
         if log_a == -math.inf:
             continue
         h = np.arange(max(0, batch - a - (rows - replaced - moved)), min(moved, batch - a) + 1)
-        log_h = hypergeom.logpmf(h, rows - replaced, moved, batch - a)
+        log_h = _log_hypergeometric(h, rows - replaced, moved, batch - a)
         in_sample.append(np.full(h.size, float(a)))
         others.append(h.astype(np.float64))
         weights.append(log_a + log_h)
@@ -314,6 +311,22 @@ def _sample_counts(
         np.concatenate(others),
         np.concatenate(weights) + 1e-9,
     )
+
+
+def _log_hypergeometric(
+    marked: NDArray[np.int64], rows: int, of_them: int, drawn: int
+) -> NDArray[np.float64]:
+    """Log-probability of so many marked rows among those that are drawn without replacement."""
+    others, rest = rows - of_them, drawn - marked
+    possible = (marked <= of_them) & (rest >= 0) & (rest <= others)
+    inside = np.where(possible, marked, 0), np.where(possible, rest, 0)
+    mass = _log_choose(of_them, inside[0]) + _log_choose(others, inside[1])
+    return np.where(possible, mass - _log_choose(rows, np.array(drawn)), -np.inf)
+
+
+def _log_choose(n: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    log: NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return log
 
 
 @lru_cache(maxsize=4096)

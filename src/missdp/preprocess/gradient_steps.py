@@ -18,10 +18,11 @@ from missdp.accounting import Assumption, Condition, Event
 from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
 from missdp.mechanisms.laws import Law, no_warnings, read_only
 from missdp.mechanisms.noise import NoiseSource, SeededNoise
-from missdp.preprocess.domain import RowDomain, Target, clip_rows
+from missdp.preprocess.domain import FloatArray, RowDomain, as_number, clip_rows
 from missdp.preprocess.gradient_maps import IterationMap, Loss, SubsampledMap, gradient_descent_map
 from missdp.preprocess.maps import GaussianMap, TableDistance
 from missdp.preprocess.questions import (
+    Target,
     VectorNoise,
     VectorQuery,
     check_frozen,
@@ -33,7 +34,9 @@ from missdp.preprocess.questions import (
 
 __all__ = [
     "Asked",
+    "BoundedNumbers",
     "GradientSteps",
+    "Labels",
     "LastIterate",
     "LossGradients",
     "NoisyGradients",
@@ -42,7 +45,6 @@ __all__ = [
 ]
 
 
-FloatArray = NDArray[np.float64]
 Sample = NDArray[np.int64] | None
 
 
@@ -67,7 +69,7 @@ class GradientSteps:
     Examples
     --------
     >>> from missdp.preprocess.gradient_maps import LogisticLoss
-    >>> from missdp.preprocess.domain import Labels
+    >>> from missdp.preprocess.gradient_steps import Labels
     >>> steps = GradientSteps(
     ...     domain=RowDomain(rows=1000, columns=2), target=Labels(1), multiplier=8.0, steps=50,
     ...     loss=LogisticLoss(radius=1.0, coefficient_norm=1.0))
@@ -356,3 +358,60 @@ def _check(domain: RowDomain, loss: Loss, target: Target, multiplier: float) -> 
     check_frozen(target, "a target")
     if not loss.radius >= domain.radius:
         raise ParameterError("the constants of the loss must hold for the radius of the rows")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One label counts as 1, any other as -1.
+
+    Parameters
+    ----------
+    positive : object
+        The label that counts as 1.
+
+    Examples
+    --------
+    >>> Labels("yes").read(["yes", "no", None])
+    array([ 1., -1., -1.])
+    """
+
+    positive: object
+
+    def read(self, y: Any) -> FloatArray:
+        """Return 1 or -1 for each entry."""
+        return _each(lambda label: 1.0 if _same(label, self.positive) else -1.0, y)
+
+
+@dataclass(frozen=True)
+class BoundedNumbers:
+    """Numbers clipped to an interval around 0; whatever is not a number counts as 0.
+
+    Parameters
+    ----------
+    bound : float
+        Largest absolute value.
+
+    Examples
+    --------
+    >>> BoundedNumbers(1.0).read([0.5, "-7", "many"])
+    array([ 0.5, -1. ,  0. ])
+    """
+
+    bound: float
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number within the bound for each entry."""
+        values = _each(as_number, y)
+        return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), -self.bound, self.bound))
+
+
+def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
+    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    return np.fromiter(map(read, y), np.float64, len(y))
+
+
+def _same(label: Any, wanted: object) -> bool:
+    try:
+        return bool(label == wanted)
+    except (TypeError, ValueError):  # pandas' NA, or an array
+        return False

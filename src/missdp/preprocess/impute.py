@@ -12,25 +12,27 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import (
+    CentralGaps,
+    FloatArray,
+    IncompleteRows,
+    LeastEigenvalue,
+    RowDomain,
+    TrimmedRange,
+)
 from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import IncompleteRows, PrivateState, StableTransformer, require
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
 __all__ = [
-    "CentralGaps",
     "ColumnImputer",
-    "LeastEigenvalue",
     "MeanImputer",
     "MedianImputer",
     "RegressionImputer",
     "TrimmedMeanImputer",
-    "TrimmedRange",
 ]
 
 
-FloatArray = NDArray[np.float64]
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ColumnImputer(StableTransformer):
     """Fill the missing cells of each column with one statistic of its observed values.
 
@@ -48,11 +50,10 @@ class ColumnImputer(StableTransformer):
     hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
     """
 
-    _needs_complete = False
+    max_incomplete: int
+    cells_per_row: int | None = None
 
-    def __init__(self, *, max_incomplete: int, cells_per_row: int | None = None) -> None:
-        self.max_incomplete = max_incomplete
-        self.cells_per_row = cells_per_row
+    _needs_complete = False
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and cells."""
@@ -60,17 +61,11 @@ class ColumnImputer(StableTransformer):
             return ()
         return (IncompleteRows(self._p(domain), self._cells(domain)),)
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
         """Return the bound: up to p other rows move by `shift`."""
         if domain.complete:
-            return distance
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=self.shift(distance, domain),
-            hit=self._p(domain),
-            diameter=self.output_domain(domain).diameter,
-        )
+            return None
+        return Response(shift=self.shift(distance, domain), hit=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return how far the imputed cells of one row can move."""
@@ -97,13 +92,12 @@ class ColumnImputer(StableTransformer):
             return math.inf
         if type(self).conditions is not ColumnImputer.conditions:
             return super().failure_margin(values, incoming, domain)
-        missing = np.isnan(values)
         if self._cells(domain) < domain.columns:
             raise UnprovenError(
                 "a bound on missing cells per row can fail at a single row; leave cells_per_row "
                 "unset to make the condition testable"
             )
-        incomplete = int(missing.any(axis=1).sum())
+        incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
 
     def _p(self, domain: RowDomain) -> int:
@@ -189,6 +183,7 @@ class MeanImputer(ColumnImputer):
         return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MedianImputer(ColumnImputer):
     """Fill missing cells with the median of the column's observed values.
 
@@ -227,17 +222,8 @@ class MedianImputer(ColumnImputer):
     0.02
     """
 
-    def __init__(
-        self,
-        *,
-        max_incomplete: int,
-        central_gap: float,
-        central_ranks: int = 2,
-        cells_per_row: int | None = None,
-    ) -> None:
-        super().__init__(max_incomplete=max_incomplete, cells_per_row=cells_per_row)
-        self.central_gap = central_gap
-        self.central_ranks = central_ranks
+    central_gap: float
+    central_ranks: int = 2
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on the gaps around the median."""
@@ -269,6 +255,7 @@ class MedianImputer(ColumnImputer):
         return np.where(counts > 0, middle, 0.0)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TrimmedMeanImputer(ColumnImputer):
     """Fill missing cells with the mean of the column less its extreme values.
 
@@ -302,17 +289,8 @@ class TrimmedMeanImputer(ColumnImputer):
     0.001
     """
 
-    def __init__(
-        self,
-        *,
-        max_incomplete: int,
-        trim: int,
-        trimmed_range: float,
-        cells_per_row: int | None = None,
-    ) -> None:
-        super().__init__(max_incomplete=max_incomplete, cells_per_row=cells_per_row)
-        self.trim = trim
-        self.trimmed_range = trimmed_range
+    trim: int
+    trimmed_range: float
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and on the trimmed range."""
@@ -349,72 +327,7 @@ def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
 
 
-@dataclass(frozen=True)
-class CentralGaps(Condition):
-    """Neighbouring order statistics around each column's median are close.
-
-    Parameters
-    ----------
-    at_most : float
-        Bound on the gap between consecutive observed values.
-    ranks : int
-        How many ranks on either side of the middle the bound covers.
-    """
-
-    at_most: float
-    ranks: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"In every column, consecutive observed values within {self.ranks} ranks of the "
-            f"median differ by at most {self.at_most:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class TrimmedRange(Condition):
-    """The values that trimming leaves (and the two next to them) span a short range.
-
-    Parameters
-    ----------
-    trim : int
-        Values cut off at either end.
-    at_most : float
-        Bound on the distance from the trim-th smallest to the trim-th largest observed value.
-    """
-
-    trim: int
-    at_most: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"In every column, the {self.trim}-th smallest and {self.trim}-th largest observed "
-            f"values differ by at most {self.at_most:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class LeastEigenvalue(Condition):
-    """The predictors of a regression imputation are well conditioned.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on the smallest eigenvalue of X'X / n over the rows with an observed target.
-    """
-
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "The second-moment matrix of the regression's predictors, summed over the rows with an "
-            f"observed target and divided by n, has no eigenvalue below {self.at_least:.6g}."
-        )
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class RegressionImputer(StableTransformer):
     """Fill one column with its linear prediction from the other columns.
 
@@ -455,20 +368,12 @@ class RegressionImputer(StableTransformer):
            [0.2, 0.4]])
     """
 
-    _needs_complete = False
+    target: int
+    max_incomplete: int
+    regularization: float = 0.0
+    least_eigenvalue: float = 0.0
 
-    def __init__(
-        self,
-        *,
-        target: int,
-        max_incomplete: int,
-        regularization: float = 0.0,
-        least_eigenvalue: float = 0.0,
-    ) -> None:
-        self.target = target
-        self.max_incomplete = max_incomplete
-        self.regularization = regularization
-        self.least_eigenvalue = least_eigenvalue
+    _needs_complete = False
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bound on incomplete rows and, without enough ridge, on the spectrum."""
@@ -477,20 +382,18 @@ class RegressionImputer(StableTransformer):
         rows, (least, _) = IncompleteRows(self._p(domain), domain.columns), self._strength()
         return (rows, LeastEigenvalue(least)) if least > 0 else (rows,)
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
         """Return the bound: up to p rows move with the fitted coefficients."""
         if domain.complete:
-            return distance
+            return None
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
         strength = domain.rows * sum(self._strength())
         pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
-        return distance.after(
-            rows=domain.rows,
+        return Response(
             lipschitz=stretch if distance.moved_rows else 1.0,
             shift=R * min(pull / strength, 2 * W),
             hit=self._p(domain),
-            diameter=self.output_domain(domain).diameter,
         )
 
     def output_domain(self, domain: RowDomain) -> RowDomain:

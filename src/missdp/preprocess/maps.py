@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.errors import ParameterError
+from missdp.preprocess.domain import row_movements
 
 __all__ = [
     "NEIGHBOURS",
+    "Curve",
     "ExponentialMap",
     "GaussianMap",
     "LaplaceMap",
     "PrivacyMap",
     "Sensitivity",
     "TableDistance",
-    "row_movements",
+    "tabulated",
 ]
 
-
-FloatArray = NDArray[np.float64]
 # Room for floating-point error when a distance is compared with its bound.
 _TOLERANCE = 1e-9
 
@@ -189,32 +191,6 @@ class TableDistance:
 
 
 NEIGHBOURS = TableDistance(replaced=1)
-
-
-def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
-    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
-
-    Parameters
-    ----------
-    first, second : array_like of shape (n, d)
-        Tables of the same shape; NaN is a missing cell.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-
-    Examples
-    --------
-    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
-    array([ 3., inf])
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 2 or a.shape != b.shape:
-        raise ParameterError("two tables can be compared only if their shapes are the same")
-    missing_a, missing_b = np.isnan(a), np.isnan(b)
-    gap = np.where(missing_a | missing_b, 0.0, a - b)
-    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
-    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,3 +412,36 @@ def _pure_curve(alpha: float, epsilon: float) -> float:
     up = alpha * yes + (1 - alpha) * no
     down = alpha * no + (1 - alpha) * yes
     return min(epsilon, float(np.logaddexp(up, down)) / (alpha - 1))
+
+
+Curve = Callable[[float], float]
+# About 2 % apart, and every integer up to 64, where subsampled curves are evaluated.
+_GRID: list[float] = sorted(
+    {*(1 + np.geomspace(1e-3, 8e3, 600)).tolist(), *(float(a) for a in range(2, 65))}
+)
+
+
+def tabulated(curve: Curve) -> Curve:
+    """Return the curve rounded up to a fixed grid of orders; quick to evaluate many times.
+
+    Rényi divergence grows with its order, so the value at the next grid point is a bound. Beyond
+    the grid it is infinite.
+
+    Examples
+    --------
+    >>> calls = []
+    >>> quick = tabulated(lambda a: calls.append(a) or a)
+    >>> quick(2.5) <= 2.55, quick(2.5) <= 2.55, len(calls)
+    (True, True, 1)
+    """
+    known: dict[int, float] = {}
+
+    def look_up(alpha: float) -> float:
+        place = bisect.bisect_left(_GRID, alpha)
+        if place == len(_GRID):
+            return math.inf
+        if place not in known:
+            known[place] = curve(_GRID[place])
+        return known[place]
+
+    return look_up

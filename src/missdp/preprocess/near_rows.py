@@ -13,69 +13,23 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import (
+    BoundedDonations,
+    FloatArray,
+    IncompleteRows,
+    LargestCluster,
+    RowDomain,
+)
 from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import IncompleteRows, PrivateState, StableTransformer, require
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
-__all__ = [
-    "BoundedDonations",
-    "Deduplicator",
-    "LargestCluster",
-    "NeighbourImputer",
-    "Quantizer",
-    "packing_number",
-]
+__all__ = ["Deduplicator", "NeighbourImputer", "Quantizer", "packing_number"]
 
 
-@dataclass(frozen=True)
-class BoundedDonations(Condition):
-    """No row donates to many incomplete rows.
-
-    Parameters
-    ----------
-    at_most : int
-        Largest number of incomplete rows with one and the same row among their k donors.
-    """
-
-    at_most: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return f"No row is a donor of more than {self.at_most} incomplete rows."
-
-
-@dataclass(frozen=True)
-class LargestCluster(Condition):
-    """Good clusters are small, and not many of them meet at one point.
-
-    Parameters
-    ----------
-    radius : float
-        The radius eta of a good cluster.
-    at_most : int
-        Largest number of rows of a good cluster.
-    neighbours : int
-        Largest number of good clusters whose centres lie within 3 eta of one point, also after
-        some rows are removed (a packing bound of the dimension, unless declared).
-    """
-
-    radius: float
-    at_most: int
-    neighbours: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"No good cluster of radius {self.radius:.6g} has more than {self.at_most} rows, and "
-            f"no point is within {3 * self.radius:.6g} of the centres of more than "
-            f"{self.neighbours} good clusters, whichever rows are removed."
-        )
-
-
-FloatArray = NDArray[np.float64]
 _BLOCK = 4_000_000  # Distances held in memory at once.
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeighbourImputer(StableTransformer):
     """Fill the missing cells of a row with the mean of its k nearest complete rows.
 
@@ -108,14 +62,12 @@ class NeighbourImputer(StableTransformer):
     (6, 0.5)
     """
 
-    _needs_complete = False
+    max_incomplete: int
+    n_neighbors: int = 5
+    max_donations: int | None = None
 
-    def __init__(
-        self, *, max_incomplete: int, n_neighbors: int = 5, max_donations: int | None = None
-    ) -> None:
-        self.max_incomplete = max_incomplete
-        self.n_neighbors = n_neighbors
-        self.max_donations = max_donations
+    _needs_complete = False
+    _continuous = False
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on incomplete rows and, if declared, on donations."""
@@ -126,27 +78,14 @@ class NeighbourImputer(StableTransformer):
             return (rows,)
         return (rows, BoundedDonations(self._donations(self.max_donations)))
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the bound, with rows that moved before counted as replaced."""
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+        """Return the bound: up to p rows move, or 2 M for each replaced row."""
         if domain.complete:
-            return distance
-        start = distance.forget_movement()
-        if start.replaced >= domain.rows:
-            raise UnprovenError(
-                "k-NN imputation is not continuous in the values: after a step that moves every "
-                "row, no bound is proven; impute first"
-            )
-        k, p, h = self._k(), self._p(domain), start.replaced
-        hit = p
+            return None
+        k, hit, h = self._k(), self._p(domain), distance.replaced
         if self.max_donations is not None:
-            hit = min(p, 2 * self._donations(self.max_donations) * h)
-        return start.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=2 * domain.radius * min(h, k) / k,
-            hit=hit,
-            diameter=self.output_domain(domain).diameter,
-        )
+            hit = min(hit, 2 * self._donations(self.max_donations) * h)
+        return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain; donated cells are a mean of vectors in the ball."""
@@ -219,6 +158,7 @@ def packing_number(columns: int) -> int:
     return _KISSING.get(columns, int(3 ** min(columns, 30)))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _ClusterStep(StableTransformer):
     """A step that rewrites the rows of good clusters.
 
@@ -249,31 +189,20 @@ class _ClusterStep(StableTransformer):
     Being within a radius is not continuous, so rows that moved before count as replaced.
     """
 
-    def __init__(self, *, eta: float, max_cluster: int, max_neighbours: int | None = None) -> None:
-        self.eta = eta
-        self.max_cluster = max_cluster
-        self.max_neighbours = max_neighbours
+    eta: float
+    max_cluster: int
+    max_neighbours: int | None = None
+
+    _continuous = False
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bound on the size and number of good clusters."""
         return (LargestCluster(self._eta(), self._most(), self._neighbours(domain)),)
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to 2 h K b rows move."""
-        start = distance.forget_movement()
-        if start.replaced >= domain.rows:
-            raise UnprovenError(
-                f"{type(self).__name__} is not continuous in the values: after a step that moves "
-                "every row, no bound is proven; put it first"
-            )
-        hit = 2 * start.replaced * self._neighbours(domain) * self._most()
-        return start.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=self._step(domain),
-            hit=hit,
-            diameter=self.output_domain(domain).diameter,
-        )
+        hit = 2 * distance.replaced * self._neighbours(domain) * self._most()
+        return Response(shift=self._step(domain), hit=hit)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: rows become other rows, or 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -23,8 +23,8 @@ from missdp.accounting import (
 from missdp.accounting.words import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.costs import Bound, PreparedRows, Stage, trace
+from missdp.preprocess.domain import RowDomain, Rows, table_shape
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (
     NoisyTest,
@@ -33,7 +33,8 @@ from missdp.preprocess.replace_one import (
     ReplaceOneDoor,
     TellsUnfitted,
 )
-from missdp.preprocess.steps import StableTransformer, Stage, trace
+from missdp.preprocess.steps import StableTransformer
+from missdp.table import Table
 
 __all__ = [
     "PricedPipeline",
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Preprocessing fitted on the private table, then a private estimator, accounted as one.
 
@@ -83,8 +85,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from missdp.preprocess import PricedPipeline, PrivateMean
-    >>> from missdp.preprocess import MeanImputer
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, MeanImputer
     >>> pipeline = PricedPipeline(
     ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
     ...     PrivateMean(noise_multiplier=5.0), rows=1000, columns=2, complete=False)
@@ -92,28 +93,16 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     0.914
     """
 
-    def __init__(
-        self,
-        steps: Sequence[tuple[str, StableTransformer]],
-        estimator: PrivateEstimator,
-        *,
-        rows: int,
-        columns: int,
-        radius: float = 1.0,
-        complete: bool = True,
-        delta: float = 1e-6,
-        budget: Budget | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.steps = steps
-        self.estimator = estimator
-        self.rows = rows
-        self.columns = columns
-        self.radius = radius
-        self.complete = complete
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
+    steps: Sequence[tuple[str, StableTransformer]]
+    estimator: PrivateEstimator
+    _: KW_ONLY
+    rows: int
+    columns: int
+    radius: float = 1.0
+    complete: bool = True
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
 
     @property
     def domain(self) -> RowDomain:
@@ -139,29 +128,33 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
             steps=self.stages(),
         )
 
+    def asked(self) -> tuple[PreparedRows, Asked]:
+        """Return these facts, and what the estimator asks of such rows; public."""
+        facts = self.facts()
+        return facts, self.estimator.question(facts.domain)
+
     def bounds(self) -> tuple[Bound, ...]:
         """Return every bound on the whole pipeline at ``delta``, the best first; public."""
-        facts = self.facts()
-        return facts.bounds(self.estimator.question(facts.domain))
+        facts, question = self.asked()
+        return facts.bounds(question)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything the guarantee rests on, noise source aside; public."""
-        facts = self.facts()
-        return facts.conditions(self.estimator.question(facts.domain))
+        facts, question = self.asked()
+        return facts.conditions(question)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee a `fit` with secure noise will have; reads no data."""
-        facts = self.facts()
-        question = self.estimator.question(facts.domain)
-        return facts.guarantee(question, facts.bounds(question)[0])
+        facts, question = self.asked()
+        return facts.guarantee(question, facts.bounds(question)[0].event)
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, preprocess, release.
 
         Parameters
         ----------
-        X : array_like of shape (rows, columns)
-            NaN is a missing cell.
+        X : array_like of shape (rows, columns), or Table
+            NaN is a missing cell. A table is read by `rows_of`; see `RowDomain.of`.
         y : array_like of shape (rows,), optional
             Target; not preprocessed.
 
@@ -188,17 +181,23 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         self.estimator_, self.guarantee_ = estimator, guarantee
         return self
 
-    def door(self, X: ArrayLike, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
+    def with_noise(self, multiplier: float) -> PricedPipeline:
+        """Return a clone whose estimator has this ``noise_multiplier``."""
+        fresh: PricedPipeline = clone(self)
+        fresh.estimator.noise_multiplier = multiplier
+        return fresh
+
+    def door(self, X: Rows, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
         """Return the door behind which the steps are fitted; reads nothing."""
         return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
 
-    def check_shapes(self, X: ArrayLike, y: ArrayLike | None) -> None:
+    def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
         """Refuse other shapes than the declared ones (public), before anything is charged."""
         declared = (self.rows, self.columns)
-        shape = tuple(getattr(X, "shape", declared))
+        shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
         if isinstance(X, (list, tuple)):
             shape = (len(X), self.columns)
-        if shape != declared:
+        if tuple(shape) != declared:
             raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
         self.estimator.check_target(y, self.rows)
 
@@ -225,8 +224,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
     Examples
     --------
-    >>> from missdp.preprocess import PricedPipeline, PrivateMean, calibrated
-    >>> from missdp.preprocess import MeanImputer
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, calibrated, MeanImputer
     >>> pipeline = PricedPipeline(
     ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
     ...     PrivateMean(noise_multiplier=1.0), rows=1000, columns=2, complete=False)
@@ -235,14 +233,9 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     """
     epsilon = number("epsilon", epsilon, least=1e-9)
 
-    def with_noise(multiplier: float) -> PricedPipeline:
-        fresh: PricedPipeline = clone(pipeline)
-        fresh.estimator.noise_multiplier = multiplier
-        return fresh
-
     def fits(multiplier: float) -> bool:
         try:
-            return with_noise(multiplier).bounds()[0].epsilon <= epsilon
+            return pipeline.with_noise(multiplier).bounds()[0].epsilon <= epsilon
         except UnprovenError:
             if multiplier < 1e9:
                 return False
@@ -256,7 +249,7 @@ def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     while high / low > 1 + 1e-3:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return with_noise(high)
+    return pipeline.with_noise(high)
 
 
 @dataclass(frozen=True)
@@ -280,8 +273,7 @@ class TestPlan:
 
     Examples
     --------
-    >>> from missdp.preprocess import PricedPipeline, PrivateMean, plan_test
-    >>> from missdp.preprocess import PCARankReducer
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, plan_test, PCARankReducer
     >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
     >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
     >>> plan = plan_test(pipeline, test_epsilon=0.1)
@@ -364,8 +356,7 @@ def plan_test(
     log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
     (Theorem 8); here the composition is computed, and never exceeds that sum.
     """
-    facts = pipeline.facts()
-    question = pipeline.estimator.question(facts.domain)
+    facts, question = pipeline.asked()
     return _plan(facts, question, facts.bounds(question)[0], test_epsilon, failure_delta)
 
 
@@ -393,19 +384,14 @@ def _plan(
         label="propose-test-release",
         adjacency="replace-one",
     )
-    guarantee = Guarantee.from_events(
-        [whole],
-        delta=delta,
-        adjacency="replace-one",
-        conditions=facts.conditions(question, tested=True),
-    )
+    guarantee = facts.guarantee(question, whole, tested=True)
     charges = (noisy.event, best.event)
     return TestPlan(test_epsilon, noisy.threshold, failure, guarantee, charges)
 
 
 def propose_test_release(
     pipeline: PricedPipeline,
-    X: ArrayLike,
+    X: Rows,
     y: ArrayLike | None = None,
     *,
     test_epsilon: float,
@@ -421,7 +407,7 @@ def propose_test_release(
     pipeline : PricedPipeline
         Its steps must know their distance to failure: PCA (rank), mean imputation, standard
         scaling, deduplication, quantisation, and steps without conditions.
-    X, y : array_like
+    X, y
         As for `PricedPipeline.fit`.
     test_epsilon, failure_delta
         As for `plan_test`.
@@ -440,8 +426,7 @@ def propose_test_release(
     Examples
     --------
     >>> import numpy as np
-    >>> from missdp.preprocess import PricedPipeline, PrivateMean
-    >>> from missdp.preprocess import StandardScaler
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, StandardScaler
     >>> pipeline = PricedPipeline([("scale", StandardScaler(least_std=0.3))],
     ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
     >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))

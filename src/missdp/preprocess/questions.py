@@ -26,12 +26,13 @@ from missdp.mechanisms.noise import (
     laplace_exceeds,
     too_far,
 )
-from missdp.preprocess.domain import RowDomain, Target
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import GaussianMap, LaplaceMap, PrivacyMap, Sensitivity, TableDistance
 
 __all__ = [
     "NoiseKind",
     "Question",
+    "Target",
     "VectorNoise",
     "VectorQuery",
     "check_frozen",
@@ -45,7 +46,11 @@ __all__ = [
 ]
 
 
-FloatArray = NDArray[np.float64]
+class Target(Protocol):
+    """How the entries of a target are read as numbers, each by itself; public."""
+
+    def read(self, y: Any) -> FloatArray:
+        """Return a number for each entry. An odd one is not refused."""
 
 
 class Question(Protocol):

@@ -9,22 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
 from missdp.accounting.words import warn_if_weak
-from missdp.errors import (
-    DataError,
-    NotFittedError,
-    ParameterError,
-    UnprovenError,
-    replacing,
-)
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows, Step
-from missdp.preprocess.domain import RowDomain, Target, as_rows
+from missdp.preprocess.costs import Bound, PreparedRows, Stage
+from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, Rows, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
     GradientSteps,
@@ -34,12 +28,11 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import PrivacyMap
-from missdp.preprocess.questions import VectorNoise, VectorQuery, laplace_slack
+from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, laplace_slack
 
 __all__ = [
     "HeldRows",
     "NoisyTest",
-    "NotFittedOnThisTable",
     "PrivateEstimator",
     "RandomState",
     "ReplaceOneDoor",
@@ -47,7 +40,6 @@ __all__ = [
 ]
 
 
-FloatArray = NDArray[np.float64]
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
 
@@ -103,7 +95,7 @@ class ReplaceOneDoor(Handle):
 
     Parameters
     ----------
-    values : array_like of shape (rows, columns)
+    values : array_like of shape (rows, columns), or Table
         The private rows; nothing but a float that is finite counts as observed.
     facts : PreparedRows
         What is public about them.
@@ -135,7 +127,7 @@ class ReplaceOneDoor(Handle):
 
     def __init__(
         self,
-        values: ArrayLike,
+        values: Rows,
         facts: PreparedRows,
         *,
         target: ArrayLike | None = None,
@@ -163,7 +155,7 @@ class ReplaceOneDoor(Handle):
 
     def guarantee(self, question: Asked) -> Guarantee:
         """Return the guarantee that the answer to this question alone has."""
-        known = self._facts.guarantee(question, self.price(question))
+        known = self._facts.guarantee(question, self.price(question).event)
         return known.with_conditions(*self._noise.conditions)
 
     # Answers
@@ -300,7 +292,7 @@ class HeldRows:
         self._open = False
         self._values = self._target = self._final = self._read = self._gradients = None
 
-    def _prepared(self) -> Iterator[tuple[Step, FloatArray]]:
+    def _prepared(self) -> Iterator[tuple[Stage, FloatArray]]:
         """Yield each step with the table that reaches it; keep what the last one leaves."""
         self._check_open()
         facts, table = self._facts, self._facts.raw.enforce(self._values)
@@ -317,7 +309,7 @@ class HeldRows:
 
 
 @contextmanager
-def _hidden(step: Step) -> Iterator[None]:
+def _hidden(step: Stage) -> Iterator[None]:
     """Keep errors and warnings of a step from telling of rows."""
     failed = DataError(f"step {step.name!r} failed")
     with replacing(Exception, by=failed), no_warnings():
@@ -336,21 +328,6 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
     )
 
 
-@dataclass(frozen=True)
-class NotFittedOnThisTable(Condition):
-    """The rows were not preprocessed by anything that had looked at the same table.
-
-    Examples
-    --------
-    >>> print(NotFittedOnThisTable())
-    No preprocessing of these rows was fitted on the same table.
-    """
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return "No preprocessing of these rows was fitted on the same table."
-
-
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
 
@@ -363,6 +340,7 @@ class TellsUnfitted:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """Base class of mechanisms that end a pipeline.
 
@@ -382,10 +360,10 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     """
 
     noise_multiplier: float
-    radius: float
-    delta: float
-    budget: Budget | None
-    random_state: RandomState
+    radius: float = 1.0
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
 
     def question(self, domain: RowDomain) -> Asked:
         """Return what is asked about rows of ``domain``; public facts only.
@@ -420,12 +398,12 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         """Return the privacy map on rows of ``domain``; public facts only."""
         return self.question(domain).privacy_map
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, then release.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), or Table
             Rows are scaled down to norm ``radius``; a missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.

@@ -8,132 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import (
+    CovarianceGap,
+    ExtremeGaps,
+    FloatArray,
+    FrameOverlap,
+    LeastRange,
+    LeastStandardDeviation,
+    RowDomain,
+)
 from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import PrivateState, StableTransformer, require
+from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
 
-__all__ = [
-    "CovarianceGap",
-    "ExtremeGaps",
-    "FrameOverlap",
-    "LeastRange",
-    "LeastStandardDeviation",
-    "MinMaxScaler",
-    "PCADimensionReducer",
-    "PCARankReducer",
-    "StandardScaler",
-]
+__all__ = ["MinMaxScaler", "PCADimensionReducer", "PCARankReducer", "StandardScaler"]
 
 
-@dataclass(frozen=True)
-class ExtremeGaps(Condition):
-    """The smallest values of each column are close together, and so are the largest.
-
-    Parameters
-    ----------
-    at_most : float
-        Bound on the gap between consecutive values at either end.
-    ranks : int
-        How many of the outermost gaps the bound covers.
-    """
-
-    at_most: float
-    ranks: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"In every column, each of the {self.ranks} outermost gaps between consecutive values, "
-            f"at either end, is at most {self.at_most:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class LeastRange(Condition):
-    """Every column spans at least a declared range.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on maximum less minimum.
-    """
-
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return f"In every column, maximum and minimum differ by at least {self.at_least:.6g}."
-
-
-@dataclass(frozen=True)
-class LeastStandardDeviation(Condition):
-    """Every column's standard deviation (divisor n) has a declared lower bound.
-
-    Parameters
-    ----------
-    at_least : float
-        The bound, above 0.
-    """
-
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"Every column that is scaled has a standard deviation of at least {self.at_least:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class CovarianceGap(Condition):
-    """An eigen-gap of the covariance matrix (divisor n - 1) has a declared lower bound.
-
-    Parameters
-    ----------
-    k : int
-        The gap between eigenvalues k and k + 1.
-    at_least : float
-        The bound, above 0.
-    """
-
-    k: int
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"The gap between eigenvalues {self.k} and {self.k + 1} of the covariance matrix that "
-            f"PCA sees is at least {self.at_least:.6g}."
-        )
-
-
-@dataclass(frozen=True)
-class FrameOverlap(Condition):
-    """The principal subspace is not nearly orthogonal to a public reference frame.
-
-    Parameters
-    ----------
-    at_least : float
-        Bound on the smallest cosine between the subspace and the frame, in (0, 1].
-    """
-
-    at_least: float
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "Every direction of the public reference frame has a cosine of at least "
-            f"{self.at_least:.6g} with the principal subspace."
-        )
-
-
-FloatArray = NDArray[np.float64]
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class StandardScaler(StableTransformer):
     """Subtract each column's mean and divide by its standard deviation (divisor n).
 
@@ -172,28 +66,22 @@ class StandardScaler(StableTransformer):
     (999, 0.03)
     """
 
-    def __init__(self, *, least_std: float, below: Literal["assume", "floor"] = "assume") -> None:
-        self.least_std = least_std
-        self.below = below
+    least_std: float
+    below: Literal["assume", "floor"] = "assume"
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
         return () if self.below == "floor" else (LeastStandardDeviation(self._least()),)
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
         n, R, s = domain.rows, domain.radius, self._least()
         width, norm = self._reach(domain)
         h, tau = distance.replaced, distance.moved_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
         mean = min((2 * R * h + tau) / n, 2 * R)
-        return distance.after(
-            rows=n,
-            lipschitz=1 / s,
-            shift=norm * variance / (2 * s**3) + mean / s,
-            hit=n,
-            diameter=self.output_domain(domain).diameter,
-        )
+        shift = norm * variance / (2 * s**3) + mean / s
+        return Response(lipschitz=1 / s, shift=shift, hit=n)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of centred rows, stretched by at most 1 / least_std."""
@@ -236,6 +124,7 @@ class StandardScaler(StableTransformer):
         return number("least_std", self.least_std, least=1e-100)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MinMaxScaler(StableTransformer):
     """Scale each column to [0, 1] by its minimum and maximum.
 
@@ -264,16 +153,15 @@ class MinMaxScaler(StableTransformer):
     0.02
     """
 
-    def __init__(self, *, least_range: float, extreme_gap: float, extreme_ranks: int = 1) -> None:
-        self.least_range = least_range
-        self.extreme_gap = extreme_gap
-        self.extreme_ranks = extreme_ranks
+    least_range: float
+    extreme_gap: float
+    extreme_ranks: int = 1
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bounds on ranges and on the gaps at the extremes."""
         return (LeastRange(self._range()), ExtremeGaps(self._gap(), self._ranks()))
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
         if distance.replaced > self._ranks():
             raise UnprovenError(
@@ -281,13 +169,8 @@ class MinMaxScaler(StableTransformer):
                 "be replaced before min-max scaling; declare more extreme_ranks"
             )
         r, delta = self._range(), distance.replaced * self._gap() + distance.moved_max
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1 / r,
-            shift=math.sqrt(domain.columns) * delta / r,
-            hit=domain.rows,
-            diameter=math.sqrt(domain.columns),
-        )
+        side = math.sqrt(domain.columns)
+        return Response(lipschitz=1 / r, shift=side * delta / r, hit=domain.rows, diameter=side)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of the unit cube."""
@@ -318,6 +201,7 @@ Moment = Literal["covariance", "second"]
 _SPREAD = {"covariance": (3 * math.sqrt(3), 4.0), "second": (2.0, 2.0)}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PCARankReducer(StableTransformer):
     """Project every row on the span of the top k principal components, in the old coordinates.
 
@@ -360,27 +244,19 @@ class PCARankReducer(StableTransformer):
     0.025981
     """
 
-    def __init__(
-        self, *, n_components: int, least_gap: float, moment: Moment = "covariance"
-    ) -> None:
-        self.n_components = n_components
-        self.least_gap = least_gap
-        self.moment = moment
+    n_components: int
+    least_gap: float
+    moment: Moment = "covariance"
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
         kind = CovarianceGap if self.moment == "covariance" else EigenGap
         return (kind(self._k(), self._gap()),)
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the projection."""
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=domain.radius * self.subspace_shift(distance, domain),
-            hit=domain.rows,
-            diameter=self.output_domain(domain).diameter,
-        )
+        shift = domain.radius * self.subspace_shift(distance, domain)
+        return Response(shift=shift, hit=domain.rows)
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the bound on the operator norm of the change of the projection, at most 1."""
@@ -438,6 +314,7 @@ class PCARankReducer(StableTransformer):
         return np.asarray((table @ basis) @ basis.T)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PCADimensionReducer(PCARankReducer):
     """Project every row on the top k principal components, in k coordinates.
 
@@ -469,34 +346,18 @@ class PCADimensionReducer(PCARankReducer):
     2
     """
 
-    def __init__(
-        self,
-        *,
-        n_components: int,
-        least_gap: float,
-        least_overlap: float,
-        moment: Moment = "covariance",
-        frame: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(n_components=n_components, least_gap=least_gap, moment=moment)
-        self.least_overlap = least_overlap
-        self.frame = frame
+    least_overlap: float
+    frame: ArrayLike | None = None
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on the eigen-gap and on the overlap with the frame."""
         return (*super().conditions(domain), FrameOverlap(self._overlap()))
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the fitted coordinates."""
         rho = self._overlap()
         turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=domain.radius * min(2.0, turn),
-            hit=domain.rows,
-            diameter=domain.diameter,
-        )
+        return Response(shift=domain.radius * min(2.0, turn), hit=domain.rows)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with k columns."""

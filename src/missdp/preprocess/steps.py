@@ -1,41 +1,49 @@
-"""Steps of preprocessing: what each must prove, how a chain composes, and the two that are free."""
+"""Steps of preprocessing: what each must prove, and the two that are free."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
-from missdp.errors import (
-    DataError,
-    NotFittedError,
-    ParameterError,
-    UnprovenError,
-    number,
-    replacing,
-)
-from missdp.preprocess.domain import RowDomain, as_rows, clip_rows
-from missdp.preprocess.maps import NEIGHBOURS, TableDistance
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number
+from missdp.preprocess.domain import FloatArray, RowDomain, Rows, as_rows, clip_rows
+from missdp.preprocess.maps import TableDistance
 
 __all__ = [
     "ConstantImputer",
-    "IncompleteRows",
     "PrivateState",
+    "Response",
     "RowClipper",
     "StableTransformer",
-    "Stage",
     "require",
-    "trace",
 ]
 
 
-FloatArray = NDArray[np.float64]
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
+class Response(NamedTuple):
+    """How far a step can move rows whose fellow rows have changed.
+
+    Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
+    |f(x) - f'(x')| <= lipschitz |x - x'| + shift, with a shift of 0 for all but ``hit`` rows. No
+    two output rows are farther apart than ``diameter``.
+    """
+
+    lipschitz: float = 1.0
+    shift: float = 0.0
+    hit: int = 0
+    diameter: float = math.inf
 
 
 class PrivateState:
@@ -70,15 +78,20 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     private too*. Only a private mechanism at the end of the pipeline makes an output, whose
     guarantee `missdp.preprocess.price` computes from `stability`.
 
-    Subclasses implement `_learn` and `_apply`, and the three public facts `stability`,
-    `output_domain` and `conditions`. Conditions are never checked against the table (failing
-    would reveal something): a fit raises for no table of its declared shape and domain.
-    Propose-test-release checks conditions privately, with `failure_margin`.
+    Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
+    implement `_learn` and `_apply`, and state public facts: `response`, `output_domain` and
+    `conditions`. Conditions are never checked against the table (failing would reveal something):
+    a fit raises for no table of its declared shape and domain. Propose-test-release checks
+    conditions privately, with `failure_margin`.
 
     Notes
     -----
     After Hu, Sanyal & Schölkopf 2024, §4.1.
     """
+
+    _needs_complete: ClassVar[bool] = True
+    # False: a small movement can change which rows go together, so moved rows count as replaced.
+    _continuous: ClassVar[bool] = True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return a bound on the distance of the transformed tables.
@@ -99,6 +112,20 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         UnprovenError
             If no bound is proven for this input.
         """
+        start = distance if self._continuous else distance.forget_movement()
+        found = self.response(start, domain)
+        if found is None:
+            return distance
+        if not self._continuous and start.replaced >= domain.rows:
+            raise UnprovenError(
+                f"{type(self).__name__} is not continuous in the values: after a step that moves "
+                "every row, no bound is proven; put it first"
+            )
+        widest = min(found.diameter, self.output_domain(domain).diameter)
+        return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+        """Return how the rows of two tables at ``distance`` respond; None if none moves."""
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
@@ -137,12 +164,12 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "propose-test-release cannot make them unconditional"
         )
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
         """Learn the row function from a private table.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), or Table
             NaN is a missing cell, and so is whatever is not a finite number.
         y : ignored
 
@@ -163,12 +190,12 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._private = PrivateState(self._learn(table))
         return self
 
-    def transform(self, X: ArrayLike) -> FloatArray:
+    def transform(self, X: Rows) -> FloatArray:
         """Apply the fitted row function. The result is private.
 
         Parameters
         ----------
-        X : array_like of shape (m, d)
+        X : array_like of shape (m, d), or Table
 
         Returns
         -------
@@ -205,7 +232,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         state.pop("_private", None)
         return state
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
+    def _checked(self, X: Rows) -> FloatArray:
         table = as_rows(X)
         if not len(table):
             raise DataError("expected a table with at least one row")
@@ -213,10 +240,9 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{type(self).__name__} takes complete rows; impute first")
         return table
 
-    _needs_complete: bool = True
-
     def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        raise NotImplementedError
+        del table
+        return {}
 
     def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
         raise NotImplementedError
@@ -228,130 +254,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
 
-def require(truth: bool, message: str) -> None:
-    """Raise ParameterError with ``message`` unless ``truth``."""
-    if not truth:
-        raise ParameterError(message)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of a chain with the public facts on either side of it.
-
-    Parameters
-    ----------
-    name : str
-        The step's name.
-    step : StableTransformer
-        The step.
-    domain, distance : RowDomain, TableDistance
-        What reaches the step.
-    domain_after, distance_after : RowDomain, TableDistance
-        What leaves it.
-    alone : TableDistance
-        The step's own response to one replaced row.
-    conditions : tuple of Condition
-        What the step assumes of the tables that reach it.
-    """
-
-    name: str
-    step: StableTransformer
-    domain: RowDomain
-    distance: TableDistance
-    domain_after: RowDomain
-    distance_after: TableDistance
-    alone: TableDistance
-    conditions: tuple[Condition, ...]
-
-    def run(self, table: FloatArray) -> FloatArray:
-        """Fit the step on a table, apply it, and forget what was learned; private."""
-        fresh: StableTransformer = clone(self.step)
-        return np.asarray(fresh.fit_transform(table))
-
-    def margin(self, table: FloatArray) -> float:
-        """Return the step's distance to failure of its conditions; private."""
-        return self.step.failure_margin(table, self.distance, self.domain)
-
-
-def trace(
-    steps: Iterable[tuple[str, StableTransformer]],
-    domain: RowDomain,
-    *,
-    distance: TableDistance = NEIGHBOURS,
-) -> tuple[Stage, ...]:
-    """Follow a pair of neighbouring tables through a chain of steps.
-
-    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
-    of the collection satisfy every step's conditions where they reach it.
-
-    Parameters
-    ----------
-    steps : iterable of (str, StableTransformer)
-        In order.
-    domain : RowDomain
-        Public facts about the raw table.
-    distance : TableDistance, default one replaced row
-        Of the raw tables.
-
-    Returns
-    -------
-    tuple of Stage
-
-    Raises
-    ------
-    UnprovenError
-        If the map of a step is not known for what reaches it; the message names the step.
-    ParameterError
-        If something is not a transformation of this library, or cannot take its input.
-
-    Examples
-    --------
-    >>> from missdp.preprocess import MeanImputer, PCARankReducer
-    >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
-    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
-    >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
-    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
-    (999, 0.0392)
-    """
-    stages: list[Stage] = []
-    for name, step in _checked(steps):
-        stage = _stage(name, step, domain, distance)
-        stages.append(stage)
-        domain, distance = stage.domain_after, stage.distance_after
-    return tuple(stages)
-
-
-def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
-    with (
-        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
-        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
-    ):
-        return Stage(
-            name=name,
-            step=step,
-            domain=domain,
-            distance=distance,
-            domain_after=step.output_domain(domain),
-            distance_after=step.stability(distance, domain),
-            alone=step.stability(NEIGHBOURS, domain),
-            conditions=step.conditions(domain),
-        )
-
-
-def _checked(
-    steps: Iterable[tuple[str, StableTransformer]],
-) -> Sequence[tuple[str, StableTransformer]]:
-    checked = []
-    for name, step in steps:
-        if not isinstance(step, StableTransformer):
-            raise UnprovenError(
-                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
-                "transformations of missdp.preprocess"
-            )
-        checked.append((str(name), step))
-    return checked
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class RowClipper(StableTransformer):
     """Scale every row down to a declared norm.
 
@@ -372,67 +275,33 @@ class RowClipper(StableTransformer):
            [0. , 0.5]])
     """
 
+    radius: float = 1.0
+
     _needs_complete = False
 
-    def __init__(self, *, radius: float = 1.0) -> None:
-        self.radius = radius
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged, capped at the new diameter."""
-        return distance.after(
-            rows=domain.rows,
-            lipschitz=1.0,
-            shift=0.0,
-            hit=0,
-            diameter=self.output_domain(domain).diameter,
-        )
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that nothing moves further than before."""
+        del distance, domain
+        return Response()
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with the smaller radius."""
         return replace(domain, radius=min(domain.radius, self._radius()))
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return no condition."""
-        return ()
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        del state
         return clip_rows(table, self._radius())
 
     def _radius(self) -> float:
         return number("radius", self.radius, least=1e-100)
 
 
-@dataclass(frozen=True)
-class IncompleteRows(Condition):
-    """Few rows have missing cells, and few cells of each.
-
-    Parameters
-    ----------
-    at_most : int
-        Largest number of incomplete rows.
-    cells_per_row : int
-        Largest number of missing cells of one row.
-
-    Examples
-    --------
-    >>> print(IncompleteRows(10, 1))
-    At most 10 rows have a missing cell, and none has more than 1.
-    """
-
-    at_most: int
-    cells_per_row: int
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            f"At most {self.at_most} rows have a missing cell, and none has more than "
-            f"{self.cells_per_row}."
-        )
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ConstantImputer(StableTransformer):
     """Fill every missing cell with a declared value.
 
@@ -452,15 +321,18 @@ class ConstantImputer(StableTransformer):
     array([[0.1, 0.5]])
     """
 
+    value: float = 0.0
+
     _needs_complete = False
 
-    def __init__(self, *, value: float = 0.0) -> None:
-        self.value = value
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged."""
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
         del domain
-        return distance
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> None:
+        """Return that no row moves."""
+        del distance, domain
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain whose radius allows for a row of imputed cells."""
@@ -469,14 +341,8 @@ class ConstantImputer(StableTransformer):
         filled = abs(self._value()) * math.sqrt(domain.columns)
         return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return no condition."""
-        return ()
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:  # noqa: ARG002
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        del state
         return np.where(np.isnan(table), self._value(), table)
 
     def _value(self) -> float:

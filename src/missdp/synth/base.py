@@ -369,6 +369,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         """Yield fitted models that vary as this one is uncertain."""
+        del multiple, rng
         raise ParameterError(
             f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
             "leave 'multiple' out, or use AIM or MST"

@@ -28,7 +28,10 @@ def fit(seed=0, **options):
     return AIM(random_state=seed, **options).fit(private(seed=seed))
 
 
-@pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows"])
+@pytest.mark.parametrize(
+    "missing",
+    ["joint", *(pytest.param(m, marks=pytest.mark.slow) for m in ("observed", "complete-rows"))],
+)
 def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
     # Spread of the models over bootstrap repeats against the spread of fits over fresh samples.
     def share(model):

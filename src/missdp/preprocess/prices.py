@@ -6,41 +6,20 @@ import contextlib
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
-from missdp.preprocess.costs import Bound, bounds
+from missdp.preprocess import estimators, impute, near_rows, scale, steps
+from missdp.preprocess.costs import Stage, bounds
 from missdp.preprocess.domain import RowDomain
-from missdp.preprocess.estimators import (
-    PrivateCovariance,
-    PrivateHistogram,
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateMean,
-)
-from missdp.preprocess.impute import (
-    MeanImputer,
-    MedianImputer,
-    RegressionImputer,
-    TrimmedMeanImputer,
-)
 from missdp.preprocess.maps import NEIGHBOURS
-from missdp.preprocess.near_rows import Deduplicator, NeighbourImputer, Quantizer
 from missdp.preprocess.pipeline import PricedPipeline
-from missdp.preprocess.scale import (
-    MinMaxScaler,
-    PCADimensionReducer,
-    PCARankReducer,
-    StandardScaler,
-)
-from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer, Stage
 
 __all__ = ["Price", "PriceStep", "load_pipeline", "plot_price", "price"]
 
@@ -101,8 +80,7 @@ class Price:
 
     Examples
     --------
-    >>> from missdp.preprocess import PricedPipeline, PrivateMean, price
-    >>> from missdp.preprocess import Quantizer
+    >>> from missdp.preprocess import PricedPipeline, PrivateMean, price, Quantizer
     >>> result = price(PricedPipeline([("round", Quantizer(eta=0.01, max_cluster=10))],
     ...                               PrivateMean(noise_multiplier=5.0), rows=1000, columns=2))
     >>> result.bound, round(result.naive_epsilon, 3), round(result.epsilon, 3)
@@ -128,9 +106,7 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """Return the price as a JSON-ready dictionary; an infinite epsilon is None."""
         return {
-            "steps": [
-                {**{k: getattr(step, k) for k in step.__dataclass_fields__}} for step in self.steps
-            ],
+            "steps": [asdict(step) for step in self.steps],
             "mechanism": self.mechanism,
             "adjacency": "replace-one",
             "delta": self.delta,
@@ -200,8 +176,7 @@ def price(
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline
-    >>> from missdp.preprocess import PrivateMean
-    >>> from missdp.preprocess import PCARankReducer, RowDomain
+    >>> from missdp.preprocess import PrivateMean, PCARankReducer, RowDomain
     >>> steps = make_pipeline(PCARankReducer(n_components=2, least_gap=0.2),
     ...                       PrivateMean(noise_multiplier=5.0))
     >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
@@ -212,7 +187,8 @@ def price(
     stages = priced.stages()
     end = stages[-1].domain_after if stages else priced.domain
     found = priced.bounds()
-    naive = bounds(priced.estimator.privacy_map(end), NEIGHBOURS, priced.delta)[0]
+    alone = priced.estimator.question(end).privacy_map
+    naive = bounds(alone, NEIGHBOURS, priced.delta)[0]
     guarantee = priced.guarantee()
     return Price(
         steps=tuple(_step(stage) for stage in stages),
@@ -221,7 +197,7 @@ def price(
         naive_epsilon=naive.epsilon,
         epsilon=guarantee.epsilon,
         bound=found[0].name,
-        alternatives=_named(found),
+        alternatives=tuple((bound.name, bound.epsilon) for bound in found),
         guarantee=guarantee,
     )
 
@@ -232,14 +208,11 @@ def _priced(
     if isinstance(pipeline, Pipeline):
         if domain is None:
             raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
-        steps, estimator = pipeline.steps[:-1], pipeline.steps[-1][1]
+        *chain, (_, estimator) = pipeline.steps
         return PricedPipeline(
-            [pair for pair in steps if pair[1] not in (None, "passthrough")],
+            [pair for pair in chain if pair[1] not in (None, "passthrough")],
             estimator,
-            rows=domain.rows,
-            columns=domain.columns,
-            radius=domain.radius,
-            complete=domain.complete,
+            **vars(domain),
             delta=getattr(estimator, "delta", 0.0) if delta is None else delta,
         )
     if domain is not None and domain != pipeline.domain:
@@ -261,10 +234,6 @@ def _step(stage: Stage) -> PriceStep:
         radius=stage.domain_after.radius,
         conditions=tuple(condition.statement() for condition in stage.conditions),
     )
-
-
-def _named(found: Sequence[Bound]) -> tuple[tuple[str, float], ...]:
-    return tuple((bound.name, bound.epsilon) for bound in found)
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -303,11 +272,9 @@ def plot_price(
     absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
     with replacing(ImportError, by=absent):
         from matplotlib.figure import Figure
-    own = float(pipeline.estimator.noise_multiplier)
-    noise = [
-        float(m) for m in (own * np.geomspace(0.5, 8.0, 15) if multipliers is None else multipliers)
-    ]
-    prices = tuple(price(_with_noise(pipeline, m)) for m in noise)
+    own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
+    noise = [float(m) for m in (own if multipliers is None else multipliers)]
+    prices = tuple(price(pipeline.with_noise(m)) for m in noise)
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axes: Any = figure.subplots()
     lines = {
@@ -323,33 +290,27 @@ def plot_price(
     return prices
 
 
-def _with_noise(pipeline: PricedPipeline, multiplier: float) -> PricedPipeline:
-    fresh: PricedPipeline = clone(pipeline)
-    fresh.estimator.noise_multiplier = multiplier
-    return fresh
-
-
-_STEPS: dict[str, type[StableTransformer]] = {
-    "clip": RowClipper,
-    "impute-constant": ConstantImputer,
-    "impute-mean": MeanImputer,
-    "impute-median": MedianImputer,
-    "impute-trimmed-mean": TrimmedMeanImputer,
-    "impute-regression": RegressionImputer,
-    "impute-knn": NeighbourImputer,
-    "scale-standard": StandardScaler,
-    "scale-min-max": MinMaxScaler,
-    "pca-rank": PCARankReducer,
-    "pca-dimension": PCADimensionReducer,
-    "deduplicate": Deduplicator,
-    "quantize": Quantizer,
+_STEPS: dict[str, type[steps.StableTransformer]] = {
+    "clip": steps.RowClipper,
+    "impute-constant": steps.ConstantImputer,
+    "impute-mean": impute.MeanImputer,
+    "impute-median": impute.MedianImputer,
+    "impute-trimmed-mean": impute.TrimmedMeanImputer,
+    "impute-regression": impute.RegressionImputer,
+    "impute-knn": near_rows.NeighbourImputer,
+    "scale-standard": scale.StandardScaler,
+    "scale-min-max": scale.MinMaxScaler,
+    "pca-rank": scale.PCARankReducer,
+    "pca-dimension": scale.PCADimensionReducer,
+    "deduplicate": near_rows.Deduplicator,
+    "quantize": near_rows.Quantizer,
 }
 _MECHANISMS: dict[str, Any] = {
-    "mean": PrivateMean,
-    "covariance": PrivateCovariance,
-    "histogram": PrivateHistogram,
-    "logistic-regression": PrivateLogisticRegression,
-    "linear-regression": PrivateLinearRegression,
+    "mean": estimators.PrivateMean,
+    "covariance": estimators.PrivateCovariance,
+    "histogram": estimators.PrivateHistogram,
+    "logistic-regression": estimators.PrivateLogisticRegression,
+    "linear-regression": estimators.PrivateLinearRegression,
 }
 _NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
 
@@ -406,26 +367,23 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     listed = document.get("step", [])
     if not isinstance(listed, list) or not all(isinstance(step, Mapping) for step in listed):
         raise ParameterError("steps are written as [[step]] tables")
-    steps = []
+    chain = []
     for number, entry in enumerate(listed, start=1):
         facts = dict(entry)
         name = str(facts.pop("name", facts.get("kind", number)))
-        steps.append((name, _make(f"[[step]] {number}", facts, _STEPS, frozenset())))
-    if len({name for name, _ in steps}) < len(steps):
+        chain.append((name, _make(f"[[step]] {number}", facts, _STEPS)))
+    if len({name for name, _ in chain}) < len(chain):
         raise ParameterError("two steps share a name: give each [[step]] its own `name`")
-    mechanism = _make(
-        "[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS, _NOT_IN_FILES
-    )
+    mechanism = _make("[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS)
     if not {"rows", "columns"} <= set(table):
         raise ParameterError("[table] needs rows and columns")
-    with replacing(
-        TypeError,
-        ValueError,
-        by=lambda error: ParameterError(f"[table] or delta cannot be read: {error}"),
-    ):
-        pipeline = PricedPipeline(
-            steps, mechanism, delta=float(document.get("delta", 0.0)), **dict(table)
-        )
+
+    def unread(error: BaseException) -> ParameterError:
+        return ParameterError(f"[table] or delta cannot be read: {error}")
+
+    with replacing(TypeError, ValueError, by=unread):
+        delta = float(document.get("delta", 0.0))
+        pipeline = PricedPipeline(chain, mechanism, delta=delta, **table)
         _ = pipeline.domain
     # Parameters out of range are refused here, where the file is known to be the cause; that no
     # bound is proven is the pipeline's own matter, which `price` states.
@@ -436,19 +394,17 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    with replacing(
-        OSError,
-        by=lambda error: ParameterError(
-            f"cannot read {str(path)!r}: {getattr(error, 'strerror', '')}"
-        ),
+    def unreadable(error: BaseException) -> ParameterError:
+        return ParameterError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', '')}")
+
+    def malformed(error: BaseException) -> ParameterError:
+        return ParameterError(f"{str(path)!r} is not a TOML file: {error}")
+
+    with (
+        replacing(OSError, by=unreadable),
+        replacing(tomllib.TOMLDecodeError, UnicodeDecodeError, by=malformed),
     ):
-        content = path.read_bytes()
-    with replacing(
-        tomllib.TOMLDecodeError,
-        UnicodeDecodeError,
-        by=lambda error: ParameterError(f"{str(path)!r} is not a TOML file: {error}"),
-    ):
-        return tomllib.loads(content.decode("utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -458,13 +414,12 @@ def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section
 
 
-def _make(
-    where: str, facts: dict[str, Any], kinds: Mapping[str, Any], hidden: set[str] | frozenset[str]
-) -> Any:
+def _make(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
     kind = facts.pop("kind", None)
     if kind not in kinds:
         raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
     found = kinds[kind]
+    hidden = _NOT_IN_FILES if kinds is _MECHANISMS else set()
     _known(f"{where} ({kind})", facts, set(found._get_param_names()) - hidden)
     with replacing(TypeError, by=lambda error: ParameterError(f"{where} ({kind}): {error}")):
         return found(**facts)
