@@ -1,16 +1,14 @@
-"""Count all pairs of attributes in synthetic rows at once, as products of indicator matrices.
+"""The model that is refitted after each measurement, from released values only.
 
-What is known from released values only: measurements, the fitted model, predictions.
+`Estimate` holds everything measured so far, and fits the complete-data model and the model of
+missingness to it in turns.  Nothing here sees private counts.
 
-Nothing here sees private counts.
-
-Several tables that differ as much as the released model is uncertain: a parametric bootstrap.
-
-Tables drawn from one fitted model agree with each other far better than with the truth: they know
-nothing of the noise, of the sample, or of the holes behind the model.  Here each table gets a
-model of its own: the private table is simulated (rows, holes), the same marginals are counted in
-it, noise of the released size is added, and the model is fitted again.  Everything is a function
-of released values, so it costs no privacy.
+`Recipe` is a parametric bootstrap: several models that differ as much as the released one is
+uncertain.  Tables drawn from one fitted model agree with each other far better than with the truth:
+they know nothing of the noise, of the sample, or of the holes behind the model.  Here each table
+gets a model of its own: the private table is simulated (rows, holes), the same marginals are
+counted in it, noise of the released size is added, and the model is fitted again.  Everything is a
+function of released values, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -23,10 +21,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Calibrated, Parameters, Target, fit_entropy, log_linear
+from missdp.inference.beliefs import (
+    Calibrated,
+    Parameters,
+    Target,
+    fit_entropy,
+    log_linear,
+)
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
-from missdp.inference.model import GraphicalModel, Levels, Zeros, level_kinds, merge_zeros
+from missdp.inference.model import (
+    Codes,
+    GraphicalModel,
+    Levels,
+    Zeros,
+    cell_index,
+    level_kinds,
+    merge_zeros,
+    sample_tree,
+)
 
 __all__ = ["Estimate", "PairCounts", "Recipe"]
 
@@ -156,7 +169,7 @@ class Estimate:
         self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED))
         self._ones: dict[Clique, Measured] = {}
         for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
-            merged = np.asarray(level.merge(y, 0), dtype=float)
+            merged = np.bincount(level.groups, weights=y).astype(np.float64)
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
@@ -221,7 +234,7 @@ class Estimate:
 
     def redraw(self, draws: int | None = None) -> None:
         """Draw rows from the model, on which expectations over the mask model are taken."""
-        rows = self.model.sample(draws or self._draws, self._rng)
+        rows = sample_tree(self.model, draws or self._draws, self._rng)
         self._rows = np.ascontiguousarray(rows.T)
         self._weigh()
 
@@ -300,10 +313,8 @@ class Estimate:
             if self._pairs is None:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
             return self._pairs.of(*clique)
-        index = np.zeros(self._rows.shape[1], dtype=np.int64)
-        for v in clique:
-            index = index * self.sizes[v] + self._rows[v]
-        cells = prod(self.sizes[v] for v in clique)
+        shape = [self.sizes[v] for v in clique]
+        index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
@@ -326,9 +337,6 @@ def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())
-
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +371,7 @@ class Recipe:
     def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
         """Simulate a table from ``model``, release it again, and fit a model to that."""
         n = max(1, round(self.n_rows))
-        rows = model.law.sample(n, rng, draws="independent")
+        rows = sample_tree(model.law, n, rng, draws="independent")
         holes = model.masks.draw(rows, rng)
         codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
         ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]

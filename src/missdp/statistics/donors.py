@@ -66,7 +66,8 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
     Order of donors for a donee with label l: by distance, then by how far the donor's label lies
     after l on the circle of labels. Both are fixed by the two rows alone, so the order over all
     possible donors is fixed before any table is seen, as the sensitivity theorem needs; the
-    donee's own label spreads the donees of a cell evenly over its donors.
+    donee's own label spreads the donees of a cell evenly over its donors. (Where no row comes or
+    goes, as for `missdp.preprocess.NeighbourImputer`, row numbers break ties of real vectors.)
 
     Parameters
     ----------
