@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from inspect import signature
-from types import FunctionType
 from typing import TYPE_CHECKING, get_args
 
 from missdp.accounting import Budget, PureEvent
@@ -284,7 +283,7 @@ def _prepared(
 _STATISTICS = {
     name: tuple(signature(method).parameters)[1:]
     for name, method in vars(ImputedStatistics).items()
-    if isinstance(method, FunctionType) and "where" in signature(method).parameters
+    if name[0] != "_" and "where" in getattr(method, "__annotations__", ())
 }
 _BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in words)
 
