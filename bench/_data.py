@@ -1,4 +1,4 @@
-"""Adult and BR2000 in the form that papers use them: declared domains, numerics in 10 bins."""
+"""Adult and BR2000 in the usual form: declared domains, numerics in 10 bins."""
 
 import json
 from pathlib import Path

@@ -51,7 +51,7 @@ class PaperApproximation:
 
     def __str__(self):
         return (
-            f"paper's approximation {self.linear_epsilon:.6g} (linear, may under-state the loss); "
+            f"as published {self.linear_epsilon:.6g} (linear, may under-state the loss); "
             f"same search, sound: {self.sound.cost:.6g}"
         )
 

@@ -1,8 +1,8 @@
 """How the cost of amplification grows with attributes: mask mixture, partition search, Bell.
 
-The paper's Algorithm 4 visits every partition of the attributes; the mask mixture is a variable
-elimination whose cost follows the width of the marginals' graph. Two families of marginals: a
-degree-2 Bayesian network (width stays small) and random three-way sets (width grows).
+Algorithm 4 of Mohapatra et al. (2024) visits every partition of the attributes; the mask mixture is
+a variable elimination whose cost follows the width of the marginals' graph. The marginals are of
+two kinds: a degree-2 Bayesian network (width stays small) and random three-way sets (width grows).
 
     python bench/amplification_growth.py
 """

@@ -1,4 +1,4 @@
-"""The paper's experiment on census data: impute hours worked under MAR, then ask for statistics.
+"""The published experiment on census data: impute hours worked under MAR, then ask for statistics.
 
 Clifton et al. (2022) impute wages in the 1940 census; here hours per week in Adult (30,162 rows of
 the 1994 census), hidden at random with declared weights on age, sex and marital status, so that
@@ -35,7 +35,7 @@ GROUPS = {"20-59": (20, 60), "20-29": (20, 30), "40-49": (40, 50)}
 MATCH = ("age", "education-num", "marital-status", "sex")
 COARSE = ("sex", "marital-status", "age")
 KNN = KNNImputation(impute=HOURS, match_on=MATCH)
-# The optimistic global sensitivity of the paper: nobody can serve more than all donees.
+# The published, optimistic global sensitivity: nobody can serve more than all donees.
 MOST_DONEES = 4_000
 METHODS = ("ignore", "global", "published", "cauchy", "lomax", "model")
 

@@ -1,7 +1,7 @@
 """AIM (McKenna et al. 2022) on the public inference library `mbi`, in a process of its own.
 
 The package `mbi` has the inference but not the mechanism, so the loop is written down here from
-the paper (Algorithms 1 to 4): 16 rounds per attribute planned for, nine tenths of the budget on
+their Algorithms 1 to 4: 16 rounds per attribute planned for, nine tenths of the budget on
 measurements, annealing, a junction tree of at most ``--model-size`` megabytes.  It knows nothing of
 missing values: it gets them as one more level.  For comparison only: NumPy noise, no accountant.
 

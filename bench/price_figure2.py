@@ -1,7 +1,7 @@
 """Figure 2 of Hu, Sanyal & Schölkopf (2024): Gaussian mechanism after three kinds of preprocessing.
 
 Writes docs/img/price-figure2.svg. The mechanism has sensitivity 1, noise 10, and is 1-Lipschitz in
-the Frobenius norm of the movement, as in the paper; epsilon is stated at delta = 1e-6.
+the Frobenius norm of the movement, as theirs is; epsilon is stated at delta = 1e-6.
 
 Run: python bench/price_figure2.py
 """
@@ -41,7 +41,7 @@ def ours(step: StableTransformer, domain: RowDomain) -> tuple[float, float]:
 
 
 def published(tau: float) -> float:
-    """Theorem 2 with c = 2, orders of at least 11, and the paper's sensitivities."""
+    """Theorem 2 with c = 2, orders of at least 11, and the published sensitivities."""
     moved = TableDistance(replaced=1, moved_rows=1, moved_l12=tau)
     orders = [a for a in ORDERS if a >= 11]
     curve = [

@@ -10,8 +10,8 @@ unpriced PCA       the projection ignored in the accounting: NOT a guarantee, on
 
 Radius and eigen-gap are declared from a second, "public" draw of the same generator. Rows are
 scaled to the unit ball, where the rank-50 eigen-gap is about 0.0008: with 1000 rows, the bound
-lets one row turn the projection by any angle. The small price that the paper reports could not be
-reproduced; its appendix F.2 prints a movement of 12 R / (n gap) for rows of norm R, which needs
+lets one row turn the projection by any angle. The small price that they report could not be
+reproduced; their appendix F.2 prints a movement of 12 R / (n gap) for rows of norm R, which needs
 the gap of rows scaled by 1 / R (in the rows' own units it is 12 R^3 / (n gap)).
 
 Writes docs/img/price-figure3.svg; seeded NumPy noise, for a picture and not for a release.

@@ -9,7 +9,7 @@ optimised     the same sensitivities, best split and best intermediate table
 ours          this library's sensitivities and its best bound
 
 The Gaussian, Laplace and exponential rows are for a query with sensitivity 1 *and* Frobenius-
-Lipschitz constant 1, as in the paper. The shipped mean has sensitivity 2 R / n and Frobenius-
+Lipschitz constant 1, as published. The shipped mean has sensitivity 2 R / n and Frobenius-
 Lipschitz constant 1 / sqrt(n), sqrt(n) / 2 times its sensitivity at R = 1, and pays more where
 every row moves. Its rows follow the others.
 
@@ -46,7 +46,7 @@ N, P, ETA, GAP, STD = 1000, 20, 0.01, 0.5, 0.7
 
 @dataclass(frozen=True)
 class Step:
-    """A preprocessing step with the movement the paper states and the one this library proves."""
+    """A preprocessing step with the movement that is published and the one this library proves."""
 
     name: str
     tau: float
@@ -58,7 +58,7 @@ def steps() -> list[Step]:
     one, two = RowDomain(rows=N, columns=1), RowDomain(rows=N, columns=2)
     holes = RowDomain(rows=N, columns=1, complete=False)
     impute = MeanImputer(max_incomplete=P, cells_per_row=1).stability(NEIGHBOURS, holes)
-    # The paper's p counts rows that change; ours follows from the cluster size, P / 4 on a line.
+    # Their p counts rows that change; ours follows from the cluster size, P / 4 on a line.
     quantize = Quantizer(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     dedup = Deduplicator(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     pca = PCARankReducer(n_components=1, least_gap=GAP).stability(NEIGHBOURS, two)
@@ -97,7 +97,7 @@ def published(mechanism: str, step: Step) -> float | None:
 
 
 def mechanisms() -> dict[str, PrivacyMap]:
-    """Every mechanism at the paper's calibration; L = mu = sensitivity = 1, in Frobenius norm."""
+    """Every mechanism at the published calibration; L = mu = sensitivity = 1, in Frobenius norm."""
     unit = Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     steps_taken = 100
     gradient = Sensitivity(replaced=2 / N, l12=1 / N, frobenius=1 / math.sqrt(N))
@@ -124,7 +124,7 @@ def mechanisms() -> dict[str, PrivacyMap]:
 
 
 def _at(make: Callable[[float], PrivacyMap], target: float) -> PrivacyMap:
-    """The map whose bound for a raw neighbour is the paper's, by our proof of that bound."""
+    """The map whose bound for a raw neighbour is the published one, by our proof of that bound."""
     sigma = brentq(lambda s: make(s).curve(ALPHA, NEIGHBOURS) - target, 1e-2, 1e4, xtol=1e-10)
     return make(sigma)
 
@@ -157,7 +157,7 @@ def own(name: str, mechanism: PrivacyMap) -> float:
 def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None, ...]:
     """One cell: published, theorem 2 at c = 2, optimised, ours."""
     rows = step.ours.moved_rows
-    # Only the summed movement, as in the paper; sampling also needs how it is spread over rows.
+    # Only the summed movement, as published; sampling also needs how it is spread over rows.
     each = step.tau / rows if name.startswith("DP-SGD") else step.tau
     paper = TableDistance(replaced=1, moved_rows=rows, moved_l12=step.tau, moved_max=each)
     base = own(name, mechanism)

@@ -1,4 +1,4 @@
-"""PrivBayes on Adult and BR2000: strategies against dropping rows, and the papers' figures.
+"""PrivBayes on Adult and BR2000: strategies against dropping rows, and the published figures.
 
 Numerics in 10 declared bins. Mean total variation to the complete truth over all 1- and 2-way
 marginals, mean over seeds. Time is fit plus sample with the secure noise source.

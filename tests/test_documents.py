@@ -1,5 +1,6 @@
 """Every Python snippet of the README and the documentation, run in the order of its page."""
 
+import re
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from pathlib import Path
 
@@ -14,7 +15,7 @@ SYBIL = Sybil(
     path=str(ROOT),
 )
 # Pages without Python: a table of contents, lists, the plan of the house.
-SILENT = {"index.md", "api.md", "architecture.md", "glossary.md", "references.md"}
+SILENT = {"index.md", "commands.md", "api.md", "architecture.md", "glossary.md", "references.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -24,3 +25,24 @@ def test_snippets(page, tmp_path, monkeypatch):
     assert bool(examples) == (page.name not in SILENT)
     for example in examples:
         example.evaluate()
+
+
+NAME = r"[A-ZÁÉÖÜŁ][\w’\-]+"
+CITED = re.compile(rf"({NAME}(?:, {NAME})*(?: (?:&|and) {NAME}| et al\.)?),? \(?((?:19|20)\d\d)\)?")
+# A name, then a number that is no year of a work.
+NOT_CITED = {"Prevention", "Seed"}
+
+
+def test_every_work_that_the_package_cites_is_in_the_references():
+    entries = (ROOT / "docs" / "references.md").read_text(encoding="utf-8").split("\n* ")
+    cited = 0
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        text = re.sub(r"\s+", " ", file.read_text(encoding="utf-8")).replace("'s ", " ")
+        for names, year in CITED.findall(text):
+            found = set(re.findall(NAME, names)) - {"After", "AIME", "DP", "PrivBayesE"}
+            if not found or found & NOT_CITED:
+                continue
+            cited += 1
+            known = [e for e in entries if f"({year})" in e and all(n in e for n in found)]
+            assert known, f"{file.name}: {names} {year}"
+    assert cited > 90

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from inference.graphs import joint, marginal, models
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
 from missdp.inference.junction import Growth, JunctionTree, tree_cells
+from missdp.inference.model import sample_tree
 
 
 def queries(d):
@@ -68,7 +69,7 @@ def test_samples_follow_the_model(model, seed):
     sizes, parameters = model
     n = 20_000
     fitted, _ = log_linear(sizes, parameters)
-    rows = fitted.sample(n, np.random.default_rng(seed))
+    rows = sample_tree(fitted, n, np.random.default_rng(seed))
     table, _ = joint(sizes, parameters)
     counts = np.zeros(sizes)
     np.add.at(counts, tuple(rows.T), 1)
@@ -80,7 +81,7 @@ def test_samples_are_evenly_spread():
     # Each level's count differs from its expectation by less than one: far below chance.
     weights = np.log(np.arange(1.0, 21.0))
     fitted, _ = log_linear([20], {(0,): weights})
-    rows = fitted.sample(1003, np.random.default_rng(0))
+    rows = sample_tree(fitted, 1003, np.random.default_rng(0))
     expected = 1003 * np.arange(1.0, 21.0) / 210
     assert np.abs(np.bincount(rows[:, 0], minlength=20) - expected).max() < 1
     assert len(np.unique(np.diff(rows[:, 0]))) > 2  # and in no particular order
@@ -89,7 +90,7 @@ def test_samples_are_evenly_spread():
 @pytest.mark.parametrize("n", [0, 1])
 def test_tiny_samples(n):
     fitted, _ = log_linear([3, 2], {(0, 1): np.zeros((3, 2))})
-    assert fitted.sample(n, np.random.default_rng(0)).shape == (n, 2)
+    assert sample_tree(fitted, n, np.random.default_rng(0)).shape == (n, 2)
 
 
 @settings(max_examples=15, deadline=None)
@@ -183,7 +184,7 @@ def test_a_hundred_attributes_in_every_query():
     rng = np.random.default_rng(0)
     parameters = {e: rng.normal(0, 1, [sizes[v] for v in e]) for e in edges}
     fitted, _ = log_linear(sizes, parameters)
-    rows = fitted.sample(20_000, rng)
+    rows = sample_tree(fitted, 20_000, rng)
     for query in [(60, 99), (3, 55, 98), (0, 40, 70, 97)]:
         shape = [sizes[v] for v in query]
         drawn = np.bincount(np.ravel_multi_index(tuple(rows[:, query].T), shape), minlength=1)

@@ -43,6 +43,38 @@ COMMANDS = {
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
 """Each command with a line for the overview; its file is imported when it is called."""
+_SYNTHESIZE = "missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv"
+_QUERY = "missdp query patients.csv --schema patients.toml --impute age --match smoker --epsilon 1"
+EXAMPLES = {
+    "schema": (
+        "missdp schema draft patients.csv -o patients.toml",
+        "missdp schema check patients.toml patients.csv",
+    ),
+    "synthesize": (
+        _SYNTHESIZE,
+        f"{_SYNTHESIZE} --missing observed",
+        f"{_SYNTHESIZE} --delta 0",
+        f"{_SYNTHESIZE} --method mst --set shrink=0.5",
+        f"{_SYNTHESIZE} --keep-holes",
+    ),
+    "sample": ("missdp sample synthetic.model.json -o more.csv --rows 500",),
+    "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
+    "simulate": (
+        "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o patients.csv",
+    ),
+    "query": (
+        f"{_QUERY} --mean age",
+        f"{_QUERY} --proportion 'age >= 65' --where 'smoker = \"yes\"'",
+    ),
+    "price": (
+        "missdp price synthetic.model.json",
+        "missdp price synthetic.model.json --ground-truth --row-independent",
+        "missdp price pipeline.toml",
+    ),
+    "demo": ("missdp demo",),
+}
+"""What the help of each command shows; docs/commands.md explains them, and tests run them."""
+
 # Commands that are not in a file of their own name.
 _FILES = {
     "schema": "curator",
@@ -81,13 +113,17 @@ def command_named(name: str) -> Any:
     """Import a command and return it."""
     module = import_module(f"missdp.cli.{_FILES.get(name, name)}")
     command = getattr(module, name)
+    found: Any
     if isinstance(command, typer.Typer):
-        group = typer.main.get_group(command)
-        group.name = name
-        return group
-    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name, epilog=getattr(module, "EXAMPLES", {}).get(name))(command)
-    return typer.main.get_command(alone)
+        found = typer.main.get_group(command)
+        found.name = name
+    else:
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        alone.command(name)(command)
+        found = typer.main.get_command(alone)
+    # The mark keeps the lines as they are.
+    found.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in EXAMPLES[name])])
+    return found
 
 
 app = typer.Typer(

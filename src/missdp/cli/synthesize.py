@@ -34,7 +34,6 @@ from missdp.table import Table
 from missdp.table.frames import output_format, write_arrow
 
 __all__ = [
-    "EXAMPLES",
     "KeptModel",
     "check_rows",
     "counted",
@@ -45,15 +44,6 @@ __all__ = [
     "synthesize",
     "write_rows",
 ]
-
-
-EXAMPLES = {
-    "synthesize": (
-        "Examples: missdp synthesize t.csv --schema t.toml --epsilon 1 -o s.csv; the same with "
-        "--missing observed (holes completely at random); with --delta 0 (pure epsilon-DP); with "
-        "--method mst --set shrink=0.5; with --keep-holes (synthetic holes, too)."
-    ),
-}
 
 
 def synthesize(

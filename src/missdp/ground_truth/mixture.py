@@ -136,7 +136,7 @@ def mask_mixture(
 
     Examples
     --------
-    The running example of the paper: State, Occupation, Gender, and Gender x Income, each at 1/4.
+    The running example of Mohapatra et al.: State, Occupation, Gender, Gender x Income, at 1/4.
 
     >>> bound = mask_mixture(
     ...     [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}],

@@ -1,12 +1,12 @@
-"""Exact inference on a junction tree: calibration, any marginal, ancestral sampling.
+"""Exact inference in log-linear models, and their fit to noisy marginals.
 
-Lauritzen and Spiegelhalter (1988) propagation in Hugin form, in linear space with every message
-rescaled, so that no logarithm or exponential of a clique table is taken on the way.
+A junction tree is calibrated by the propagation of Lauritzen and Spiegelhalter (1988) in Hugin
+form, in linear space with every message rescaled, so that no logarithm or exponential of a clique
+table is taken on the way. `Calibrated` then gives any marginal.
 
-Fit the maximum-entropy graphical model that agrees with noisy marginals.
-
-Measured marginals ``y_r`` (proportions with noise of standard deviation ``s_r`` per cell) define
-the log-linear model ``p(x) ∝ exp(Σ_r θ_r(x_r))``.  The fit minimises the strictly convex
+`fit_entropy` fits the maximum-entropy model that agrees with noisy marginals. Measured marginals
+``y_r`` (proportions with noise of standard deviation ``s_r`` per cell) define the log-linear model
+``p(x) ∝ exp(Σ_r θ_r(x_r))``.  The fit minimises the strictly convex
 
     log Z(θ) − Σ_r ⟨θ_r, y_r⟩ + ½ Σ_r λ_r‖θ_r‖²,      λ_r = shrink · s_r,
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +32,15 @@ from missdp.inference.junction import Clique, JunctionTree
 
 __all__ = [
     "Calibrated",
-    "Draws",
     "Parameters",
     "Target",
     "calibrate",
     "fit_entropy",
     "log_linear",
-    "spread",
 ]
 
 
 Floats = NDArray[np.float64]
-Draws: TypeAlias = Literal["even", "independent"]
 
 
 def _axes(inner: Clique, outer: Clique) -> tuple[int, ...]:
@@ -202,76 +198,6 @@ class Calibrated:
             base = joint.sum(axis=tuple(range(len(sep), joint.ndim)), keepdims=True)
             self._carried[key] = _safe_ratio(joint, np.broadcast_to(base, joint.shape))
         return self._carried[key]
-
-    def sample(
-        self, n: int, rng: np.random.Generator, *, draws: Draws = "even"
-    ) -> NDArray[np.int64]:
-        """Draw ``n`` rows, top-down.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy Generator
-        draws : {"even", "independent"}
-            ``"even"`` spreads draws systematically in each group of rows, so that tables carry
-            less sampling noise; ``"independent"`` rows vary as those of a real sample do.
-
-        Returns
-        -------
-        ndarray of int64, shape (n, d)
-        """
-        rows = np.zeros((n, len(self.tree.sizes)), dtype=np.int64)
-        for i, clique in enumerate(self.tree.cliques):
-            sep = self.tree.separators[i]
-            new = tuple(v for v in clique if v not in sep)
-            if not new:
-                continue
-            order = [clique.index(v) for v in (*sep, *new)]
-            table = self.beliefs[i].transpose(order)
-            groups = int(np.prod([self.tree.sizes[v] for v in sep], dtype=np.int64))
-            table = np.ascontiguousarray(table).reshape(groups, -1)
-            given = np.zeros(n, dtype=np.int64)
-            for v in sep:
-                given = given * self.tree.sizes[v] + rows[:, v]
-            flat = _draw(table, given, rng, draws)
-            for v in reversed(new):
-                flat, rows[:, v] = np.divmod(flat, self.tree.sizes[v])
-        return rows
-
-
-def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
-    """Return small whole numbers in a type that is sorted by digits, in linear time."""
-    return groups.astype(np.uint16) if number <= 2**16 else groups
-
-
-def _draw(
-    table: Floats, given: NDArray[np.int64], rng: np.random.Generator, draws: Draws
-) -> NDArray[np.int64]:
-    """One draw per row from ``table[given]``.
-
-    Even draws: each single one has exactly the right law; rows of one group are negatively
-    correlated, so that group counts differ from their expectation by less than one per level.
-    """
-    n, width = len(given), table.shape[1]
-    mass = table.sum(axis=1)
-    safe = np.where(mass[:, None] > 0, table, 1.0)
-    cumulative = np.cumsum(safe, axis=1)
-    cumulative /= cumulative[:, -1:]
-    if draws == "even":
-        order = np.argsort(rng.random(n))  # random order inside a group
-        order = order[np.argsort(_narrow(given, len(table))[order], kind="stable")]
-        counts = np.bincount(given, minlength=len(table))
-        rank = np.empty(n)
-        rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        u = (rank + rng.random(len(table))[given]) / counts[given]
-    else:
-        u = rng.random(n)
-    grid = (cumulative + np.arange(len(table))[:, None]).ravel()
-    flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
-    # Rounding may push a draw past the end of its group: never onto a level of probability zero.
-    last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
-    drawn: NDArray[np.int64] = np.clip(flat - given * width, 0, last[given])
-    return drawn
 
 
 Parameters = dict[Clique, Floats]

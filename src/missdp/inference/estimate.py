@@ -23,10 +23,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Calibrated, Parameters, Target, fit_entropy, log_linear
+from missdp.inference.beliefs import (
+    Calibrated,
+    Parameters,
+    Target,
+    fit_entropy,
+    log_linear,
+)
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
-from missdp.inference.model import GraphicalModel, Levels, Zeros, level_kinds, merge_zeros
+from missdp.inference.model import (
+    Codes,
+    GraphicalModel,
+    Levels,
+    Zeros,
+    cell_index,
+    level_kinds,
+    merge_zeros,
+    sample_tree,
+)
 
 __all__ = ["Estimate", "PairCounts", "Recipe"]
 
@@ -156,7 +171,7 @@ class Estimate:
         self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED))
         self._ones: dict[Clique, Measured] = {}
         for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
-            merged = np.asarray(level.merge(y, 0), dtype=float)
+            merged = np.bincount(level.groups, weights=y).astype(np.float64)
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
@@ -221,7 +236,7 @@ class Estimate:
 
     def redraw(self, draws: int | None = None) -> None:
         """Draw rows from the model, on which expectations over the mask model are taken."""
-        rows = self.model.sample(draws or self._draws, self._rng)
+        rows = sample_tree(self.model, draws or self._draws, self._rng)
         self._rows = np.ascontiguousarray(rows.T)
         self._weigh()
 
@@ -300,10 +315,8 @@ class Estimate:
             if self._pairs is None:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
             return self._pairs.of(*clique)
-        index = np.zeros(self._rows.shape[1], dtype=np.int64)
-        for v in clique:
-            index = index * self.sizes[v] + self._rows[v]
-        cells = prod(self.sizes[v] for v in clique)
+        shape = [self.sizes[v] for v in clique]
+        index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
@@ -326,9 +339,6 @@ def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())
-
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +373,7 @@ class Recipe:
     def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
         """Simulate a table from ``model``, release it again, and fit a model to that."""
         n = max(1, round(self.n_rows))
-        rows = model.law.sample(n, rng, draws="independent")
+        rows = sample_tree(model.law, n, rng, draws="independent")
         holes = model.masks.draw(rows, rng)
         codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
         ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]

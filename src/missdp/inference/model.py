@@ -1,32 +1,50 @@
-"""Merge rare levels for modelling, split them again for sampling.
+"""The released graphical model, and the one sampler of rows.
 
 A level whose released count is lost in the noise cannot be told apart from its rare neighbours in
-any larger marginal: measuring it there only adds noise.  The public copies of MST (McKenna, Miklau
-and Sheldon 2021) merge levels below three standard deviations; merging is post-processing of the
-released one-way marginals, and adding up private counts over it leaves their sensitivity alone.
+any larger marginal: measuring it there only adds noise. As in the public copies of MST (McKenna,
+Miklau and Sheldon 2021), such `Levels` are merged for modelling and split again for sampling.
+Merging is post-processing of the released one-way marginals, and adding up private counts over it
+leaves their sensitivity alone.
 
-The released model: complete-data law, mask law, and how to sample both.
+`sample_rows` draws rows ancestrally, from a junction tree or from a Bayesian network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from math import prod
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Calibrated, Draws, Parameters, log_linear
+from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.record import array_from_json, array_to_json
 
-__all__ = ["GraphicalModel", "Levels", "Zeros", "level_kinds", "merge_zeros"]
+__all__ = [
+    "Codes",
+    "Draws",
+    "GraphicalModel",
+    "Levels",
+    "Zeros",
+    "cell_index",
+    "draw",
+    "draw_each",
+    "level_kinds",
+    "merge_zeros",
+    "sample_rows",
+    "sample_tree",
+]
 
 
 Floats = NDArray[np.float64]
+Codes: TypeAlias = NDArray[np.int64]
+Draws: TypeAlias = Literal["even", "independent"]
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,22 +97,6 @@ class Levels:
         """Number of groups."""
         return int(self.groups.max()) + 1
 
-    def merge(self, table: NDArray[np.generic], axis: int) -> NDArray[np.generic]:
-        """Add up an axis of counts over groups; one more last level (missing) is kept.
-
-        Examples
-        --------
-        >>> levels = Levels(np.array([0, 1, 1]), np.ones(3))
-        >>> levels.merge(np.array([5, 1, 2, 9]), 0).tolist()
-        [5, 3, 9]
-        """
-        extra = table.shape[axis] - len(self.groups)
-        index = np.concatenate([self.groups, self.n_groups + np.arange(extra)])
-        moved = np.moveaxis(table, axis, 0)
-        out = np.zeros((self.n_groups + extra, *moved.shape[1:]), dtype=table.dtype)
-        np.add.at(out, index, moved)
-        return np.moveaxis(out, 0, axis)
-
     def split(self, codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw a level for each group code."""
         order = np.argsort(self.groups, kind="stable")
@@ -138,6 +140,123 @@ def merge_zeros(zeros: Zeros, levels: Sequence[Levels]) -> Zeros:
     return {c: table[np.ix_(*(first[v] for v in c))] for c, table in zeros.items()}
 
 
+def sample_tree(
+    law: Calibrated, n: int, rng: np.random.Generator, *, draws: Draws = "even"
+) -> Codes:
+    """Draw ``n`` rows of a calibrated junction tree, one column per attribute."""
+    steps = []
+    for clique, given, table in zip(
+        law.tree.cliques, law.tree.separators, law.beliefs, strict=True
+    ):
+        new = tuple(v for v in clique if v not in given)
+        steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
+    codes = sample_rows(steps, n, rng, draws=draws)
+    return np.stack([codes[v] for v in range(len(law.tree.sizes))], axis=1)
+
+
+def sample_rows(
+    steps: Iterable[tuple[Sequence[Name], Sequence[Name], Floats]],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    draws: Draws = "even",
+) -> dict[Name, Codes]:
+    """Draw ``n`` rows ancestrally: attributes one after the other, given earlier ones.
+
+    Parameters
+    ----------
+    steps : iterable of (given, new, table)
+        The attributes that a step is given, those that it draws, and their law up to a factor for
+        each cell that is given; its axes are those of ``given``, then those of ``new``.
+    n : int
+    rng : numpy Generator
+    draws : {"even", "independent"}
+        ``"even"`` spreads draws systematically in each cell that is given, so that tables carry
+        less sampling noise; ``"independent"`` rows vary as those of a real sample do.
+
+    Examples
+    --------
+    >>> rain, wet = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [0.25, 0.75]])
+    >>> steps = [((), ("rain",), rain), (("rain",), ("wet",), wet)]
+    >>> codes = sample_rows(steps, 80, np.random.default_rng(0))
+    >>> int(codes["rain"].sum()), int(codes["wet"].sum())
+    (40, 30)
+    """
+    codes: dict[Name, Codes] = {}
+    for given, new, table in steps:
+        before, sizes = table.shape[: len(given)], table.shape[len(given) :]
+        laws = np.ascontiguousarray(table).reshape(prod(before), -1)
+        if new:
+            flat = draw(laws, cell_index(codes, given, before, n), rng, draws=draws)
+            for name, size in zip(reversed(new), reversed(sizes), strict=True):
+                flat, codes[name] = np.divmod(flat, size)
+    return codes
+
+
+def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Codes:
+    """Return the index of each of n rows' cell in a flat table over some attributes.
+
+    Examples
+    --------
+    >>> cell_index({"a": np.array([0, 1]), "b": np.array([2, 0])}, ("a", "b"), (2, 3), 2).tolist()
+    [2, 3]
+    """
+    index = np.zeros(n, dtype=np.int64)
+    for name, size in zip(names, shape, strict=True):
+        index = index * size + codes[name]
+    return index
+
+
+def _narrow(groups: NDArray[np.int64], number: int) -> NDArray[np.integer]:
+    """Return small whole numbers in a type that is sorted by digits, in linear time."""
+    return groups.astype(np.uint16) if number <= 2**16 else groups
+
+
+def draw(laws: Floats, given: Codes, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+    """Draw a level for each row by the law, up to a factor, of the cell that it is in.
+
+    Even draws: each single one has exactly the right law; rows of one cell are negatively
+    correlated, so that counts differ from their expectation by less than one per level.
+    """
+    n, width = len(given), laws.shape[1]
+    mass = laws.sum(axis=1)
+    safe = np.where(mass[:, None] > 0, laws, 1.0)
+    cumulative = np.cumsum(safe, axis=1)
+    cumulative /= cumulative[:, -1:]
+    if draws == "even":
+        order = np.argsort(rng.random(n))  # random order inside a cell
+        order = order[np.argsort(_narrow(given, len(laws))[order], kind="stable")]
+        counts = np.bincount(given, minlength=len(laws))
+        rank = np.empty(n)
+        rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        u = (rank + rng.random(len(laws))[given]) / counts[given]
+    else:
+        u = rng.random(n)
+    grid = (cumulative + np.arange(len(laws))[:, None]).ravel()
+    flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
+    # Rounding may push a draw past the end of its cell: never onto a level of probability zero.
+    last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
+    drawn: Codes = np.clip(flat - given * width, 0, last[given])
+    return drawn
+
+
+def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
+    """Draw a level from each of many laws, which are given up to factors.
+
+    Examples
+    --------
+    >>> draw_each(np.array([[0.0, 2.0], [1.0, 0.0]]), np.random.default_rng(0)).tolist()
+    [1, 0]
+    """
+    cumulative = np.cumsum(laws, axis=1)
+    cumulative /= cumulative[:, -1:]
+    uniform = rng.random(len(laws))
+    codes = np.zeros(len(laws), dtype=np.int64)
+    for level in range(laws.shape[1] - 1):
+        codes += uniform >= cumulative[:, level]
+    return codes
+
+
 @dataclass(frozen=True, eq=False)
 class GraphicalModel:
     """Released values only.
@@ -179,7 +298,7 @@ class GraphicalModel:
         self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = self.law.sample(n, rng, draws=draws)
+        rows = sample_tree(self.law, n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
         out = []
         for v, level in enumerate(self.levels):

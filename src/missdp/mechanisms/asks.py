@@ -297,7 +297,7 @@ class Choice:
         if kind == "paper":
             PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
             if ask.dimension > 1:
-                raise UnprovenError("the paper's mechanism is for single numbers")
+                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
         else:
             self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):

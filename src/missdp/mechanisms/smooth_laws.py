@@ -421,7 +421,7 @@ def published_noise(epsilon: float) -> SmoothNoise:
     beta = math.log(2)
     if not 2 * beta <= epsilon < math.inf:
         raise UnprovenError(
-            "the paper's mechanism is proven for epsilon >= 2 ln 2 = 1.386 only; "
+            "the mechanism of Clifton et al. is proven for epsilon >= 2 ln 2 = 1.386 only; "
             "use the library's own noise, which is valid for every epsilon"
         )
     # Rounded down to a sixteenth, which is still private; but float rounding of epsilon may not

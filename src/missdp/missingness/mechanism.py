@@ -1,8 +1,7 @@
-"""What every missing-data mechanism does.
+"""What every missing-data mechanism does, and where the holes of a table are.
 
-Where the holes are. Everything here is private: for the curator's eyes.
-
-Logistic models of missingness as one score per level: logit = intercept + Σ score[code].
+Logistic models of missingness have one score per level: logit = intercept + Σ score[code]. What is
+computed from a table is private, for the curator's eyes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class MissingMechanism(ABC):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's holes depend on that row alone (paper A, Theorem 5.2).
+        """Whether a row's holes depend on that row alone (Mohapatra et al. 2024, Theorem 5.2).
 
         True only for mechanisms with declared parameters and independent draws. Weights or
         intercepts that are fitted to the table, and exact hole counts, couple the rows.

@@ -1,11 +1,8 @@
-"""Missing completely at random.
+"""Missing-data mechanisms: completely at random, declared by the user, or fitted to the table.
 
-A mechanism the user declares: public weights and intercepts, one row at a time.
-
-Mechanisms fitted to the table: MAR, MNAR and self-masking (Muzellec et al. 2020).
-
-Their weights are scaled to the table and their intercepts solved on it, so whether one row loses a
-value depends on the others: no guarantee for the ground truth rests on them (paper A, Theorem 5.2
+Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
+scaled to the table and their intercepts solved on it, so whether one row loses a value depends on
+the others: no guarantee for the ground truth rests on them (Theorem 5.2 of Mohapatra et al. (2024)
 needs rows that are independent). Use :class:`~missdp.missingness.DeclaredMechanism` for that.
 """
 
@@ -266,8 +263,7 @@ class MAR(_Fitted):
 
     References
     ----------
-    Muzellec, Josse, Boyer and Cuturi, "Missing Data Imputation using Optimal Transport", ICML 2020;
-    paper A §6.1.
+    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
 
     Examples
     --------
@@ -296,8 +292,8 @@ class MNAR(_Fitted):
         Share of missing cells in every column, in [0, 1).
     model : {"hidden-drivers", "all-columns"}, default "hidden-drivers"
         ``"hidden-drivers"``: half of the columns drive the holes of the others, and lose cells
-        completely at random themselves (paper A §6.1). ``"all-columns"``: every column's holes
-        depend on the whole row, its own value included.
+        completely at random themselves (Mohapatra et al. 2024). ``"all-columns"``: every column's
+        holes depend on the whole row, its own value included.
     drivers : tuple of str, optional
         The driving columns (default: half of them, drawn at random). Not with ``"all-columns"``.
     strength : float, default 1.0
@@ -307,8 +303,7 @@ class MNAR(_Fitted):
 
     References
     ----------
-    Muzellec, Josse, Boyer and Cuturi, "Missing Data Imputation using Optimal Transport", ICML 2020;
-    paper A §6.1.
+    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
 
     Examples
     --------
@@ -359,7 +354,7 @@ class SelfMasking(_Fitted):
 
     References
     ----------
-    Muzellec, Josse, Boyer and Cuturi, "Missing Data Imputation using Optimal Transport", ICML 2020.
+    Muzellec et al. (2020).
 
     Examples
     --------

@@ -1,12 +1,24 @@
-"""Preprocessing whose effect on neighbouring tables is bounded: imputing, scaling, PCA, clusters.
+"""Preprocessing priced end to end: impute, scale, reduce, and then a private estimator.
 
-Each transformation is a scikit-learn transformer with a stability map: how far apart it can leave
-two tables that were one row apart. Nothing here adds noise, so nothing here may be released.
+Replace one row of a table, and a fitted step moves other rows too: every filled cell depends on a
+mean that moved. Each step here is a scikit-learn transformer with a proven bound on that movement;
+none adds noise, so what it makes is as private as the table. A private estimator ends the pipeline
+by one question about the rows, answered with noise. From both follows what the whole reveals.
 
-Pipelines priced end to end: preprocessing without noise, then a private estimator.
+Read the files in this order:
 
-All guarantees here are under *replace-one* adjacency with a public number of rows, the setting
-in which the stability of preprocessing is proven; they are never converted to add-remove.
+* `domain`: what is publicly known of private rows, and how arrays and tables are read as rows.
+* `maps`: how far two tables are apart, and what that means for the outputs of a mechanism.
+* `steps`: what a step must state and prove. The steps: `impute` (by columns), `near_rows` (by
+  neighbours and clusters), `scale` (and principal components).
+* `questions`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients, whose
+  privacy maps are in `gradient_maps`.
+* `costs`: a chain of steps, and the best bound on what a question after it reveals.
+* `replace_one`: the door that holds rows, charges and answers, and who may ask there.
+* `estimators`, `pipeline` (and propose-test-release), `prices` (table, picture, TOML file).
+
+All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
+the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
 from missdp.preprocess.costs import Bound, Stage, bounds, overall_curve, trace
@@ -24,6 +36,8 @@ from missdp.preprocess.domain import (
     NotFittedOnThisTable,
     RowDomain,
     TrimmedRange,
+    column_names,
+    rows_of,
 )
 from missdp.preprocess.estimators import (
     PrivateCovariance,
@@ -107,6 +121,7 @@ __all__ = [
     "TrimmedRange",
     "bounds",
     "calibrated",
+    "column_names",
     "load_pipeline",
     "overall_curve",
     "packing_number",
@@ -114,5 +129,6 @@ __all__ = [
     "plot_price",
     "price",
     "propose_test_release",
+    "rows_of",
     "trace",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition
-from missdp.errors import DataError, ParameterError, number, replacing, whole
+from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
 from missdp.mechanisms.laws import no_warnings
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.table import Table
 
 __all__ = [
     "BoundedDonations",
@@ -30,11 +33,15 @@ __all__ = [
     "as_number",
     "as_rows",
     "clip_rows",
+    "column_names",
     "row_movements",
+    "rows_of",
+    "table_shape",
 ]
 
 
 FloatArray = NDArray[np.float64]
+Rows: TypeAlias = ArrayLike | Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +83,34 @@ class RowDomain:
         if not isinstance(self.complete, bool):
             raise ParameterError("complete must be True or False")
 
+    @classmethod
+    def of(cls, schema: Schema, *, rows: int) -> RowDomain:
+        """Return what is known of the rows that `rows_of` makes of any table with this schema.
+
+        Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
+        read from private data, and not declared public since, is refused (`SchemaError`).
+
+        Examples
+        --------
+        >>> from missdp import Categorical, Numeric, Schema
+        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+        ...                  Categorical(name="sex", levels=("f", "m"))))
+        >>> RowDomain.of(schema, rows=1000)
+        RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+        """
+        return cls(
+            rows=rows,
+            columns=len(column_names(schema)),
+            radius=math.sqrt(len(schema)),
+            complete=not schema.nullable,
+        )
+
     @property
     def diameter(self) -> float:
         """Largest distance between two rows."""
         return 2 * self.radius
 
-    def enforce(self, values: ArrayLike) -> FloatArray:
+    def enforce(self, values: Rows) -> FloatArray:
         """Return the table with every row brought into the domain, row by row.
 
         Longer rows are scaled down to the radius; in a complete domain a missing cell becomes 0.
@@ -89,12 +118,8 @@ class RowDomain:
 
         Parameters
         ----------
-        values : array_like of shape (rows, columns)
+        values : array_like of shape (rows, columns), or Table
             NaN (or infinity) is a missing cell.
-
-        Returns
-        -------
-        ndarray of shape (rows, columns)
 
         Raises
         ------
@@ -115,11 +140,84 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
 
-def as_rows(values: ArrayLike) -> FloatArray:
+def column_names(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Ordinal, Schema
+    >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
+    ...                      Categorical(name="sex", levels=("f", "m")))))
+    ('grade', 'sex=f', 'sex=m')
+    """
+    if marked := schema.undeclared:
+        raise SchemaError(
+            "the schema marks facts read from the private data as not yet declared public, for "
+            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks"
+        )
+    names: list[str] = []
+    for a in schema:
+        levels = a.levels if isinstance(a, Categorical) else ()
+        names += [f"{a.name}={level}" for level in levels] or [a.name]
+    return tuple(names)
+
+
+def table_shape(table: Table) -> tuple[int, int]:
+    """Return the shape of ``rows_of(table)``, or refuse the table, without reading a cell."""
+    for a in table.schema:
+        if isinstance(a, Numeric):
+            table.values(a.name)  # refuses a table that holds bins only
+    return len(table), len(column_names(table.schema))
+
+
+def rows_of(table: Table) -> FloatArray:
+    """Return a table as rows of numbers, each from its own cells and public facts alone; private.
+
+    A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
+    its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
+    missing cell is NaN in all its columns. Neighbouring tables stay one replaced row apart.
+
+    Raises
+    ------
+    SchemaError
+        If a fact of the schema is not declared public.
+    DataError
+        If a numeric attribute has bins only, no values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Numeric, Schema, Table
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+    ...                  Categorical(name="sex", levels=("f", "m"))))
+    >>> rows_of(Table.read(pd.DataFrame({"age": [25.0, None], "sex": ["m", "f"]}), schema))
+    array([[-0.5,  0. ,  1. ],
+           [ nan,  1. ,  0. ]])
+    """
+    table_shape(table)
+    blocks = [
+        np.where(table.mask(a.name)[:, None], np.nan, _numbers_of(a, table)) for a in table.schema
+    ]
+    return np.concatenate(blocks, axis=1)
+
+
+def _numbers_of(attribute: AnyAttribute, table: Table) -> FloatArray:
+    codes = table.codes(attribute.name)[:, None]
+    if isinstance(attribute, Categorical):
+        return np.asarray(codes == np.arange(attribute.size), dtype=np.float64)
+    if isinstance(attribute, Numeric):
+        width = attribute.upper - attribute.lower
+        unit = (table.values(attribute.name)[:, None] - attribute.lower) / width
+    else:
+        unit = codes / (attribute.size - 1) if attribute.size > 1 else np.full(codes.shape, 0.5)
+    return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
+
+
+def as_rows(values: Rows) -> FloatArray:
     """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
 
     Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
-    the other rows are read.
+    the other rows are read. A `Table` is read by `rows_of`.
 
     Raises
     ------
@@ -132,6 +230,8 @@ def as_rows(values: ArrayLike) -> FloatArray:
     array([[1. , 2.5],
            [nan, nan]])
     """
+    if isinstance(values, Table):
+        return rows_of(values)
     refused = DataError("expected a two-dimensional table")
     with replacing(TypeError, ValueError, by=refused), no_warnings():
         table = _numbers(values)
@@ -169,15 +269,6 @@ def as_number(cell: Any) -> float:
 
 def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
     """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
-
-    Parameters
-    ----------
-    first, second : array_like of shape (n, d)
-        Tables of the same shape; NaN is a missing cell.
-
-    Returns
-    -------
-    ndarray of shape (n,)
 
     Examples
     --------
@@ -286,17 +377,10 @@ class BoundedDonations(StepCondition):
 
 @dataclass(frozen=True)
 class LargestCluster(StepCondition):
-    """Good clusters are small, and not many of them meet at one point.
+    """Good clusters of this ``radius`` have ``at_most`` rows, and at one point few meet.
 
-    Parameters
-    ----------
-    radius : float
-        The radius eta of a good cluster.
-    at_most : int
-        Largest number of rows of a good cluster.
-    neighbours : int
-        Largest number of good clusters whose centres lie within 3 eta of one point, also after
-        some rows are removed (a packing bound of the dimension, unless declared).
+    Centres of at most ``neighbours`` of them lie within three radii of any point, also after some
+    rows are removed (a packing bound of the dimension, unless declared).
     """
 
     radius: float

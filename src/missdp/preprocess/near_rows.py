@@ -53,6 +53,10 @@ class NeighbourImputer(StableTransformer):
     them in one of the two tables: at most min(p, 2 M h) of them. Nearness is not continuous in
     the values, so rows that moved before this step are counted as replaced.
 
+    The donors of `missdp.statistics` are chosen by other code: there rows come and go, so that ties
+    cannot go by row number but need an order of all possible rows, which a finite domain has and
+    real vectors have not.
+
     Examples
     --------
     >>> from missdp.preprocess import NEIGHBOURS, RowDomain

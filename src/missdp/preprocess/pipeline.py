@@ -24,7 +24,7 @@ from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.costs import Bound, PreparedRows, Stage, trace
-from missdp.preprocess.domain import RowDomain
+from missdp.preprocess.domain import RowDomain, Rows, table_shape
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (
     NoisyTest,
@@ -34,6 +34,7 @@ from missdp.preprocess.replace_one import (
     TellsUnfitted,
 )
 from missdp.preprocess.steps import StableTransformer
+from missdp.table import Table
 
 __all__ = [
     "PricedPipeline",
@@ -147,13 +148,13 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         facts, question = self.asked()
         return facts.guarantee(question, facts.bounds(question)[0].event)
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, preprocess, release.
 
         Parameters
         ----------
-        X : array_like of shape (rows, columns)
-            NaN is a missing cell.
+        X : array_like of shape (rows, columns), or Table
+            NaN is a missing cell. A table is read by `rows_of`; see `RowDomain.of`.
         y : array_like of shape (rows,), optional
             Target; not preprocessed.
 
@@ -186,17 +187,17 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         fresh.estimator.noise_multiplier = multiplier
         return fresh
 
-    def door(self, X: ArrayLike, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
+    def door(self, X: Rows, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
         """Return the door behind which the steps are fitted; reads nothing."""
         return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
 
-    def check_shapes(self, X: ArrayLike, y: ArrayLike | None) -> None:
+    def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
         """Refuse other shapes than the declared ones (public), before anything is charged."""
         declared = (self.rows, self.columns)
-        shape = tuple(getattr(X, "shape", declared))
+        shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
         if isinstance(X, (list, tuple)):
             shape = (len(X), self.columns)
-        if shape != declared:
+        if tuple(shape) != declared:
             raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
         self.estimator.check_target(y, self.rows)
 
@@ -390,7 +391,7 @@ def _plan(
 
 def propose_test_release(
     pipeline: PricedPipeline,
-    X: ArrayLike,
+    X: Rows,
     y: ArrayLike | None = None,
     *,
     test_epsilon: float,
@@ -406,7 +407,7 @@ def propose_test_release(
     pipeline : PricedPipeline
         Its steps must know their distance to failure: PCA (rank), mean imputation, standard
         scaling, deduplication, quantisation, and steps without conditions.
-    X, y : array_like
+    X, y
         As for `PricedPipeline.fit`.
     test_epsilon, failure_delta
         As for `plan_test`.

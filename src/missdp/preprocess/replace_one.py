@@ -18,7 +18,7 @@ from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenErr
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.costs import Bound, PreparedRows, Stage
-from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, as_rows
+from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, Rows, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
     GradientSteps,
@@ -95,7 +95,7 @@ class ReplaceOneDoor(Handle):
 
     Parameters
     ----------
-    values : array_like of shape (rows, columns)
+    values : array_like of shape (rows, columns), or Table
         The private rows; nothing but a float that is finite counts as observed.
     facts : PreparedRows
         What is public about them.
@@ -127,7 +127,7 @@ class ReplaceOneDoor(Handle):
 
     def __init__(
         self,
-        values: ArrayLike,
+        values: Rows,
         facts: PreparedRows,
         *,
         target: ArrayLike | None = None,
@@ -398,12 +398,12 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         """Return the privacy map on rows of ``domain``; public facts only."""
         return self.question(domain).privacy_map
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, then release.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), or Table
             Rows are scaled down to norm ``radius``; a missing cell counts as 0.
         y : array_like of shape (n,), optional
             Target, for estimators that need one.

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number
-from missdp.preprocess.domain import FloatArray, RowDomain, as_rows, clip_rows
+from missdp.preprocess.domain import FloatArray, RowDomain, Rows, as_rows, clip_rows
 from missdp.preprocess.maps import TableDistance
 
 __all__ = [
@@ -164,12 +164,12 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "propose-test-release cannot make them unconditional"
         )
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
         """Learn the row function from a private table.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), or Table
             NaN is a missing cell, and so is whatever is not a finite number.
         y : ignored
 
@@ -190,12 +190,12 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._private = PrivateState(self._learn(table))
         return self
 
-    def transform(self, X: ArrayLike) -> FloatArray:
+    def transform(self, X: Rows) -> FloatArray:
         """Apply the fitted row function. The result is private.
 
         Parameters
         ----------
-        X : array_like of shape (m, d)
+        X : array_like of shape (m, d), or Table
 
         Returns
         -------
@@ -232,7 +232,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         state.pop("_private", None)
         return state
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
+    def _checked(self, X: Rows) -> FloatArray:
         table = as_rows(X)
         if not len(table):
             raise DataError("expected a table with at least one row")

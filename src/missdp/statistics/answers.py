@@ -48,7 +48,7 @@ def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
     first, *more = parts.begin(*asks)
     noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen,)))
     bounds = (0.0, math.inf)
-    interval = corners(lambda n: n, [noisy.within(parts.level(1))], bounds)
+    interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
     answer = parts.estimate(f"count({label})", clip(noisy.value, bounds), interval, asks)
     return missing.total(answer, parts, more)
 
@@ -81,7 +81,7 @@ def total(parts: Parts, name: str, missing: MissingCells) -> Estimate:
         0.0 if attribute.lower >= 0 else -math.inf,
         0.0 if attribute.upper <= 0 else math.inf,
     )
-    interval = corners(lambda n: n, [noisy.within(parts.level(1))], bounds)
+    interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
     answer = parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, asks)
     return missing.total(answer, parts, more)
 
@@ -100,8 +100,8 @@ def histogram(parts: Parts, name: str, chosen: Predicate, cost: Cost) -> Histogr
     )  # fmt: skip
     (charged,) = parts.begin(ask)
     noisy = parts.door.answer(charged, question).each()
-    level = parts.level(attribute.size)
-    found = [n.within(level) for n in noisy]
+    each = parts.confidence_of_each(attribute.size)
+    found = [n.within(each) for n in noisy]
     intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
     return Histogram(
         name=f"histogram({name})", levels=_level_names(attribute),
@@ -165,9 +165,9 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
         rows = max(rows, 2.0)
         return (total - rows * off**2) / (rows - 1)
 
-    level = parts.level(3)
+    each = parts.confidence_of_each(3)
     off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
-    interval = corners(spread, [squares.within(level), size.within(level), off], bounds)
+    interval = corners(spread, [squares.within(each), size.within(each), off], bounds)
     value = clip(spread(squares.value, size.value), bounds)
     if root:
         value = math.sqrt(value)
@@ -222,9 +222,9 @@ def _correlation_interval(
     means: tuple[tuple[float, Interval | None], tuple[float, Interval | None]],
 ) -> Interval | None:
     """Box of the three moments, widened for the released means being off."""
-    level = parts.level(6)
-    boxes = [found for moment in moments if (found := moment.within(level)) is not None]
-    rows = size.within(level)
+    each = parts.confidence_of_each(6)
+    boxes = [found for moment in moments if (found := moment.within(each)) is not None]
+    rows = size.within(each)
     offs = [max(wide[1] - at, at - wide[0]) for at, wide in means if wide is not None]
     if rows is None or len(boxes) < 3 or len(offs) < 2:
         return None
@@ -265,8 +265,8 @@ def _mean_of(
     def average(top: float, bottom: float) -> float:
         return middle + top / max(bottom, 1.0)
 
-    level = parts.level(pieces)
-    wide = corners(average, [total.within(level), size.within(level)], bounds)
+    each = parts.confidence_of_each(pieces)
+    wide = corners(average, [total.within(each), size.within(each)], bounds)
     return clip(average(total.value, size.value), bounds), wide
 
 

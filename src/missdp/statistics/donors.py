@@ -66,7 +66,8 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
     Order of donors for a donee with label l: by distance, then by how far the donor's label lies
     after l on the circle of labels. Both are fixed by the two rows alone, so the order over all
     possible donors is fixed before any table is seen, as the sensitivity theorem needs; the
-    donee's own label spreads the donees of a cell evenly over its donors.
+    donee's own label spreads the donees of a cell evenly over its donors. (Where no row comes or
+    goes, as for `missdp.preprocess.NeighbourImputer`, row numbers break ties of real vectors.)
 
     Parameters
     ----------
@@ -304,10 +305,10 @@ def change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.int64)
 
 
-def _tail(level: float, slope: float, beta: float, start: int) -> float:
-    """Supremum of exp(-beta j)(level + slope j) over real j >= start."""
-    j = max(float(start), 1 / beta - level / slope)
-    return math.exp(-beta * j) * (level + slope * j)
+def _tail(height: float, slope: float, beta: float, start: int) -> float:
+    """Supremum of exp(-beta j)(height + slope j) over real j >= start."""
+    j = max(float(start), 1 / beta - height / slope)
+    return math.exp(-beta * j) * (height + slope * j)
 
 
 def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:
@@ -412,26 +413,26 @@ def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
     """Largest number of donees, over labels, that rank a donor at ``site`` within ``reach``."""
     distance = layout.metric.to_site(layout.codes[near.cells], site).astype(np.int64)
     index = np.flatnonzero(distance <= near.radius)
-    before, through, level = near.nearer(index, distance[index])
+    before, through, shell = near.nearer(index, distance[index])
     wholly = through < reach
     total = int(layout.donees.counts[near.cells[index[wholly]]].sum())
     partly = np.flatnonzero(~wholly & (before < reach))
     starts, stops = [], []
     for i in partly:
-        start, stop = _arcs(layout, near, index[i], level[i], reach - int(before[i]))
+        start, stop = _arcs(layout, near, index[i], shell[i], reach - int(before[i]))
         starts.append(start)
         stops.append(stop)
     return total + (_overlap(np.concatenate(starts), np.concatenate(stops)) if starts else 0)
 
 
 def _arcs(
-    layout: Layout, near: NearCells, index: int, level: int, steps: int
+    layout: Layout, near: NearCells, index: int, shell: int, steps: int
 ) -> tuple[IntArray, IntArray]:
-    """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a level."""
+    """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a shell."""
     donors, donees = layout.donors, layout.donees
     cell = near.cells[index]
     own = donees.labels[donees.start[cell] : donees.start[cell + 1]]
-    tied = near.pair_cell[near.level_pair[level] : near.level_pair[level + 1]]
+    tied = near.pair_cell[near.shell_pair[shell] : near.shell_pair[shell + 1]]
     ring = np.concatenate([donors.labels[donors.start[c] : donors.start[c + 1]] for c in tied])
     ring.sort()
     return own, ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]

@@ -298,7 +298,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NearCells:
-    """Donor cells around donee cells, nearest first, in levels of equal distance. Private.
+    """Donor cells around donee cells, nearest first, in shells of equal distance. Private.
 
     Parameters
     ----------
@@ -308,14 +308,14 @@ class NearCells:
         Where the donor cells of each donee cell begin in ``pair_cell``.
     pair_cell, pair_distance : array of int, shape (pairs,)
         Donor cells, by distance.
-    level_start : array of int, shape (x + 1,)
-        Where the levels of each donee cell begin.
-    level_distance, level_before, level_through : array of int, shape (levels,)
-        Distance of the level, and the donors strictly nearer, and up to it.
-    level_pair : array of int, shape (levels + 1,)
-        Where each level's donor cells begin.
+    shell_start : array of int, shape (x + 1,)
+        Where the shells of each donee cell begin.
+    shell_distance, shell_before, shell_through : array of int, shape (shells,)
+        Distance of the shell, and the donors strictly nearer, and up to it.
+    shell_pair : array of int, shape (shells + 1,)
+        Where each shell's donor cells begin.
     radius : array of int, shape (x,)
-        Distance within which donors are complete: the last level's if it reaches the wanted
+        Distance within which donors are complete: the last shell's if it reaches the wanted
         number of donors, else all that the group allows.
     """
 
@@ -323,15 +323,15 @@ class NearCells:
     pair_start: IntArray
     pair_cell: IntArray
     pair_distance: IntArray
-    level_start: IntArray
-    level_distance: IntArray
-    level_before: IntArray
-    level_through: IntArray
-    level_pair: IntArray
+    shell_start: IntArray
+    shell_distance: IntArray
+    shell_before: IntArray
+    shell_through: IntArray
+    shell_pair: IntArray
     radius: IntArray
 
     def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Donors strictly nearer than ``distance``, and up to it, and the level at it (or -1).
+        """Donors strictly nearer than ``distance``, and up to it, and the shell at it (or -1).
 
         Parameters
         ----------
@@ -340,20 +340,20 @@ class NearCells:
         distance : array of int, shape (q,)
             At most ``radius``.
         """
-        if not len(self.level_distance):
+        if not len(self.shell_distance):
             none = np.zeros(len(index), dtype=np.int64)
             return none, none, none - 1
-        owner = np.repeat(np.arange(len(self.cells)), np.diff(self.level_start))
-        keys = owner * (2 * FAR) + self.level_distance
+        owner = np.repeat(np.arange(len(self.cells)), np.diff(self.shell_start))
+        keys = owner * (2 * FAR) + self.shell_distance
         at = np.searchsorted(keys, index * (2 * FAR) + distance)
-        inside = at < self.level_start[index + 1]
+        inside = at < self.shell_start[index + 1]
         safe = np.minimum(at, len(keys) - 1)
-        last = np.maximum(self.level_start[index + 1] - 1, 0)
-        some = self.level_start[index + 1] > self.level_start[index]
-        total = np.where(some, self.level_through[last], 0)
-        before = np.where(inside, self.level_before[safe], total)
-        hit = inside & (self.level_distance[safe] == distance)
-        return before, np.where(hit, self.level_through[safe], before), np.where(hit, at, -1)
+        last = np.maximum(self.shell_start[index + 1] - 1, 0)
+        some = self.shell_start[index + 1] > self.shell_start[index]
+        total = np.where(some, self.shell_through[last], 0)
+        before = np.where(inside, self.shell_before[safe], total)
+        hit = inside & (self.shell_distance[safe] == distance)
+        return before, np.where(hit, self.shell_through[safe], before), np.where(hit, at, -1)
 
 
 def near_cells(layout: Layout, wanted: int) -> NearCells:
@@ -379,7 +379,7 @@ def near_cells(layout: Layout, wanted: int) -> NearCells:
             distances.append(distance)
     owner, cell, distance = (np.concatenate(part) for part in (owners, found, distances))
     order = np.argsort(owner, kind="stable")
-    return _levels(cells, owner[order], cell[order], distance[order], counts, wanted)
+    return _shells(cells, owner[order], cell[order], distance[order], counts, wanted)
 
 
 def _nearest(
@@ -401,20 +401,20 @@ def _nearest(
     starts = np.searchsorted(owner, np.arange(len(cells)))
     offset = np.concatenate([[0], through])[starts]
     before_pair = through - weight - offset[owner]
-    # Keep whole levels: a pair stays if fewer than ``wanted`` donors are strictly nearer.
-    first = _first_of_level(owner, distance)
+    # Keep whole shells: a pair stays if fewer than ``wanted`` donors are strictly nearer.
+    first = _first_of_shell(owner, distance)
     keep = before_pair[first] < wanted
     return owner[keep], donor_cells[column[keep]], distance[keep]
 
 
-def _first_of_level(owner: IntArray, distance: IntArray) -> IntArray:
+def _first_of_shell(owner: IntArray, distance: IntArray) -> IntArray:
     """Index of the first pair with the same owner and distance."""
     new = np.ones(len(owner), dtype=bool)
     new[1:] = (owner[1:] != owner[:-1]) | (distance[1:] != distance[:-1])
     return np.maximum.accumulate(np.where(new, np.arange(len(owner)), 0))
 
 
-def _levels(
+def _shells(
     cells: IntArray,
     owner: IntArray,
     cell: IntArray,
@@ -425,19 +425,19 @@ def _levels(
     bounds = np.arange(len(cells) + 1)
     pair_start = np.searchsorted(owner, bounds)
     through = np.concatenate([[0], np.cumsum(counts[cell])])
-    first = np.unique(_first_of_level(owner, distance)) if len(owner) else np.zeros(0, np.int64)
-    level_pair = np.concatenate([first, [len(owner)]]).astype(np.int64)
-    level_owner = owner[first]
-    offset = through[pair_start[level_owner]]
-    level_through = through[level_pair[1:]] - offset
-    level_start = np.searchsorted(level_owner, bounds)
+    first = np.unique(_first_of_shell(owner, distance)) if len(owner) else np.zeros(0, np.int64)
+    shell_pair = np.concatenate([first, [len(owner)]]).astype(np.int64)
+    shell_owner = owner[first]
+    offset = through[pair_start[shell_owner]]
+    shell_through = through[shell_pair[1:]] - offset
+    shell_start = np.searchsorted(shell_owner, bounds)
     radius = np.full(len(cells), FAR - 1, dtype=np.int64)
-    has = level_start[1:] > level_start[:-1]
-    last = np.maximum(level_start[1:] - 1, 0)
+    has = shell_start[1:] > shell_start[:-1]
+    last = np.maximum(shell_start[1:] - 1, 0)
     if len(first):
-        reached = has & (level_through[last] >= wanted)
+        reached = has & (shell_through[last] >= wanted)
         radius[reached] = distance[first][last[reached]]
     return NearCells(
-        cells, pair_start, cell, distance, level_start, distance[first],
-        through[level_pair[:-1]] - offset, level_through, level_pair, radius,
+        cells, pair_start, cell, distance, shell_start, distance[first],
+        through[shell_pair[:-1]] - offset, shell_through, shell_pair, radius,
     )  # fmt: skip

@@ -344,7 +344,7 @@ class Parts:
         )
         return self.one(charged, question)
 
-    def level(self, pieces: int) -> float:
+    def confidence_of_each(self, pieces: int) -> float:
         """Confidence of each of several released numbers so that all hold together."""
         scale = self.door.scale
         left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
@@ -364,8 +364,8 @@ class Parts:
         def ratio(top: float, bottom: float) -> float:
             return shift(top / max(bottom, 1.0))
 
-        level = self.level(2)
-        interval = corners(ratio, [part.within(level), whole.within(level)], bounds)
+        each = self.confidence_of_each(2)
+        interval = corners(ratio, [part.within(each), whole.within(each)], bounds)
         return self.estimate(label, clip(ratio(part.value, whole.value), bounds), interval, asks)
 
     def estimate(

@@ -285,10 +285,10 @@ class MissingCells:
         )  # fmt: skip
         released = parts.door.answer(token, question).each()
         # Public noise scale: no share of the error probability goes to the released scale.
-        level = 1 - (1 - parts.confidence) / len(names)
+        each = 1 - (1 - parts.confidence) / len(names)
         box = {}
         for name, noisy in zip(names, released, strict=True):
-            found = noisy.within(level)
+            found = noisy.within(each)
             assert found is not None
             box[name] = found
         low, high = bounds(box)

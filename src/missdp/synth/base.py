@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -205,18 +205,27 @@ class Synthesizer(FittedState, abc.ABC):
             Makes the draw repeatable. Sampling is post-processing, so any seed is safe; its stream
             is never the noise's.
         multiple : int, optional
-            Number of tables that vary as the model is uncertain; for AIM and MST only.
+            Draw that many tables, at least 2, each from a model of its own that differs from the
+            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
+            from them with :func:`~missdp.evaluate.combine_estimates`. Takes one refit each; for
+            AIM and MST only.
 
         Returns
         -------
-        frame
+        frame, or list of frames if ``multiple`` is given
             The kind of frame that was fitted, with the schema's columns and dtypes.
         """
         if multiple is not None:
-            raise ParameterError(
-                f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
-                "leave 'multiple' out, or use AIM or MST"
-            )
+            if not (is_whole(multiple) and multiple >= 2):
+                raise ParameterError("multiple must be a whole number of tables, at least 2")
+            self._check_fitted()
+            rng = sampling_generator(self.random_state if random_state is None else random_state)
+            return [
+                model.sample(
+                    n, missing_values=missing_values, random_state=int(rng.integers(2**63))
+                )
+                for model in self._uncertain(int(multiple), rng)
+            ]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state
         ).to_native()
@@ -358,6 +367,14 @@ class Synthesizer(FittedState, abc.ABC):
     def _restore(self, released: dict[str, Any]) -> None:
         """Inverse of :meth:`_released`."""
 
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        """Yield fitted models that vary as this one is uncertain."""
+        del multiple, rng
+        raise ParameterError(
+            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
+            "leave 'multiple' out, or use AIM or MST"
+        )
+
     def _check_schema(self, schema: Schema) -> None:
         """Refuse, before anything is charged, what public facts show to be impossible."""
 
@@ -390,6 +407,12 @@ class Synthesizer(FittedState, abc.ABC):
             raise ParameterError("budget must be a missdp.Budget or None")
         # The noise of a table depends on the structure chosen before it, so this is a filter.
         return Budget(self.epsilon, self._delta, schedule="adaptive")
+
+    def _check_share(self, name: str) -> None:
+        value = getattr(self, name)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not number or not 0 < value < 1:
+            raise ParameterError(f"{name} must be strictly between 0 and 1")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
         conditions = [*domain_conditions(schema, undeclared)]

@@ -5,25 +5,24 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.inference.beliefs import Draws
 from missdp.inference.estimate import Recipe
-from missdp.inference.model import GraphicalModel, Zeros
+from missdp.inference.model import Draws, GraphicalModel, Zeros
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn import Learner, Plan
-from missdp.synth.noisy_counts import Imputer, impute
-from missdp.synth.state import is_declared, sampling_generator
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.state import is_declared
 from missdp.synth.workload import (
     StructuralZeros,
     Workload,
@@ -85,15 +84,9 @@ class GraphicalSynthesizer(Synthesizer):
         rows = self.model_rows
         if isinstance(rows, bool) or not isinstance(rows, int) or not 100 <= rows <= _MOST_ROWS:
             raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
-        if self.imputer not in ("marginal", "random", "mean"):
-            raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
+        check_imputer(self.imputer)
         self._check_share("imputer_share")
         return budget
-
-    def _check_share(self, name: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-            raise ParameterError(f"{name} must be strictly between 0 and 1")
 
     def _zeros(self, schema: Schema) -> Zeros:
         return read_zeros(self.structural_zeros, schema, max_cells=self._max_cells)
@@ -109,11 +102,14 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _imputation_rho(self, schema: Schema) -> float:
         """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
-        if not self._strategy.fills or self.imputer == "random" or not schema.nullable:
+        if not self._strategy.fills:
             return 0.0
-        epsilon = self.imputer_share * self.epsilon / len(schema.nullable)
-        check_scale("the noise scale of imputation", 1 / epsilon)
+        epsilon = imputation_epsilon(schema, self.imputer, self._imputer_epsilon)
         return len(schema.nullable) * epsilon**2 / 2
+
+    @property
+    def _imputer_epsilon(self) -> float:
+        return self.imputer_share * self.epsilon
 
     def _count_share(self, schema: Schema) -> float:
         """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
@@ -146,7 +142,7 @@ class GraphicalSynthesizer(Synthesizer):
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
         total = self._released_count(door)
-        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        door = impute(door, self.imputer, epsilon=self._imputer_epsilon)
         schema = door.schema
         zeros = self._zeros(schema)
         learner = Learner(
@@ -179,43 +175,12 @@ class GraphicalSynthesizer(Synthesizer):
         self._report("done", 1.0)
         return learner.rows()
 
-    def sample(
-        self,
-        n: int | None = None,
-        *,
-        missing_values: MissingValues = "fill",
-        random_state: int | None = None,
-        multiple: int | None = None,
-    ) -> Any:
-        """Draw synthetic rows; costs no privacy.
-
-        Parameters
-        ----------
-        n, missing_values, random_state
-            See :meth:`~missdp.synth.base.Synthesizer.sample`.
-        multiple : int, optional
-            Draw that many tables, at least 2, each from a model of its own that differs from the
-            fitted one by as much as noise, sampling and holes leave unknown.  Combine estimates
-            from them with :func:`~missdp.evaluate.combine_estimates`.  Takes one refit each.
-
-        Returns
-        -------
-        frame, or list of frames if ``multiple`` is given
-        """
-        if multiple is None:
-            return super().sample(n, missing_values=missing_values, random_state=random_state)
-        if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 2:
-            raise ParameterError("multiple must be a whole number of tables, at least 2")
-        self._check_fitted()
-        rng = sampling_generator(self.random_state if random_state is None else random_state)
-        tables = []
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         for _ in range(multiple):
             another = copy.copy(self)
             another.model_ = self._recipe.repeat(self.model_, rng)
             another._draws = "independent"  # combining takes the variance of real samples for given
-            seed = int(rng.integers(2**63))
-            tables.append(another.sample(n, missing_values=missing_values, random_state=seed))
-        return tables
+            yield another
 
     @property
     def _rho(self) -> float:

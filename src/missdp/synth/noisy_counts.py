@@ -10,19 +10,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import MissDPWarning
+from missdp.errors import MissDPWarning, ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
-from missdp.schema import AnyAttribute, Numeric
+from missdp.mechanisms.noise import check_scale
+from missdp.schema import AnyAttribute, Numeric, Schema
 
 __all__ = [
     "Imputer",
     "SmallTableWarning",
     "Total",
+    "check_imputer",
+    "imputation_epsilon",
     "impute",
     "least_squares_total",
     "make_consistent",
@@ -197,7 +200,28 @@ def _agree_on(
         tables[clique] += ((best - margin) / cells).reshape(shape)
 
 
-Imputer: TypeAlias = Literal["random", "marginal", "mean"]
+Imputer: TypeAlias = Literal["marginal", "random", "mean"]
+
+
+def check_imputer(imputer: str) -> None:
+    """Refuse what is no imputer."""
+    if imputer not in get_args(Imputer):
+        first, *others = map(repr, get_args(Imputer))
+        raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
+
+
+def imputation_epsilon(schema: Schema, imputer: Imputer, epsilon: float) -> float:
+    """Return what `impute` would spend on each nullable attribute; public.
+
+    Raises
+    ------
+    ParameterError
+        If no noise can be drawn for so little.
+    """
+    if imputer == "random" or not schema.nullable:
+        return 0.0
+    check_scale("the noise scale of imputation", len(schema.nullable) / epsilon)
+    return epsilon / len(schema.nullable)
 
 
 def impute(door: Door, imputer: Imputer = "marginal", *, epsilon: float) -> Door:
@@ -223,15 +247,18 @@ def impute(door: Door, imputer: Imputer = "marginal", *, epsilon: float) -> Door
     if imputer == "random":
         return door.filled({a.name: np.ones(a.size) for a in nullable})
     door.expect((a.name,) for a in nullable)
-    return door.filled({a.name: _law(door, a, imputer, epsilon / len(nullable)) for a in nullable})
+    laws = {}
+    for attribute in nullable:
+        released = door.marginal((attribute.name,), Noise("laplace", len(nullable) / epsilon))
+        margin = project_to_simplex(released / max(1.0, float(released.sum())))
+        laws[attribute.name] = _law(imputer, attribute, margin)
+    return door.filled(laws)
 
 
 def _law(
-    door: Door, attribute: AnyAttribute, imputer: Imputer, epsilon: float
+    imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how to draw the holes of an attribute, from its released margin."""
-    released = door.marginal((attribute.name,), Noise("laplace", 1 / epsilon))
-    law = project_to_simplex(released / max(1.0, float(released.sum())))
+    """Return how to draw the holes of an attribute, given its released margin."""
     if imputer == "mean" and isinstance(attribute, Numeric):
         edges = attribute.bin_edges
         mean = float(law / law.sum() @ (edges[:-1] + edges[1:])) / 2

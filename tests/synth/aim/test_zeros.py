@@ -13,9 +13,8 @@ from missdp import Budget, Categorical, Numeric, Schema, Table
 from missdp.accounting import releases
 from missdp.accounting.costs import zcdp_rho_of
 from missdp.errors import ParameterError
-from missdp.inference import beliefs
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
-from missdp.inference.model import Levels, level_kinds, merge_zeros
+from missdp.inference.model import Levels, draw, level_kinds, merge_zeros
 from missdp.mechanisms.laws import Best, Witness
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
@@ -131,7 +130,7 @@ class Extreme:
 @pytest.mark.parametrize("u", [0.0, float(np.nextafter(1.0, 0))])
 def test_no_rounding_reaches_an_impossible_level(draws, u):
     table = np.tile([0.0, 0.3, 0.0, 0.7, 0.0], (1000, 1))
-    drawn = beliefs._draw(table, np.arange(1000), Extreme(u), draws)
+    drawn = draw(table, np.arange(1000), Extreme(u), draws=draws)
     assert set(drawn) <= {1, 3}
 
 

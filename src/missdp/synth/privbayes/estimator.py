@@ -12,13 +12,18 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
-from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import (
     MissingValues,
     Synthesizer,
 )
-from missdp.synth.noisy_counts import Imputer, impute, least_squares_total
+from missdp.synth.noisy_counts import (
+    Imputer,
+    check_imputer,
+    imputation_epsilon,
+    impute,
+    least_squares_total,
+)
 from missdp.synth.privbayes.network import Learner, Network, fill_holes, fit_filling_model
 from missdp.synth.privbayes.structure import Plan, check_cells, check_degree, make_plan
 from missdp.synth.state import is_declared
@@ -114,18 +119,15 @@ class PrivBayes(Synthesizer):
         budget = super()._check_parameters()
         if not isinstance(self.theta, numbers.Real) or not 0 < self.theta < float("inf"):
             raise ParameterError("theta must be a positive number")
-        for name in ("structure_share", "imputer_share"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
-                raise ParameterError(f"{name} must be strictly between 0 and 1")
+        self._check_share("structure_share")
+        self._check_share("imputer_share")
         if self.degree != "auto" and (
             isinstance(self.degree, (bool, str))
             or not isinstance(self.degree, numbers.Integral)
             or not 0 <= self.degree <= 6
         ):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
-        if self.imputer not in ("marginal", "random", "mean"):
-            raise ParameterError("imputer must be 'marginal', 'random' or 'mean'")
+        check_imputer(self.imputer)
         return budget
 
     def _check_schema(self, schema: Schema) -> None:
@@ -145,10 +147,9 @@ class PrivBayes(Synthesizer):
         spent = 0.0 if is_declared(self.n_rows) else self._count_share(schema) * self.epsilon
         if self._strategy.complete_only:
             spent += _COMPLETE_COUNT_SHARE * self.epsilon
-        if self._strategy.fills and self.imputer != "random" and schema.nullable:
+        if self._strategy.fills:
             share = self.imputer_share * self.epsilon
-            check_scale("the noise scale of imputation", len(schema.nullable) / share)
-            spent += share
+            spent += len(schema.nullable) * imputation_epsilon(schema, self.imputer, share)
         return spent
 
     def _count_share(self, schema: Schema) -> float:

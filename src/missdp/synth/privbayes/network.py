@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.model import cell_index, draw, draw_each, sample_rows
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.record import array_from_json, array_to_json
 from missdp.synth.noisy_counts import least_squares_total, make_consistent
@@ -35,7 +36,7 @@ from missdp.synth.privbayes.structure import (
     usefulness_rule,
 )
 
-__all__ = ["Codes", "Learner", "Network", "fill_holes", "fit_filling_model", "stratified_uniforms"]
+__all__ = ["Codes", "Learner", "Network", "fill_holes", "fit_filling_model"]
 
 
 Codes: TypeAlias = dict[str, NDArray[np.int64]]
@@ -69,14 +70,9 @@ class Network:
         return cls(families, conditionals)
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows of codes, ancestrally, stratified within each parent cell."""
-        codes: Codes = {}
-        for family in self.families:
-            table = self.conditionals[family.child]
-            cell = cell_index(codes, family.parents, table.shape[:-1], n)
-            draws = stratified_uniforms(cell, rng)
-            codes[family.child] = invert(table.reshape(-1, table.shape[-1]), cell, draws)
-        return codes
+        """Draw ``n`` rows of codes, ancestrally, spread evenly within each parent cell."""
+        steps = [(f.parents, (f.child,), self.conditionals[f.child]) for f in self.families]
+        return sample_rows(steps, n, rng)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values."""
@@ -105,46 +101,6 @@ def condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     mass = flat.sum(axis=1, keepdims=True)
     law = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), margin)
     return law.reshape(joint.shape)
-
-
-def cell_index(codes: Codes, names: Clique, shape: tuple[int, ...], n: int) -> NDArray[np.int64]:
-    """Flat index of each row's cell in a table over ``names``."""
-    index = np.zeros(n, dtype=np.int64)
-    for name, size in zip(names, shape, strict=True):
-        index = index * size + codes[name]
-    return index
-
-
-def stratified_uniforms(cell: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Uniform draws that are evenly spread within each cell.
-
-    Each draw is uniform on [0, 1), but the g draws of a cell fall one into each interval of length
-    1/g, in random order. Counts of the sampled child then stay within about one of their
-    expectation, so that a synthetic table of n rows adds almost no sampling error to the family's
-    marginal.
-    """
-    n = len(cell)
-    order = np.lexsort((rng.random(n), cell))
-    ordered = cell[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if n else np.empty(0, int)
-    sizes = np.diff(np.r_[starts, n])
-    position = np.arange(n) - np.repeat(starts, sizes)
-    draws = np.empty(n)
-    draws[order] = (position + rng.random(n)) / np.repeat(sizes, sizes)
-    return draws
-
-
-def invert(
-    laws: NDArray[np.float64], row: NDArray[np.int64], draws: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Inverse-CDF sampling: ``laws[row[i]]`` at ``draws[i]``, all rows at once."""
-    cumulative = np.cumsum(laws, axis=1)
-    cumulative /= cumulative[:, -1:]
-    size = laws.shape[1]
-    codes = np.zeros(len(row), dtype=np.int64)
-    for level in range(size - 1):
-        codes += draws >= cumulative[row, level]
-    return codes
 
 
 _EM_ROUNDS = 8
@@ -225,7 +181,7 @@ def _initial(
         table = model.conditionals[family.child]
         cell = cell_index(filled, family.parents, table.shape[:-1], len(codes))[hole]
         laws = table.reshape(-1, table.shape[-1])
-        codes[hole] = invert(laws, cell, stratified_uniforms(cell, rng))
+        codes[hole] = draw(laws, cell, rng)
         filled[family.child] = codes
     return filled
 
@@ -248,8 +204,7 @@ def _gibbs(
             step = max(1, _CELLS_AT_ONCE // sizes[family.child])
             for start in range(0, hole.size, step):
                 rows = hole[start : start + step]
-                laws = _full_conditional(family, model, filled, rows)
-                codes[rows] = invert(laws, np.arange(rows.size), rng.random(rows.size))
+                codes[rows] = draw_each(_full_conditional(family, model, filled, rows), rng)
             filled[family.child] = codes
     return filled
 
