@@ -28,6 +28,7 @@ __all__ = [
     "Gate",
     "NoiseKind",
     "ObservedRateBound",
+    "Structure",
     "as_gate",
     "check_epsilons",
     "check_observed",
@@ -228,6 +229,9 @@ class DataChosenGates(Condition):
             return True
         holds = np.array([[name in gate for name in self.attributes] for gate in gates], dtype=int)
         return bool((maximum_bipartite_matching(csr_array(holds), perm_type="column") >= 0).all())
+
+
+Structure = FixedGates | DataChosenGates
 
 
 NoiseKind = Literal["laplace", "discrete-laplace", "gaussian", "discrete-gaussian"]
