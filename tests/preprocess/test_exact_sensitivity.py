@@ -73,8 +73,8 @@ def share(law, one, other, distance) -> float:
     assert isinstance(law, LastIterate)
     shares = [0.0]
     for seed in range(5):
-        point = np.random.default_rng(seed).normal(size=law.columns)
-        point *= law.coefficient_norm / np.linalg.norm(point) * (seed > 0)
+        point = np.random.default_rng(seed).normal(size=law.question.domain.columns)
+        point *= law.question.loss.coefficient_norm / np.linalg.norm(point) * (seed > 0)
         moves = np.sort(np.linalg.norm(one.each(point) - other.each(point), axis=1))
         drift = one._loss.smoothness * distance.moved_frobenius
         rest = float(np.sqrt((moves[:-1] ** 2).sum()))

@@ -383,9 +383,14 @@ def test_smooth_noise_is_scaled_too(law):
 
 
 def test_a_last_iterate_tells_nothing():
-    from missdp.preprocess.gradient_steps import LastIterate
+    from missdp.preprocess import RowDomain
+    from missdp.preprocess.gradient_maps import LogisticLoss
+    from missdp.preprocess.gradient_steps import Labels, LastIterate, SecretStop
 
-    law = LastIterate(rows=2, columns=1, sigma=1.0, rate=0.1, coefficient_norm=1.0, sensitivity=1.0)
+    loss = LogisticLoss(radius=1.0, coefficient_norm=1.0)
+    domain = RowDomain(rows=2, columns=1)
+    facts = {"domain": domain, "loss": loss, "target": Labels(1), "multiplier": 1.0}
+    law = LastIterate(SecretStop(**facts, rate=0.1))
     with pytest.raises(UnprovenError):
         law.exceeds(ZCDPEvent(rho=1.0), None, None)
 

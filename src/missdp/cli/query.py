@@ -79,7 +79,7 @@ def query(
     request = QueryRequest(
         impute=impute,
         match=match,
-        statistic=statistic,  # type: ignore[arg-type]  # a key of the table above
+        statistic=statistic,
         of=of,
         where=where,
         epsilon=epsilon,

@@ -1,16 +1,14 @@
-"""Count all pairs of attributes in synthetic rows at once, as products of indicator matrices.
+"""The model that is refitted after each measurement, from released values only.
 
-What is known from released values only: measurements, the fitted model, predictions.
+`Estimate` holds everything measured so far, and fits the complete-data model and the model of
+missingness to it in turns.  Nothing here sees private counts.
 
-Nothing here sees private counts.
-
-Several tables that differ as much as the released model is uncertain: a parametric bootstrap.
-
-Tables drawn from one fitted model agree with each other far better than with the truth: they know
-nothing of the noise, of the sample, or of the holes behind the model.  Here each table gets a
-model of its own: the private table is simulated (rows, holes), the same marginals are counted in
-it, noise of the released size is added, and the model is fitted again.  Everything is a function
-of released values, so it costs no privacy.
+`Recipe` is a parametric bootstrap: several models that differ as much as the released one is
+uncertain.  Tables drawn from one fitted model agree with each other far better than with the truth:
+they know nothing of the noise, of the sample, or of the holes behind the model.  Here each table
+gets a model of its own: the private table is simulated (rows, holes), the same marginals are
+counted in it, noise of the released size is added, and the model is fitted again.  Everything is a
+function of released values, so it costs no privacy.
 """
 
 from __future__ import annotations

@@ -49,7 +49,24 @@ Sample = NDArray[np.int64] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSteps:
+class _LossQuestion:
+    """What every question about the gradients of a loss names."""
+
+    domain: RowDomain
+    loss: Loss
+    target: Target
+    multiplier: float
+
+    def __post_init__(self) -> None:
+        check_multiplier(self.multiplier)
+        check_frozen(self.loss, "a loss")
+        check_frozen(self.target, "a target")
+        if not self.loss.radius >= self.domain.radius:
+            raise ParameterError("the constants of the loss must hold for the radius of the rows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSteps(_LossQuestion):
     """Ask for noisy mean gradients of a linear model, ``steps`` of them, at points of one's choice.
 
     Parameters
@@ -77,15 +94,11 @@ class GradientSteps:
     0.0117
     """
 
-    domain: RowDomain
-    loss: Loss
-    target: Target
-    multiplier: float
     steps: int
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self.domain, self.loss, self.target, self.multiplier)
+        super().__post_init__()
         whole("steps", self.steps)
         if self.batch is not None and whole("batch", self.batch) > self.domain.rows:
             raise ParameterError("batch must be at most the number of rows")
@@ -129,7 +142,7 @@ class GradientSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretStop:
+class SecretStop(_LossQuestion):
     """Ask for the last iterate of a run over the rows, one a step, stopped at a secret time.
 
     Nothing else of the run is released: neither its length nor any other iterate.
@@ -142,14 +155,10 @@ class SecretStop:
         Step size, at most 2 / curvature of the loss, so that steps are contractive.
     """
 
-    domain: RowDomain
-    loss: Loss
-    target: Target
-    multiplier: float
     rate: float
 
     def __post_init__(self) -> None:
-        _check(self.domain, self.loss, self.target, self.multiplier)
+        super().__post_init__()
         if number("learning_rate", self.rate, least=1e-30) * self.loss.curvature > 2:
             raise ParameterError(
                 "amplification by iteration needs learning_rate <= 2 / curvature of the loss "
@@ -185,48 +194,34 @@ class SecretStop:
     def law(self, distance: TableDistance) -> LastIterate:
         """Return the law of the answer; neighbours' gradients are bounded row by row."""
         del distance
-        return LastIterate(
-            rows=self.domain.rows,
-            columns=self.domain.columns,
-            sigma=self.sigma,
-            rate=self.rate,
-            coefficient_norm=self.loss.coefficient_norm,
-            sensitivity=2 * self.loss.lipschitz,
-        )
+        return LastIterate(self)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LastIterate:
     """The law of the last iterate of projected noisy steps, one row each, stopped at random.
 
     What is exact is a `LossGradients`: the gradient of every row as a function of the iterate.
+    Iterates are projected on the loss's ball of coefficients.
 
     Parameters
     ----------
-    rows, columns : int
-    sigma : float
-        Standard deviation of the noise on each coordinate of a row's gradient.
-    rate : float
-        Step size.
-    coefficient_norm : float
-        Iterates are projected on this ball.
-    sensitivity : float
-        How far the gradient of a replaced row can move, at every iterate.
+    question : SecretStop
     """
 
-    rows: int
-    columns: int
-    sigma: float
-    rate: float
-    coefficient_norm: float
-    sensitivity: float
+    question: SecretStop
+
+    @property
+    def sensitivity(self) -> float:
+        """How far the gradient of a replaced row can move, at every iterate."""
+        return 2 * self.question.loss.lipschitz
 
     def draw(self, exact: LossGradients, source: NoiseSource) -> FloatArray:
         """Return the last iterate."""
-        point = np.zeros(self.columns)
-        for row in range(_secret_stop(self.rows, source)):
-            step = noisy_gaussian(exact.mean(point, np.array([row])), self.sigma, source)
-            point = clip_rows((point - self.rate * step)[None, :], self.coefficient_norm)[0]
+        asked, point = self.question, np.zeros(self.question.domain.columns)
+        for row in range(_secret_stop(asked.domain.rows, source)):
+            step = noisy_gaussian(exact.mean(point, np.array([row])), asked.sigma, source)
+            point = clip_rows((point - asked.rate * step)[None, :], asked.loss.coefficient_norm)[0]
         return point
 
     def exceeds(self, event: Event, exact: LossGradients, other: LossGradients) -> NoReturn:
@@ -350,14 +345,6 @@ def _secret_stop(rows: int, noise: NoiseSource) -> int:
     if isinstance(noise, SeededNoise):
         return int(noise.generator().integers(1, rows + 1))
     return random.SystemRandom().randint(1, rows)
-
-
-def _check(domain: RowDomain, loss: Loss, target: Target, multiplier: float) -> None:
-    check_multiplier(multiplier)
-    check_frozen(loss, "a loss")
-    check_frozen(target, "a target")
-    if not loss.radius >= domain.radius:
-        raise ParameterError("the constants of the loss must hold for the radius of the rows")
 
 
 @dataclass(frozen=True)

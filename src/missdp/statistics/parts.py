@@ -314,20 +314,14 @@ class Parts:
         limit: float,
     ) -> Noisy:
         """Return a released sum of values less a centre, each within the limit."""
-        question = Sums(
-            function=_centred,
-            reads=chosen.names.union({name}, self._holes(known)),
-            given=(chosen, self._holes(known), name, centre),
-            bound=limit,
-            change=self.change(name, chosen, limit),
-        )
-        return self.one(charged, question)
+        change = self.change(name, chosen, limit)
+        return self.products(charged, (name,), (centre,), chosen, known, limit=limit, change=change)
 
     def products(
         self,
         charged: Charged,
-        names: tuple[str, str],
-        centres: tuple[float, float],
+        names: Names,
+        centres: tuple[float, ...],
         chosen: Predicate,
         known: Names,
         *,
@@ -402,18 +396,12 @@ def _known_members(rows: Rows, chosen: Predicate, names: Names) -> NDArray[np.bo
     return found
 
 
-def _centred(
-    rows: Rows, chosen: Predicate, known: Names, name: str, centre: float
-) -> NDArray[np.float64]:
-    return np.where(_known_members(rows, chosen, known), rows.values(name) - centre, 0.0)
-
-
 def _products(
     rows: Rows,
     chosen: Predicate,
     known: Names,
-    names: tuple[str, str],
-    centres: tuple[float, float],
+    names: Names,
+    centres: tuple[float, ...],
 ) -> NDArray[np.float64]:
-    left, right = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(_known_members(rows, chosen, known), left * right, 0.0)
+    factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(_known_members(rows, chosen, known), math.prod(factors), 0.0)

@@ -1,11 +1,10 @@
-"""Which marginals should come out right, and which may be measured to that end.
+"""The workload of AIM and MST: which marginals should come out right, which cells are impossible.
 
-Structural zeros: combinations of levels that are publicly known to be impossible.
-
-They are public facts, so they cost nothing; they must never be read from the private table.
-Impossible cells of a marginal are fixed at zero whatever the private counts say, which is a
-function of each row on its own: one row still changes one cell by at most one, both in what is
-measured and in the score of a selection.
+Structural zeros, combinations of levels that are publicly known to be impossible, are public
+facts, so they cost nothing; they must never be read from the private table. Impossible cells of a
+marginal are fixed at zero whatever the private counts say, which is a function of each row on its
+own: one row still changes one cell by at most one, both in what is measured and in the score of a
+selection.
 """
 
 from __future__ import annotations

@@ -57,13 +57,8 @@ def check_habits(
 
     Parameters
     ----------
-    family : type of Synthesizer
-    parameters : mapping, optional
-        Of the family, beside the strategy.
-    strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
-    schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable.
+    family, parameters, strategies, schema
+        See `check_synthesizer`.
     habits : iterable of str, optional
         Names of those to check (see ``HABITS``); all by default.
 
