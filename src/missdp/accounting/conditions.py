@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Condition(Record):
+class Condition(Record, abstract=True):
     """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
 
     Attributes
