@@ -18,7 +18,7 @@ from missdp.accounting import (
     ExplicitSeed,
     Guarantee,
 )
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import (
     BudgetExceededError,
     DataError,
