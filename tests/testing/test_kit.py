@@ -172,7 +172,7 @@ def test_everything_that_failed_is_listed_at_once():
 def test_habits_can_be_chosen_and_lacking_ones_are_found():
     class Forgetful(examples.Histograms):
         def _restore(self, released):
-            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts"].items()}
+            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts_"].items()}
 
     message = failures(check_habits, Forgetful, habits=["save_and_load"])
     assert "draws other rows" in message
