@@ -39,7 +39,7 @@ from missdp.synth.privbayes.network import Network
 from missdp.synth.privbayes.structure import Family
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
-from missdp.testing.record import Finding, Report
+from missdp.testing.findings import Finding, Report
 
 OLD = Path(__file__).parent / "data" / "old"
 MODELS = sorted(path for path in OLD.glob("*/*.json") if not path.stem.startswith("guarantee"))
