@@ -48,7 +48,7 @@ NAMES = {"check": _names}
 
 
 @dataclass(frozen=True)
-class Condition(Record):
+class Condition(Record, abstract=True):
     """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
 
     Attributes

@@ -55,7 +55,7 @@ def check_adjacency(value: str) -> Adjacency:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event(Record):
+class Event(Record, abstract=True):
     """Base class of all events; every kind takes these parameters, too.
 
     Parameters

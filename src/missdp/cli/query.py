@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import typer
@@ -105,9 +104,7 @@ def _question(asked: dict[str, str | None]) -> tuple[str, str]:
 
 
 def _document(answer: Estimate | Histogram) -> dict[str, Any]:
-    document = asdict(answer)
-    document["guarantee"] = answer.guarantee.to_dict()
-    return document
+    return answer.to_dict()
 
 
 def _text(answer: Estimate | Histogram) -> str:

@@ -21,6 +21,7 @@ from missdp.errors import DataError, ParameterError, SchemaError, number
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.predicates import Predicate, parse_where
 
@@ -128,7 +129,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class Estimate(Record):
     """A released statistic.
 
     Parameters
@@ -166,7 +167,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram:
+class Histogram(Record):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``."""
 
     name: str
