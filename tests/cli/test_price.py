@@ -65,9 +65,9 @@ def test_bad_assumptions(model, capsys, extra, code, says):
 def test_what_is_not_a_model(tmp_path, capsys):
     (tmp_path / "x.json").write_text("{}")
     for path, says in (
-        (tmp_path / "x.json", "not a saved missdp model"),
+        (tmp_path / "x.json", "not a missdp model"),
         (tmp_path / "none.json", "no model file"),
-        (tmp_path, "not a saved missdp model"),
+        (tmp_path, "cannot read"),
     ):
         code, _, err = run(capsys, "price", path)
         assert code == 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self, get_args
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, get_args
 
 from missdp.accounting.accountants import (
     epsilon_under,
@@ -23,19 +25,19 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
+from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
-from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.record import check_delta, check_nonnegative, read_json, sealed, unsealed
+from missdp.errors import ParameterError, UnprovenError
+from missdp.record import FORMAT, Record, check_delta, check_nonnegative
 
 __all__ = ["Guarantee", "Protects"]
 
-_FORMAT = 3  # the first whose texts have a checksum
-_READABLE = (1, 2, 3)
+_READABLE = (1, 2, 3, FORMAT)
+_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Record):
     """An (epsilon, delta) guarantee with everything it rests on.
 
     Prefer `from_events` or `Budget.spent`, which compute the numbers. Stated numbers are checked
@@ -94,6 +96,8 @@ class Guarantee:
     protects: Protects = "incomplete"
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
+
+    _sealed_since: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
@@ -338,81 +342,116 @@ class Guarantee:
         It rests on this condition:
         - WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
         """
-        from missdp.accounting.words import guarantee_in_words
-
-        return guarantee_in_words(self)
+        sentences = [_statement(self), _odds(self), _guess(self)]
+        sentences.append(f"What is protected: {_PROTECTED[self.protects]}.")
+        lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *_conditions(self)])
 
     def __str__(self) -> str:
         return self.in_words()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the guarantee as a JSON-ready dictionary."""
-        return {
-            "format": _FORMAT,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": self.adjacency,
-            "protects": self.protects,
-            "conditions": [condition.to_dict() for condition in self.conditions],
-            "events": [event.to_dict() for event in self.events],
-        }
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild the guarantee written by `to_dict`; refuse what is not a guarantee."""
-        known = {"format", "epsilon", "delta", "adjacency", "protects", "conditions", "events"}
-        if not isinstance(data, Mapping) or set(data) != known or data["format"] not in _READABLE:
-            raise ParameterError(f"a guarantee needs exactly {sorted(known)}, format {_FORMAT}")
-        unreadable = ParameterError("conditions and events must be lists")
-        with replacing(TypeError, by=unreadable):
-            conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
-            events = tuple(Event.from_dict(item) for item in data["events"])
-        if not events and (data["epsilon"] or data["delta"]):
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the guarantee of a dictionary, which must name every field: none may be lost."""
+        if missing := [f.name for f in fields(cls) if f.name not in data]:
+            raise ParameterError(f"a guarantee needs {', '.join(missing)} too")
+        if data.get("format", FORMAT) not in _READABLE:
+            raise ParameterError(f"this version reads guarantees of the formats {_READABLE} only")
+        read = cls._as_stated(data)
+        if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")
-        read = cls(
-            data["epsilon"], data["delta"], data["adjacency"], data["protects"], conditions, events
-        )
-        if data["format"] == 1 and FixedSchedule() not in conditions:
+        if data.get("format") == 1 and FixedSchedule() not in read.conditions:
             # Perhaps of an adaptive schedule, whose cap was not written down: they prove nothing
             # but that the statement is none of too little.
             return replace(read, events=())
         return read
 
-    def to_json(self) -> str:
-        """Return the guarantee as JSON.
-
-        Examples
-        --------
-        >>> from missdp.accounting import Guarantee
-        >>> Guarantee.from_json(Guarantee(0.5).to_json()) == Guarantee(0.5)
-        True
-        """
-        return json.dumps(sealed(self.to_dict()), sort_keys=True, allow_nan=False)
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Rebuild the guarantee written by `to_json`.
-
-        Raises
-        ------
-        DataError
-            If the text was changed since.
-        ParameterError
-            If it is no guarantee.
-        """
-        read = read_json(text)
-        written = isinstance(read, Mapping) and read.get("format") == _FORMAT
-        return cls.from_dict(unsealed(read) if written else read)
+    def _as_stated(cls, data: Mapping[str, Any]) -> Self:
+        """Return what was written; older versions, whose sums were not exact, are rounded up."""
+        if data.get("format", FORMAT) == FORMAT:
+            return super()._read(data)
+        with suppress(ParameterError):
+            return super()._read(data)
+        return super()._read(
+            {**data, "epsilon": check_nonnegative("epsilon", data["epsilon"]) * _UP}
+        )
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     kept = tuple(conditions)
     if not all(isinstance(condition, Condition) for condition in kept):
         raise ParameterError("conditions must all be Condition objects")
-    return tuple(sorted(set(kept), key=lambda c: (type(c).__name__, c.to_json())))
+    return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
 
 
 def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     kept = (events,) if isinstance(events, Event) else tuple(events)
     flatten(kept)
     return kept
+
+
+_WIDTH = 92
+
+
+_PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
+
+
+_CHANGE = {
+    "add-remove": "Adding one person's row to the table, or removing it",
+    "replace-one": "Replacing one person's row of the table by any other row",
+}
+
+
+_PROTECTED = {
+    "incomplete": "the table the curator holds, including which of its cells are missing",
+    "ground-truth": "the table as it was before values went missing",
+}
+
+
+def _statement(guarantee: Guarantee) -> str:
+    epsilon = rounded_up(guarantee.epsilon)
+    if guarantee.delta == 0:
+        name = f"{epsilon}-differentially private (pure)"
+    else:
+        name = f"({epsilon}, {rounded_up(guarantee.delta)})-differentially private"
+    return f"The release is {name} under {guarantee.adjacency} adjacency."
+
+
+def _odds(guarantee: Guarantee) -> str:
+    if guarantee.epsilon <= _PRINTABLE:
+        factor = rounded_up(math.exp(guarantee.epsilon))
+    else:
+        factor = f"e^{rounded_up(guarantee.epsilon)}"
+    beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # Before values went missing there were no missing cells.
+    holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
+    change = _CHANGE[guarantee.adjacency]
+    change = f"{change}{holes}" if holes else change.removesuffix(",")
+    return (
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+    )
+
+
+def _guess(guarantee: Guarantee) -> str:
+    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
+    chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
+    return (
+        "Someone who sees only this release, and to whom both tables seemed equally likely "
+        "before, guesses which of them was used correctly with probability at most "
+        f"{rounded_up(100 * chance)} %."
+    )
+
+
+def _conditions(guarantee: Guarantee) -> list[str]:
+    if not guarantee.conditions:
+        return ["It rests on no condition."]
+    count = len(guarantee.conditions)
+    head = "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
+    lines = [head]
+    for condition in guarantee.conditions:
+        lines += textwrap.wrap(
+            condition.statement(), _WIDTH, initial_indent="- ", subsequent_indent="  "
+        )
+    return lines

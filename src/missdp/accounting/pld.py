@@ -123,7 +123,7 @@ def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = pld.identity(value_discretization_interval=_INTERVAL)
-    for event, count in counts:
+    for event, count in sorted(counts, key=repr):  # rounding depends on the order
         single = _single(event)
         repeats = count * (event.steps if isinstance(event, SampledGaussianEvent) else 1)
         total = total.compose(single.self_compose(repeats) if repeats > 1 else single)

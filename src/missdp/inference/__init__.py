@@ -1,1 +1,10 @@
-"""Graphical models on discrete domains: exact inference, and learning from noisy marginals."""
+"""Graphical models on discrete domains: exact inference, and learning from noisy marginals.
+
+Plain numbers in, plain numbers out: nothing here is private, and nothing is charged.
+
+* `junction`: the order in which a model is summed out, and how many cells that takes.
+* `beliefs`: marginals of a log-linear model, and its fit to noisy marginals.
+* `masks`: a model of which cells are missing.
+* `model`: what is released of all this, and how rows are sampled from it, or from a network.
+* `estimate`: both models fitted in turns, while more and more is measured.
+"""

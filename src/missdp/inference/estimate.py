@@ -1,16 +1,14 @@
-"""Count all pairs of attributes in synthetic rows at once, as products of indicator matrices.
+"""The model that is refitted after each measurement, from released values only.
 
-What is known from released values only: measurements, the fitted model, predictions.
+`Estimate` holds everything measured so far, and fits the complete-data model and the model of
+missingness to it in turns.  Nothing here sees private counts.
 
-Nothing here sees private counts.
-
-Several tables that differ as much as the released model is uncertain: a parametric bootstrap.
-
-Tables drawn from one fitted model agree with each other far better than with the truth: they know
-nothing of the noise, of the sample, or of the holes behind the model.  Here each table gets a
-model of its own: the private table is simulated (rows, holes), the same marginals are counted in
-it, noise of the released size is added, and the model is fitted again.  Everything is a function
-of released values, so it costs no privacy.
+`Recipe` is a parametric bootstrap: several models that differ as much as the released one is
+uncertain.  Tables drawn from one fitted model agree with each other far better than with the truth:
+they know nothing of the noise, of the sample, or of the holes behind the model.  Here each table
+gets a model of its own: the private table is simulated (rows, holes), the same marginals are
+counted in it, noise of the released size is added, and the model is fitted again.  Everything is a
+function of released values, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +40,7 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
+from missdp.record import Record
 
 __all__ = ["Estimate", "PairCounts", "Recipe"]
 
@@ -135,7 +134,7 @@ class Estimate:
         ones: list[NDArray[np.int64]],
         *,
         std: float,
-        extended: list[bool],
+        extended: Sequence[bool],
         n_rows: float | None,
         partial: bool,
         rng: np.random.Generator,
@@ -342,7 +341,7 @@ def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Record):
     """How a model was learned; public parameters and released values.
 
     Parameters
@@ -353,7 +352,7 @@ class Recipe:
         Noise of each one-way marginal.
     sigmas : mapping of Clique to float
         Noise of each larger marginal.
-    extended : list of bool
+    extended : tuple of bool
         Attributes counted with a level for missing.
     partial : bool
         Whether marginals counted only the rows observed on them.
@@ -364,7 +363,7 @@ class Recipe:
     n_rows: float
     first_sigma: float
     sigmas: Mapping[Clique, float]
-    extended: list[bool]
+    extended: tuple[bool, ...]
     partial: bool
     shrink: float
     ridge: float
@@ -422,12 +421,3 @@ class Recipe:
             seen &= ~holes[:, v] | self.extended[v]
         flat = np.ravel_multi_index(tuple(column[seen] for column in merged), shape)
         return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {**vars(self), "sigmas": [[list(c), s] for c, s in self.sigmas.items()]}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Recipe:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**stored, "sigmas": {tuple(c): s for c, s in stored["sigmas"]}})

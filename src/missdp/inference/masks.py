@@ -1,26 +1,23 @@
-"""Which holes coincide: a Gaussian copula over the mask model.
+"""A model of which cells are missing, learned from released marginals.
 
-The mask model says how likely each cell is missing given the row, one attribute at a time.  In real
-tables holes come together (a questionnaire is left half-way).  Released pair tables count rows with
-both cells missing; where that differs from independence given the row by more than noise, a latent
-correlation makes up for it.  Margins of the mask model are not touched, so nothing else is.
+One logistic regression per attribute, independent over attributes given the complete row ``x``:
 
-A model of which cells are missing: one logistic regression per attribute, fitted to marginals.
+    logit P(a missing | x) = α_a + Σ_b β_ab(x_b),   b ≠ a.
 
-    logit P(a missing | x) = α_a + Σ_b β_ab(x_b),   b ≠ a,
+Given the complete-data model, the sufficient statistics are small released tables: how often ``a``
+is missing (α), and how often it is missing at each observed level of ``b`` (β; a `Strip` of the
+extended marginal of ``{a, b}``).  No table, or one without evidence against it, means β = 0:
+missing completely at random.  Observed tables are divided by their probability of being observed,
+as in inverse probability weighting.  That corrects for values missing at random (Rubin 1976) in so
+far as this form holds and the pairs it needs were measured: effects that *add up in the logit*, one
+attribute at a time.  It does not where two attributes decide together (``a`` is missing if exactly
+one of two others is set): each alone then shows nothing, and the estimate stays as biased as if
+nothing had been done, even if the three attributes were measured together.
 
-independent over attributes given the complete row ``x``.  Given the complete-data model, the
-sufficient statistics are small released tables: how often ``a`` is missing (α), and how often it is
-missing at each observed level of ``b`` (β; a strip of the extended marginal of ``{a, b}``).  No
-table, or one without evidence against it, means β = 0: missing completely at random.  Observed
-tables are divided by their probability of being observed, as in inverse probability weighting.
-That corrects for values missing at random (Rubin 1976) in so far as this form holds and the pairs
-it needs were measured: effects that *add up in the logit*, one attribute at a time.  It does not
-where two attributes decide together (``a`` is missing if exactly one of two others is set): each
-alone then shows nothing, and the estimate stays as biased as if nothing had been done, even if the
-three attributes were measured together.
-
-Released marginals, and what they say about holes.
+In real tables holes come together (a questionnaire is left half-way).  Released pair tables count
+rows with both cells missing; where that differs from independence given the row by more than noise,
+the latent correlation of a Gaussian copula makes up for it.  The chance of each single cell to be
+missing is not touched, so nothing else is.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, permutations
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +34,7 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import expit, logit, ndtr, ndtri
 
 from missdp.inference.junction import Clique
-from missdp.record import array_from_json, array_to_json
+from missdp.record import Record
 
 __all__ = [
     "MaskModel",
@@ -208,7 +204,7 @@ class Strip:
 
 
 @dataclass(eq=False)
-class MaskModel:
+class MaskModel(Record):
     """Probability that each cell is missing, given the complete row.
 
     Parameters
@@ -324,24 +320,6 @@ class MaskModel:
                 step = -slope
             self.slopes[a, b] = slope + step
             logits += step[rows[:, b]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return released values as JSON."""
-        return {
-            "rates": array_to_json(self.rates),
-            "intercepts": array_to_json(self.intercepts),
-            "correlation": array_to_json(self.correlation),
-            "slopes": [[a, b, array_to_json(s)] for (a, b), s in self.slopes.items()],
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> MaskModel:
-        """Inverse of :meth:`to_json`."""
-        model = cls(array_from_json(stored["rates"]))
-        model.intercepts = array_from_json(stored["intercepts"])
-        model.correlation = array_from_json(stored["correlation"])
-        model.slopes = {(int(a), int(b)): array_from_json(s) for a, b, s in stored["slopes"]}
-        return model
 
 
 def _step(

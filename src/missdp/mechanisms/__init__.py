@@ -1,7 +1,16 @@
-"""Mechanisms: the only place where private counts become released ones.
+"""Mechanisms: the only place where private numbers become released ones.
 
 Everything here charges its budget before it computes, and draws discrete noise from a
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
+
+* `exact_noise`, `noise`: exact draws from words of bits, and where those come from.
+* `release`: mechanisms to be used one by one, on counts and scores.
+* `laws`: how exact numbers become answers, and what is common to all doors.
+* `door`: for synthesizers: marginals, selections, and private training, whose plan and steps are
+  in `training` and whose clipped gradients of single rows are in `row_gradients`.
+* `row_door`: for statistics: `questions` say what is asked of rows and how rows are prepared,
+  `asks` which noise that gets and what is charged.
+* `smooth`, `smooth_laws`: noise that follows a private bound: its proof and parameters, its draws.
 """
 
 from missdp.accounting.conditions import Undeclared, domain_conditions

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -241,9 +242,7 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
 def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
     """Return the table with cells removed; every attribute named is nullable in its schema."""
     schema = Schema(
-        tuple(
-            a.model_copy(update={"nullable": True}) if a.name in holes else a for a in table.schema
-        )
+        tuple(replace(a, nullable=True) if a.name in holes else a for a in table.schema)
     )
     columns = {name: Column(table.codes(name), _values(table, name)) for name in schema.names}
     return Table(schema, columns, kind=table.kind).with_missing(holes)

@@ -1,186 +1,63 @@
-"""What one cell means: a function of the cell and of public facts, never of other rows.
-
-Every container (pandas, polars, Arrow, CSV, Parquet, DuckDB) hands its cells to the two readers
-here, as text, as a number or as true/false. So the same value means the same thing everywhere, and
-one person's cell cannot change how another person's cell is read.
-
-Public facts about one column: its kind, its domain and whether it may be missing.
-"""
+"""Attributes: public facts about one column, its kind, its domain, what stands for missing."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING as REQUIRED
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    model_validator,
-)
 
-from missdp.errors import SchemaError, replacing
+from missdp.errors import SchemaError
+from missdp.record import Record
+from missdp.schema.cells import MAX_WHOLE, LevelReader, read_number
 
 __all__ = [
-    "MAX_WHOLE",
-    "MISSING",
-    "OUTSIDE",
     "AnyAttribute",
     "Attribute",
     "Categorical",
     "Level",
-    "LevelReader",
     "Numeric",
     "Ordinal",
-    "number_text",
-    "read_number",
 ]
-
-
-MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
-MISSING: Final = -1
-OUTSIDE: Final = -2
-
-_NUMBER = re.compile(
-    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)",
-    re.IGNORECASE | re.ASCII,
-)
-_TRUTH = {"true": True, "false": False}
-
-
-def read_number(text: str) -> float | None:
-    """Return the floating-point number nearest to what is written, None if it is no number.
-
-    Digits are 0 to 9, with an optional sign, decimal point and exponent; ``inf``, ``infinity`` and
-    ``nan`` in any case. Nothing else: no blanks, no thousands separators, no other bases.
-
-    Examples
-    --------
-    >>> read_number("007"), read_number("-.5e1"), read_number("1_000"), read_number("0x10")
-    (7.0, -5.0, None, None)
-    """
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def number_text(number: float) -> str:
-    """Return the shortest text of a number; a whole one has no decimal point.
-
-    Examples
-    --------
-    >>> number_text(7.0), number_text(0.1), number_text(-0.0)
-    ('7', '0.1', '0')
-    """
-    if number.is_integer() and abs(number) < MAX_WHOLE:
-        return str(int(number))
-    return repr(number)
-
-
-class LevelReader:
-    """Read cells of a column with levels.
-
-    Text equal to a level, blanks around it apart, is that level. Anything else that is a number,
-    or is written like one, is the level that is the same number; true and false likewise. Several
-    levels that are the same number, such as ``"7"`` and ``"007"``, are told apart by their text
-    only; a number without text is the one that is written shortest.
-
-    Parameters
-    ----------
-    levels : iterable of str, of int or of bool
-        The domain, in order.
-    missing_codes : iterable of str, int or float
-        What else stands for missing.
-
-    Examples
-    --------
-    >>> reader = LevelReader(("7", "8"), ("?", -9))
-    >>> [reader.read(cell) for cell in ("7", " 8 ", 7.0, "07.0", "?", -9.0, "", "9")]
-    [0, 1, 0, 0, -1, -1, -1, -2]
-    """
-
-    def __init__(
-        self,
-        levels: Iterable[str | int | bool],
-        missing_codes: Iterable[str | float] = (),
-    ) -> None:
-        self._text: dict[str, int] = {}
-        self._truth: dict[bool, int] = {}
-        self._number: dict[float, int] = {}
-        numbers: dict[float, list[tuple[str, int]]] = {}
-        truths: dict[bool, list[tuple[str, int]]] = {}
-        for code, level in enumerate(levels):
-            if isinstance(level, bool):
-                self._truth[level] = self._number[float(level)] = code
-            elif isinstance(level, int):
-                self._number[float(level)] = code
-            else:
-                self._text[level] = code
-                number, truth = read_number(level), _TRUTH.get(level.lower())
-                if number is not None:
-                    numbers.setdefault(number, []).append((level, code))
-                if truth is not None:
-                    truths.setdefault(truth, []).append((level, code))
-        for number, found in numbers.items():
-            self._number[number] = _chosen(found, number_text(number))
-        for truth, found in truths.items():
-            self._truth[truth] = _chosen(found, str(truth).lower())
-        self._add_codes(missing_codes)
-
-    def _add_codes(self, missing_codes: Iterable[str | float]) -> None:
-        for code in missing_codes:
-            number: float | None
-            if isinstance(code, str):
-                self._text.setdefault(code.strip(), MISSING)
-                number = read_number(code.strip())
-            else:
-                number = float(code)
-            if number is not None:
-                self._number.setdefault(number, MISSING)
-
-    def read(self, cell: str | float | bool) -> int:
-        """Return the number of the cell's level, or ``MISSING``, or ``OUTSIDE``."""
-        if isinstance(cell, str):
-            return self._read_text(cell.strip())
-        if isinstance(cell, bool):
-            return self._truth.get(cell, OUTSIDE)
-        return MISSING if cell != cell else self._number.get(cell, OUTSIDE)
-
-    def _read_text(self, text: str) -> int:
-        if not text:
-            return MISSING
-        code = self._text.get(text)
-        if code is not None:
-            return code
-        number = read_number(text)
-        if number is not None:
-            return self.read(number)
-        truth = _TRUTH.get(text.lower())
-        return OUTSIDE if truth is None else self._truth.get(truth, OUTSIDE)
-
-
-def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
-    """Return the level that a value without text stands for."""
-    if len(found) == 1:
-        return found[0][1]
-    return dict(found).get(shortest, OUTSIDE)
 
 
 Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
 _MAX_LEVELS = 1_000_000
-_LEVEL_TYPES = "levels must be a list, all text, all integers or all true/false"
+_SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
 
 
-class Attribute(BaseModel):
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, tuple) and all(map(_is_text, values))
+
+
+def _as_float(value: Any) -> Any:
+    """Return a real number as a float (infinite if it is too large); anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute(Record, abstract=True):
     """Facts common to every kind of attribute. Use a subclass.
 
     Parameters
@@ -204,24 +81,41 @@ class Attribute(BaseModel):
         public yet. A release refuses a schema with such marks unless told to go on.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=0)
-
-    name: StrictStr = Field(min_length=1)
-    kind: str
-    nullable: StrictBool = False
-    missing_codes: tuple[StrictStr | StrictInt | StrictFloat, ...] = ()
+    name: str
+    nullable: bool = False
+    missing_codes: tuple[str | float, ...] = ()
     outside: OutsidePolicy = "error"
-    label: StrictStr = ""
-    units: StrictStr = ""
-    undeclared: tuple[StrictStr, ...] = ()
+    label: str = ""
+    units: str = ""
+    undeclared: tuple[str, ...] = ()
 
-    def __init__(self, **data: Any) -> None:
-        def explained(error: BaseException) -> SchemaError:
-            assert isinstance(error, ValidationError)
-            return SchemaError(_explain(data.get("name"), error))
+    def __new__(cls, **facts: Any) -> Self:
+        """Refuse facts that this kind of attribute does not have, or lacks."""
+        known = {f.name: f.default is REQUIRED for f in fields(cls)}
+        lacking = [name for name, required in known.items() if required and name not in facts]
+        for name in facts.keys() - known.keys():
+            raise _refusal(facts.get("name"), f"there is no fact {name!r}")
+        for name in lacking if facts else ():  # a copy or a pickle names its facts later
+            raise _refusal(facts.get("name"), f"{name} is required")
+        return super().__new__(cls)
 
-        with replacing(ValidationError, by=explained):
-            super().__init__(**data)
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+                object.__setattr__(self, field.name, tuple(value))
+        for problem in self._problems():
+            raise _refusal(self.name, problem)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name, the kind and whatever is not as by default."""
+        default = {f.name: f.default for f in fields(self)}
+        kept = {k: v for k, v in super().to_dict().items() if getattr(self, k) != default.get(k)}
+        return {"name": self.name, **kept}
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        return _refusal(data.get("name"), why)
 
     @property
     def size(self) -> int:
@@ -243,50 +137,70 @@ class Attribute(BaseModel):
         """Whether some cell of this column makes reading fail: ``outside`` is ``"error"``."""
         return self.outside == "error"
 
-    @model_validator(mode="after")
-    def _check_common(self) -> Attribute:
+    def _problems(self) -> Iterator[str]:
+        """Yield what is wrong; each check may rely on those before it."""
+        if not _is_text(self.name) or not self.name:
+            yield "name must be text, and not empty"
+        for fact in ("nullable", "integer"):
+            if not isinstance(getattr(self, fact, False), bool):
+                yield f"{fact} must be true or false"
+        for fact in ("label", "units"):
+            if not _is_text(getattr(self, fact)):
+                yield f"{fact} must be text"
+        if self.outside not in get_args(OutsidePolicy):
+            yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
+        if not _are_texts(self.undeclared):
+            yield "undeclared must be a list of names of facts"
+        if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
+            yield f"undeclared names facts that do not exist: {unknown}"
+        yield from self._wrong_codes()
+
+    def _wrong_codes(self) -> Iterator[str]:
+        codes = self.missing_codes
+        if not isinstance(codes, tuple) or not all(_is_text(c) or _is_number(c) for c in codes):
+            yield "missing_codes must be a list of text or numbers"
         if self.outside == "missing" and not self.nullable:
-            raise ValueError('outside = "missing" needs nullable = true')
-        if self.missing_codes and not self.nullable:
-            raise ValueError("missing_codes need nullable = true")
-        if not all(isinstance(code, str) or abs(code) < MAX_WHOLE for code in self.missing_codes):
-            raise ValueError(
-                "missing_codes that are numbers must be finite and below 2**53 in size"
-            )
-        fields = set(type(self).model_fields)
-        if unknown := [fact for fact in self.undeclared if fact not in fields]:
-            raise ValueError(f"undeclared names facts that do not exist: {unknown}")
-        return self
+            yield 'outside = "missing" needs nullable = true'
+        if codes and not self.nullable:
+            yield "missing_codes need nullable = true"
+        if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
+            yield "missing_codes that are numbers must be finite and below 2**53 in size"
 
 
-class _Levelled(Attribute):
+def _refusal(name: object, why: str) -> SchemaError:
+    """Return one line about an attribute; the schema is public, so its facts may be named."""
+    subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
+    return SchemaError(f"{subject} is not valid: {why}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Levelled(Attribute, abstract=True):
     """An attribute whose domain is a finite list of levels of one type."""
 
-    levels: tuple[StrictStr, ...] | tuple[StrictBool, ...] | tuple[StrictInt, ...]
+    levels: tuple[str, ...] | tuple[bool, ...] | tuple[int, ...]
 
-    @model_validator(mode="after")
-    def _check_levels(self) -> _Levelled:
-        if not self.levels:
-            raise ValueError("levels must not be empty")
-        if len(self.levels) > _MAX_LEVELS:
-            raise ValueError(f"at most {_MAX_LEVELS} levels are supported")
-        if len({type(level) for level in self.levels}) > 1:
-            raise ValueError(_LEVEL_TYPES)
-        if len(set(self.levels)) != len(self.levels):
-            raise ValueError("levels must be distinct")
-        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in self.levels):
-            raise ValueError("levels that are whole numbers must be below 2**53 in size")
-        if any(isinstance(level, str) and level != level.strip() for level in self.levels):
-            raise ValueError(
-                "levels must not begin or end with blanks: they are dropped on reading"
-            )
-        if "" in self.levels:
-            raise ValueError("the empty text cannot be a level: an empty field means missing")
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        levels = self.levels
+        if levels == ():
+            yield "levels must not be empty"
+        kinds = {type(level) for level in levels} if isinstance(levels, tuple) else set()
+        if kinds not in ({int}, {bool}) and not (levels and _are_texts(levels)):
+            yield "levels must be a list, all text, all integers or all true/false"
+        if len(levels) > _MAX_LEVELS:
+            yield f"at most {_MAX_LEVELS} levels are supported"
+        if len(set(levels)) != len(levels):
+            yield "levels must be distinct"
+        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in levels):
+            yield "levels that are whole numbers must be below 2**53 in size"
+        if any(isinstance(level, str) and level != level.strip() for level in levels):
+            yield "levels must not begin or end with blanks: they are dropped on reading"
+        if "" in levels:
+            yield "the empty text cannot be a level: an empty field means missing"
         if clash := self._levels_that_are_codes():
-            raise ValueError(f"levels and missing_codes overlap: {clash}")
+            yield f"levels and missing_codes overlap: {clash}"
         if self.outside == "clamp":
-            raise ValueError('outside = "clamp" is for numeric attributes only')
-        return self
+            yield 'outside = "clamp" is for numeric attributes only'
 
     def _levels_that_are_codes(self) -> list[str | int | bool]:
         """Levels that a missing code would be read as; text levels clash with equal text only."""
@@ -306,6 +220,7 @@ class _Levelled(Attribute):
         return len(self.levels)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Categorical(_Levelled):
     """An attribute with unordered levels.
 
@@ -320,9 +235,10 @@ class Categorical(_Levelled):
     3
     """
 
-    kind: Literal["categorical"] = "categorical"
+    kind: ClassVar[str] = "categorical"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Ordinal(_Levelled):
     """An attribute with ordered levels, lowest first.
 
@@ -332,9 +248,10 @@ class Ordinal(_Levelled):
     4
     """
 
-    kind: Literal["ordinal"] = "ordinal"
+    kind: ClassVar[str] = "ordinal"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Numeric(Attribute):
     """A bounded number, cut into bins wherever a finite domain is needed.
 
@@ -357,56 +274,61 @@ class Numeric(Attribute):
     [0, 0, 1, 9]
     """
 
-    kind: Literal["numeric"] = "numeric"
+    kind: ClassVar[str] = "numeric"
     lower: float
     upper: float
-    integer: StrictBool = False
-    bins: Annotated[StrictInt, Field(ge=1, le=_MAX_LEVELS)] | None = None
+    integer: bool = False
+    bins: int | None = None
     edges: tuple[float, ...] | None = None
 
-    @model_validator(mode="after")
-    def _check_numeric(self) -> Numeric:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
-            raise ValueError("lower and upper must be finite")
+    def __post_init__(self) -> None:
+        for bound in ("lower", "upper"):
+            object.__setattr__(self, bound, _as_float(getattr(self, bound)))
+        if isinstance(self.edges, (list, tuple)):
+            object.__setattr__(self, "edges", tuple(map(_as_float, self.edges)))
+        super().__post_init__()
+
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        bounds = (self.lower, self.upper)
+        if not all(isinstance(bound, float) and math.isfinite(bound) for bound in bounds):
+            yield "lower and upper must be finite numbers"
         if not self.lower < self.upper:
-            raise ValueError("lower must be below upper")
-        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
-            raise ValueError("integer attributes need whole-number bounds")
-        if max(abs(self.lower), abs(self.upper)) >= MAX_WHOLE:
-            raise ValueError(
-                "lower and upper must be below 2**53 in size, where numbers are still told apart"
+            yield "lower must be below upper"
+        if self.integer and not all(bound.is_integer() for bound in bounds):
+            yield "integer attributes need whole-number bounds"
+        if max(map(abs, bounds)) >= MAX_WHOLE:
+            yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
+        yield from self._wrong_bins()
+        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
+        if any(number is not None and not math.isnan(number) for number in numbers):
+            yield "missing_codes of a numeric attribute that are numbers go without quotes"
+        if any(_is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
+            yield (
+                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
+                "cannot be told from values"
             )
+
+    def _wrong_bins(self) -> Iterator[str]:
+        whole = type(self.bins) is int and 0 < self.bins <= _MAX_LEVELS
+        if self.bins is not None and not whole:
+            yield f"bins must be a whole number from 1 to {_MAX_LEVELS}"
         if self.bins is not None and self.edges is not None:
-            raise ValueError("give bins or edges, not both")
+            yield "give bins or edges, not both"
         if self.edges is not None:
-            self._check_edges(self.edges)
+            increasing = "edges must be at least two finite, strictly increasing numbers"
+            if not isinstance(self.edges, tuple) or len(self.edges) < 2:
+                yield increasing
+            if not all(isinstance(edge, float) and math.isfinite(edge) for edge in self.edges):
+                yield increasing
+            if np.any(np.diff(self.edges) <= 0):
+                yield increasing
+            if (self.edges[0], self.edges[-1]) != (self.lower, self.upper):
+                yield "edges must start at lower and end at upper"
         if np.any(np.diff(self.bin_edges) <= 0):
-            raise ValueError("bins are narrower than floating-point numbers can tell apart")
+            yield "bins are narrower than floating-point numbers can tell apart"
         if self.integer and np.any(self._integer_counts() < 1):
-            raise ValueError("every bin of an integer attribute must hold a whole number")
-        self._check_numeric_codes()
-        return self
-
-    def _check_numeric_codes(self) -> None:
-        for code in self.missing_codes:
-            if isinstance(code, str):
-                number = read_number(code.strip())
-                if number is not None and not math.isnan(number):
-                    raise ValueError(
-                        "missing_codes of a numeric attribute that are numbers go without quotes"
-                    )
-            elif self.lower <= code <= self.upper:
-                raise ValueError(
-                    "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
-                    "cannot be told from values"
-                )
-
-    def _check_edges(self, edges: tuple[float, ...]) -> None:
-        array = np.asarray(edges)
-        if len(edges) < 2 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
-            raise ValueError("edges must be at least two finite, strictly increasing numbers")
-        if edges[0] != self.lower or edges[-1] != self.upper:
-            raise ValueError("edges must start at lower and end at upper")
+            yield "every bin of an integer attribute must hold a whole number"
 
     @property
     def bin_edges(self) -> NDArray[np.float64]:
@@ -463,19 +385,4 @@ class Numeric(Attribute):
         return np.asarray(drawn, dtype=np.float64)
 
 
-AnyAttribute: TypeAlias = Annotated[Categorical | Ordinal | Numeric, Field(discriminator="kind")]
-
-
-def _explain(name: object, error: ValidationError) -> str:
-    """One line out of pydantic's report; the schema is public, so its facts may be named."""
-    parts = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
-        where = ".".join(str(step) for step in item["loc"] if not str(step).startswith("tuple["))
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if where.startswith("levels") and item["type"] != "missing":
-            where, message = "", _LEVEL_TYPES
-        if where.startswith("missing_codes"):
-            where, message = "", "missing_codes must be a list of text or numbers"
-        parts.append(f"{where}: {message}" if where else message)
-    subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
-    return f"{subject} is not valid: " + "; ".join(dict.fromkeys(parts))
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric

@@ -15,21 +15,20 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Recipe
-from missdp.inference.model import Draws, GraphicalModel, Zeros
+from missdp.inference.masks import MaskModel
+from missdp.inference.model import Draws, GraphicalModel, Levels, Zeros
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn import Learner, Plan
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
-from missdp.synth.state import is_declared
+from missdp.synth.state import first_array, is_declared
 from missdp.synth.workload import (
     StructuralZeros,
     Workload,
     candidates,
     read_zeros,
-    zeros_from_json,
-    zeros_to_json,
 )
 
 __all__ = ["GraphicalSynthesizer"]
@@ -62,6 +61,10 @@ class GraphicalSynthesizer(Synthesizer):
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
 
+    released: ClassVar[tuple[str, ...]] = ("model_", "measured_", "_recipe")
+    model_: GraphicalModel = field(init=False)
+    measured_: tuple[tuple[str, ...], ...] = field(init=False)
+    _recipe: Recipe = field(init=False)
     _draws: Draws = field(default="even", init=False)
     workload: Workload = field(init=False)
     max_model_size: float = field(init=False)
@@ -164,7 +167,7 @@ class GraphicalSynthesizer(Synthesizer):
             n_rows=estimate.n_rows,
             first_sigma=learner.first_sigma,
             sigmas={c: float(m.std) for c, m in estimate.measured.items()},
-            extended=list(learner.extended),
+            extended=tuple(learner.extended),
             partial=not door.every_row_counts,
             shrink=self.shrink,
             ridge=self.ridge,
@@ -196,37 +199,35 @@ class GraphicalSynthesizer(Synthesizer):
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.schema_.names, codes, strict=True))
 
-    def _public_parameters(self) -> dict[str, Any]:
-        shown = super()._public_parameters()
-        if "workload" in shown:
-            shown["workload"] = _workload_to_json(self.workload)
-        shown["structural_zeros"] = zeros_to_json(self.structural_zeros)
-        return shown
-
-    def _released(self) -> dict[str, Any]:
-        return {
-            "model": self.model_.to_json(),
-            "measured": [list(c) for c in self.measured_],
-            "recipe": self._recipe.to_json(),
+    @classmethod
+    def _of_first_formats(
+        cls, parameters: dict[str, Any], released: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        model, recipe = released["model"], released["recipe"]
+        levels = zip(model["groups"], model["shares"], strict=True)
+        kept = model["masks"]
+        masks = MaskModel(first_array(kept["rates"]))
+        masks.intercepts = first_array(kept["intercepts"])
+        masks.correlation = first_array(kept["correlation"])
+        masks.slopes = {(a, b): first_array(slope) for a, b, slope in kept["slopes"]}
+        law = GraphicalModel(
+            tuple(Levels(np.array(g, dtype=np.int64), first_array(s)) for g, s in levels),
+            {clique: first_array(table) for clique, table in model["parameters"]},
+            masks,
+            {clique: np.array(table, dtype=bool) for clique, table in model.get("zeros", ())},
+        )
+        zeros = parameters.get("structural_zeros")
+        if zeros is not None:
+            parameters = parameters | {"structural_zeros": dict(map(_first_zeros, zeros))}
+        if isinstance(parameters.get("workload"), tuple):
+            parameters = parameters | {"workload": dict(parameters["workload"])}
+        return parameters, {
+            "model_": law,
+            "measured_": released["measured"],
+            "_recipe": Recipe(**{**recipe, "sigmas": dict(recipe["sigmas"])}),
         }
 
-    def _restore(self, released: dict[str, Any]) -> None:
-        self.model_ = GraphicalModel.from_json(released["model"])
-        self.measured_ = tuple(tuple(names) for names in released["measured"])
-        self._recipe = Recipe.from_json(released["recipe"])
-        self.workload = _workload_from_json(self.workload)
-        self.structural_zeros = zeros_from_json(self.structural_zeros)
 
-
-def _workload_to_json(workload: Workload) -> Any:
-    if isinstance(workload, int):
-        return workload
-    if isinstance(workload, Mapping):
-        return [[list(names), weight] for names, weight in workload.items()]
-    return [[list(names), 1.0] for names in workload]
-
-
-def _workload_from_json(stored: Any) -> Workload:
-    if isinstance(stored, int):
-        return stored
-    return {tuple(names): float(weight) for names, weight in stored}
+def _first_zeros(stored: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    table = stored.get("combinations")
+    return stored["names"], np.array(stored["table"], dtype=bool) if table is None else table

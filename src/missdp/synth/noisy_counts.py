@@ -1,8 +1,8 @@
-"""How many rows a table has: everything released that tells it, put together.
+"""What fits make of noisy counts: the number of rows, consistent proportions, filled holes.
 
-Post-processing of noisy marginals: onto the simplex, and in agreement with each other.
-
-Imputation first: private imputers that fill each row on its own, before synthesis.
+How many rows a table has is told by everything released that tells it, put together. Noisy
+marginals are projected onto the simplex and made to agree with each other. Holes are filled, each
+row by itself, from laws made of released one-way marginals (``missing="impute-first"``).
 """
 
 from __future__ import annotations

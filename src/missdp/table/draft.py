@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
-from missdp.schema.schema import dump_toml
+from missdp.schema.cells import MAX_WHOLE, number_text, read_number
+from missdp.schema.schema import write_tables
 from missdp.table.encode import Cells, Plain, Unreadable, distinct, encode
 from missdp.table.frames import columns_from_native, file_table
 
@@ -47,8 +47,8 @@ class Draft:
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
-        document = Schema(self.attributes).to_dict() if self.attributes else {"format": 1}
-        dump_toml(document, Path(path), notes="".join(_stub(*stub) for stub in self.stubs.items()))
+        notes = "".join(_stub(*stub) for stub in self.stubs.items())
+        write_tables(self.attributes, Path(path), notes=notes)
 
 
 def _stub(name: str, why: str) -> str:

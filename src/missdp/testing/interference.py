@@ -26,7 +26,7 @@ from missdp.mechanisms import Witness
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Caught,
     Differs,
     Finding,
@@ -255,12 +255,8 @@ def check_non_interference(
         A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
         its noise (``random_state=witness``). All that it returns is compared, hidden attributes
         too: return what others get to see, and not the door.
-    parameters : mapping, optional
-        Of a family, beside the strategy.
-    strategies : iterable of str, optional
-        Those of a family to check; by default all that it lists.
-    schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable.
+    parameters, strategies, schema : optional
+        For a family, see `check_synthesizer`.
     pairs : iterable of str, optional
         Which pairs of tables (see ``PAIRS``); all by default.
     tables : mapping of str to pair, optional

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,8 +25,8 @@ from missdp.synth.noisy_counts import (
     least_squares_total,
 )
 from missdp.synth.privbayes.network import Learner, Network, fill_holes, fit_filling_model
-from missdp.synth.privbayes.structure import Plan, check_cells, check_degree, make_plan
-from missdp.synth.state import is_declared
+from missdp.synth.privbayes.structure import Family, Plan, check_cells, check_degree, make_plan
+from missdp.synth.state import first_array, is_declared
 
 __all__ = ["PrivBayes"]
 
@@ -107,6 +107,10 @@ class PrivBayes(Synthesizer):
         "complete-rows",
         "impute-first",
     )
+
+    released: ClassVar[tuple[str, ...]] = ("network_", "_filling")
+    network_: Network = field(init=False)
+    _filling: Network | None = field(init=False)
 
     delta: float | None = 0.0
     degree: int | Literal["auto"] = "auto"
@@ -195,7 +199,7 @@ class PrivBayes(Synthesizer):
         return rows
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
-        self._filling: Network | None = None
+        self._filling = None
         if self._strategy.models_holes and self.schema_.nullable:
             self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
 
@@ -210,11 +214,17 @@ class PrivBayes(Synthesizer):
             codes = fill_holes(codes, self._sizes(), self._filling, rng)
         return codes
 
-    def _released(self) -> dict[str, Any]:
-        filling = None if self._filling is None else self._filling.to_json()
-        return {"network": self.network_.to_json(), "filling": filling}
-
-    def _restore(self, released: dict[str, Any]) -> None:
-        self.network_ = Network.from_json(released["network"])
+    @classmethod
+    def _of_first_formats(
+        cls, parameters: dict[str, Any], released: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         filling = released["filling"]
-        self._filling = None if filling is None else Network.from_json(filling)
+        return parameters, {
+            "network_": _first_network(released["network"]),
+            "_filling": None if filling is None else _first_network(filling),
+        }
+
+
+def _first_network(rows: Any) -> Network:
+    families = tuple(Family(row["child"], row["parents"]) for row in rows)
+    return Network(families, {row["child"]: first_array(row["conditional"]) for row in rows})

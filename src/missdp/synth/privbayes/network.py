@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.model import cell_index, draw, draw_each, sample_rows
 from missdp.mechanisms.door import Clique, Door, Noise, Total
-from missdp.record import array_from_json, array_to_json
+from missdp.record import Record
 from missdp.synth.noisy_counts import least_squares_total, make_consistent
 from missdp.synth.privbayes.structure import (
     DEPENDENCE,
@@ -43,7 +43,7 @@ Codes: TypeAlias = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Network(Record):
     """Released families with their conditional tables, in ancestral order.
 
     Parameters
@@ -73,23 +73,6 @@ class Network:
         """Draw ``n`` rows of codes, ancestrally, spread evenly within each parent cell."""
         steps = [(f.parents, (f.child,), self.conditionals[f.child]) for f in self.families]
         return sample_rows(steps, n, rng)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Plain values."""
-        return [
-            {
-                "child": f.child,
-                "parents": list(f.parents),
-                "conditional": array_to_json(self.conditionals[f.child]),
-            }
-            for f in self.families
-        ]
-
-    @classmethod
-    def from_json(cls, rows: list[dict[str, Any]]) -> Network:
-        """Inverse of :meth:`to_json`."""
-        families = tuple(Family(row["child"], tuple(row["parents"])) for row in rows)
-        return cls(families, {row["child"]: array_from_json(row["conditional"]) for row in rows})
 
 
 def condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Score
 from missdp.mechanisms.noise import check_scale
+from missdp.record import Record
 
 __all__ = [
     "DEPENDENCE",
@@ -39,7 +40,7 @@ SCORE_SENSITIVITY = 2.0 + 1e-5
 
 
 @dataclass(frozen=True, order=True)
-class Family:
+class Family(Record):
     """A node of the network and its parents."""
 
     child: str
