@@ -38,7 +38,7 @@ from missdp.statistics.parts import Estimate, Histogram
 from missdp.synth.network import Family, Network
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
-from missdp.testing.record import Finding, Report
+from missdp.testing.findings import Finding, Report
 
 OLD = Path(__file__).parent / "data" / "old"
 MODELS = sorted(path for path in OLD.glob("*/*.json") if not path.stem.startswith("guarantee"))

@@ -24,8 +24,8 @@ from missdp.testing import (
     made_up,
     neighbours,
 )
+from missdp.testing.findings import PerCall, same
 from missdp.testing.interference import differences, facts_of
-from missdp.testing.record import PerCall, same
 from missdp.testing.subject import SCHEMA
 from synth.worked_example import Independent
 

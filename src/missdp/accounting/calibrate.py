@@ -13,11 +13,11 @@ from scipy.special import log_ndtr
 
 from missdp.accounting.accountants import epsilon_under
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
-from missdp.accounting.exact import integer_shift, rho_capacity, scale_for
+from missdp.accounting.exact import integer_shift, scale_for, zcdp_rho
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative, check_positive
 
-__all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale", "zcdp_rho"]
+__all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale"]
 
 
 def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
@@ -47,30 +47,6 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
     _check_count(count)
     sensitivity = check_positive("sensitivity", sensitivity)
     return scale_for(sensitivity, check_positive("epsilon", epsilon), count=count)
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        Above 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        By the conversion of Canonne, Kamath & Steinke 2020 at its best real order.
-
-    Examples
-    --------
-    >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]
-    [0.0244, 0.0882, 0.1851]
-    """
-    epsilon, delta = _check_target(epsilon, delta)
-    return rho_capacity(epsilon, delta)
 
 
 def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:

@@ -1,8 +1,7 @@
 """Events: frozen facts about mechanisms, apart from the accountants that add them up.
 
-An event says what was done (noise, sensitivity), never what it costs: the cost follows from an
-accountant. Events compose, travel as JSON, and translate to `dp_accounting`'s events where that
-library has an equivalent one (`to_dp_event`).
+An event says what was done (noise, sensitivity), never what it costs: accountants derive the cost.
+Events compose, travel as JSON, and translate to those of `dp_accounting` (`to_dp_event`).
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ def check_adjacency(value: str) -> Adjacency:
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Record, abstract=True):
-    """Base class of all events.
+    """Base class of all events; every kind takes these parameters, too.
 
     Parameters
     ----------
     label : str, default ""
-        A public name for reports, e.g. ``"marginal age x income"``.
+        A public name for reports.
     gate : frozenset of str or None, default None
         The mechanism reads a row only if all these attributes are observed in it. None: it reads
         every row. The empty set is the same as None in effect.
@@ -137,8 +136,6 @@ class PureEvent(Event):
     ----------
     epsilon : float
         At least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -164,8 +161,6 @@ class SelectionEvent(PureEvent):
     ----------
     epsilon : float
         At least 0; 2 * sensitivity / scale for Gumbel noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -190,8 +185,6 @@ class LaplaceEvent(Event):
         Noise scale b, above 0.
     discrete : bool, default True
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -229,8 +222,6 @@ class GaussianEvent(Event):
         Noise parameter, above 0 (the standard deviation if continuous).
     discrete : bool, default True
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -260,8 +251,6 @@ class ApproximateEvent(Event):
         At least 0.
     delta : float
         In [0, 1).
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -287,8 +276,6 @@ class ZCDPEvent(Event):
     ----------
     rho : float
         At least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -312,8 +299,6 @@ class RDPEvent(Event):
         Rényi orders, each above 1, strictly increasing.
     epsilons : sequence of float
         Upper bound on the Rényi divergence at each order, at least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -355,8 +340,6 @@ class SampledGaussianEvent(Event):
         Number of steps, at least 1.
     discrete : bool, default False
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -385,8 +368,6 @@ class ComposedEvent(Event):
     ----------
     events : sequence of Event
         The parts, all under the adjacency of the composition.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -24,7 +25,7 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
+from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import FORMAT, Record, check_delta, check_nonnegative
@@ -341,9 +342,10 @@ class Guarantee(Record):
         It rests on this condition:
         - WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
         """
-        from missdp.accounting.words import guarantee_in_words
-
-        return guarantee_in_words(self)
+        sentences = [_statement(self), _odds(self), _guess(self)]
+        sentences.append(f"What is protected: {_PROTECTED[self.protects]}.")
+        lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *_conditions(self)])
 
     def __str__(self) -> str:
         return self.in_words()
@@ -387,3 +389,69 @@ def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     kept = (events,) if isinstance(events, Event) else tuple(events)
     flatten(kept)
     return kept
+
+
+_WIDTH = 92
+
+
+_PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
+
+
+_CHANGE = {
+    "add-remove": "Adding one person's row to the table, or removing it",
+    "replace-one": "Replacing one person's row of the table by any other row",
+}
+
+
+_PROTECTED = {
+    "incomplete": "the table the curator holds, including which of its cells are missing",
+    "ground-truth": "the table as it was before values went missing",
+}
+
+
+def _statement(guarantee: Guarantee) -> str:
+    epsilon = rounded_up(guarantee.epsilon)
+    if guarantee.delta == 0:
+        name = f"{epsilon}-differentially private (pure)"
+    else:
+        name = f"({epsilon}, {rounded_up(guarantee.delta)})-differentially private"
+    return f"The release is {name} under {guarantee.adjacency} adjacency."
+
+
+def _odds(guarantee: Guarantee) -> str:
+    if guarantee.epsilon <= _PRINTABLE:
+        factor = rounded_up(math.exp(guarantee.epsilon))
+    else:
+        factor = f"e^{rounded_up(guarantee.epsilon)}"
+    beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # Before values went missing there were no missing cells.
+    holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
+    change = _CHANGE[guarantee.adjacency]
+    change = f"{change}{holes}" if holes else change.removesuffix(",")
+    return (
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+    )
+
+
+def _guess(guarantee: Guarantee) -> str:
+    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
+    chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
+    return (
+        "Someone who sees only this release, and to whom both tables seemed equally likely "
+        "before, guesses which of them was used correctly with probability at most "
+        f"{rounded_up(100 * chance)} %."
+    )
+
+
+def _conditions(guarantee: Guarantee) -> list[str]:
+    if not guarantee.conditions:
+        return ["It rests on no condition."]
+    count = len(guarantee.conditions)
+    head = "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
+    lines = [head]
+    for condition in guarantee.conditions:
+        lines += textwrap.wrap(
+            condition.statement(), _WIDTH, initial_indent="- ", subsequent_indent="  "
+        )
+    return lines

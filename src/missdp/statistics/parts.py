@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Guarantee
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, SchemaError, number
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from inspect import signature
-from types import FunctionType
 from typing import TYPE_CHECKING, get_args
 
 from missdp.accounting import Budget, PureEvent
@@ -19,6 +18,8 @@ from missdp.mechanisms.asks import ScaleRelease, SmoothKind
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
 from missdp.statistics.answers import (
+    MissingCells,
+    Uncertainty,
     correlation,
     count,
     histogram,
@@ -30,7 +31,6 @@ from missdp.statistics.answers import (
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
 from missdp.statistics.predicates import Predicate, parse_where
-from missdp.statistics.worst_case import MissingCells, Uncertainty
 
 if TYPE_CHECKING:
     from missdp.table import Table
@@ -284,7 +284,7 @@ def _prepared(
 _STATISTICS = {
     name: tuple(signature(method).parameters)[1:]
     for name, method in vars(ImputedStatistics).items()
-    if isinstance(method, FunctionType) and "where" in signature(method).parameters
+    if name[0] != "_" and "where" in getattr(method, "__annotations__", ())
 }
 _BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in words)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 import numpy as np
 
 from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.progress import Progress

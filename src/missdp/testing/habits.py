@@ -35,7 +35,7 @@ from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table import Table
-from missdp.testing.record import Caught, Guarded, Recorder, expect, refuses
+from missdp.testing.findings import Caught, Guarded, Recorder, expect, refuses
 from missdp.testing.subject import Subject
 
 __all__ = ["HABITS"]

@@ -26,7 +26,7 @@ from missdp.mechanisms import Witness
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Caught,
     Differs,
     Finding,

@@ -28,7 +28,7 @@ from missdp.mechanisms.laws import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Answer,
     Broken,
     Differs,

@@ -21,7 +21,7 @@ from missdp.sources import Clique, MarginalSource, Rows
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.table.encode import Column
-from missdp.testing.record import Caught, Report, examine, expect, refuses
+from missdp.testing.findings import Caught, Report, examine, expect, refuses
 
 __all__ = [
     "SCHEMA",

@@ -279,7 +279,7 @@ class Recorder(Witness):
         if self.scale != 1 and not self.scaled:
             raise ParameterError(
                 f"the noise of {type(law).__name__} cannot be scaled: audit it with scale=1, or "
-                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the source"
+                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the witness"
             )
         return released
 
