@@ -28,7 +28,7 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import PrivacyMap
-from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, laplace_slack
+from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, rounding_slack
 
 __all__ = [
     "HeldRows",
@@ -68,7 +68,7 @@ class NoisyTest:
     @property
     def spent(self) -> float:
         """Pure epsilon of the noisy distance."""
-        return self.epsilon + laplace_slack(1)
+        return self.epsilon + rounding_slack("laplace", 1)
 
     @property
     def threshold(self) -> float:
