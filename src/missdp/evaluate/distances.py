@@ -102,7 +102,7 @@ def _all_nullable(schema: Schema) -> Schema:
 
 def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
     if isinstance(one, Numeric) and isinstance(two, Numeric):
-        same = one.integer == two.integer and one.size == two.size
+        same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
         return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, fields
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, get_args
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
 from missdp.record import Record
-from missdp.schema.cells import MAX_WHOLE, LevelReader, read_number
+from missdp.schema.cells import MAX_WHOLE, Bins, LevelReader, read_number
 
 __all__ = [
     "AnyAttribute",
@@ -266,12 +267,18 @@ class Numeric(Attribute):
     edges : tuple of float, optional
         Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
         the left; the last one is closed on both sides.
+    spikes : tuple of float, default ()
+        Values at which many rows pile up, such as an income of 0. Each is counted by itself, as
+        if it were a level, and drawn exactly; its bin keeps the other values.
 
     Examples
     --------
     >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
     >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
     [0, 0, 1, 9]
+    >>> income = Numeric(name="income", lower=0, upper=1000, bins=2, spikes=(0,))
+    >>> income.size, income.encode_values(np.array([0.0, 1.0, 1000.0])).tolist()
+    (3, [0, 1, 2])
     """
 
     kind: ClassVar[str] = "numeric"
@@ -280,12 +287,14 @@ class Numeric(Attribute):
     integer: bool = False
     bins: int | None = None
     edges: tuple[float, ...] | None = None
+    spikes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         for bound in ("lower", "upper"):
             object.__setattr__(self, bound, _as_float(getattr(self, bound)))
-        if isinstance(self.edges, (list, tuple)):
-            object.__setattr__(self, "edges", tuple(map(_as_float, self.edges)))
+        for fact in ("edges", "spikes"):
+            if isinstance(given := getattr(self, fact), (list, tuple)):
+                object.__setattr__(self, fact, tuple(map(_as_float, given)))
         super().__post_init__()
 
     def _problems(self) -> Iterator[str]:
@@ -327,62 +336,66 @@ class Numeric(Attribute):
                 yield "edges must start at lower and end at upper"
         if np.any(np.diff(self.bin_edges) <= 0):
             yield "bins are narrower than floating-point numbers can tell apart"
-        if self.integer and np.any(self._integer_counts() < 1):
+        if self.integer and np.any(np.diff(self._bins.firsts) < 1):
             yield "every bin of an integer attribute must hold a whole number"
+        yield from self._wrong_spikes()
+
+    def _wrong_spikes(self) -> Iterator[str]:
+        spikes = self.spikes
+        if not isinstance(spikes, tuple) or not all(isinstance(s, float) for s in spikes):
+            yield "spikes must be a list of numbers"
+        if not all(self.lower <= spike <= self.upper for spike in spikes):
+            yield "spikes must lie inside [lower, upper]"
+        if len(set(spikes)) < len(spikes):
+            yield "spikes must be distinct"
+        if self.integer and not all(spike.is_integer() for spike in spikes):
+            yield "spikes of an integer attribute must be whole numbers"
 
     @property
     def bin_edges(self) -> NDArray[np.float64]:
-        """Edges of the bins, shape ``(size + 1,)``."""
+        """Edges of the bins, shape ``(number of bins + 1,)``."""
         if self.edges is not None:
             return np.asarray(self.edges, dtype=np.float64)
-        return np.linspace(self.lower, self.upper, self.size + 1)
+        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        return np.linspace(self.lower, self.upper, (self.bins or min(10, whole)) + 1)
+
+    @cached_property
+    def _bins(self) -> Bins:
+        return Bins(self.bin_edges, spikes=self.spikes, integer=self.integer)
 
     @property
     def size(self) -> int:
-        """Number of bins."""
-        if self.edges is not None:
-            return len(self.edges) - 1
-        if self.bins is not None:
-            return self.bins
-        whole = int(self.upper - self.lower) + 1 if self.integer else 10
-        return min(10, whole)
+        """Number of bins and spikes; a bin in which there are only spikes is none."""
+        return self._bins.size
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
+        return self._bins.centres
+
+    @property
+    def interval_names(self) -> tuple[str, ...]:
+        """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
+        return self._bins.names
 
     def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the bin of each value in ``[lower, upper]``."""
-        codes = np.searchsorted(self.bin_edges, values, side="right") - 1
-        return np.clip(codes, 0, self.size - 1)
-
-    def _integer_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """First whole number of each bin, and the first one after it."""
-        edges = self.bin_edges
-        first, after = np.ceil(edges[:-1]), np.ceil(edges[1:])
-        after[-1] = self.upper + 1
-        return first, after
-
-    def _integer_counts(self) -> NDArray[np.float64]:
-        first, after = self._integer_bounds()
-        return after - first
+        """Return the bin, or spike, of each value in ``[lower, upper]``."""
+        return self._bins.encode(values)
 
     def decode(
         self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Draw a value inside each bin, uniformly.
+        """Draw a value inside each bin, uniformly; a spike is always itself.
 
         Parameters
         ----------
         codes : array of int, shape (n,)
-            Bin numbers in ``0..size - 1``.
+            Codes in ``0..size - 1``.
         uniform : array of float, shape (n,)
             Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
             finer-grained statistic.
         """
-        if self.integer:
-            first, after = self._integer_bounds()
-            drawn = first[codes] + np.floor(uniform * (after - first)[codes])
-        else:
-            edges = self.bin_edges
-            drawn = edges[codes] + uniform * np.diff(edges)[codes]
-        return np.asarray(drawn, dtype=np.float64)
+        return self._bins.decode(codes, uniform)
 
 
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric

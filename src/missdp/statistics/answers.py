@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -126,8 +125,7 @@ def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
 def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
     if not isinstance(attribute, Numeric):
         return tuple(attribute.levels)
-    edges = attribute.bin_edges.tolist()
-    return tuple(f"[{low:g}, {high:g})" for low, high in pairwise(edges))
+    return attribute.interval_names
 
 
 def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
