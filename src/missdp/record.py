@@ -359,7 +359,7 @@ def check_nonnegative(name: str, value: object) -> float:
 def check_whole(name: str, value: object, *, least: int) -> int:
     """Return ``value`` as an integer; refuse what is no whole number of at least ``least``."""
     number = check_nonnegative(name, value)
-    if number != int(number) or number < least:
+    if isinstance(value, bool) or number != int(number) or number < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
     return int(number)
 

@@ -170,7 +170,28 @@ class SelectionEvent(PureEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceEvent(Event):
+class _NoiseEvent(Event, abstract=True):
+    """Noise on every coordinate of a query, whole numbers or real ones."""
+
+    sensitivity: float = field(metadata=POSITIVE)
+    discrete: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.discrete, bool):
+            raise ParameterError("discrete must be True or False")
+        if self.discrete and self.sensitivity < 1:
+            raise ParameterError(
+                "an integer query that a row can change has sensitivity at least 1, got "
+                f"{self.sensitivity}"
+            )
+
+    def _doubled(self) -> dict[str, Any]:
+        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(_NoiseEvent):
     """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers and the noise has mass
@@ -192,20 +213,11 @@ class LaplaceEvent(Event):
     2.0
     """
 
-    sensitivity: float = field(metadata=POSITIVE)
     scale: float = field(metadata=POSITIVE)
-    discrete: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_query(self.sensitivity, self.discrete)
-
-    def _doubled(self) -> dict[str, Any]:
-        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianEvent(Event):
+class GaussianEvent(_NoiseEvent):
     """Gaussian noise on every coordinate of a query of bounded L2 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers, with mass proportional to
@@ -229,16 +241,7 @@ class GaussianEvent(Event):
     3.0
     """
 
-    sensitivity: float = field(metadata=POSITIVE)
     sigma: float = field(metadata=POSITIVE)
-    discrete: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_query(self.sensitivity, self.discrete)
-
-    def _doubled(self) -> dict[str, Any]:
-        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,15 +415,6 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
         if not isinstance(event, Event):
             raise ParameterError(f"expected an Event, got {type(event).__name__}")
     return tuple(part for event in sequence for part in event.flatten())
-
-
-def _check_query(sensitivity: float, discrete: bool) -> None:
-    if not isinstance(discrete, bool):
-        raise ParameterError("discrete must be True or False")
-    if discrete and sensitivity < 1:
-        raise ParameterError(
-            f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
-        )
 
 
 def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:

@@ -7,13 +7,10 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, get_args
 
-from missdp.accounting.accountants import (
-    epsilon_under,
-    proves,
-)
+from missdp.accounting.accountants import epsilon_under, proves
 from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
 from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
@@ -28,7 +25,7 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError
-from missdp.record import FORMAT, Record, check_delta, check_nonnegative
+from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta, check_nonnegative
 
 __all__ = ["Guarantee", "Protects"]
 
@@ -89,8 +86,8 @@ class Guarantee(Record):
     missdp.errors.ParameterError: epsilon is smaller than the events prove
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float = field(metadata=NONNEGATIVE)
+    delta: float = field(default=0.0, metadata=DELTA)
     adjacency: Adjacency = "add-remove"
     protects: Protects = "incomplete"
     conditions: tuple[Condition, ...] = ()
@@ -99,8 +96,7 @@ class Guarantee(Record):
     _sealed_since: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_delta("delta", self.delta))
+        super().__post_init__()
         check_adjacency(self.adjacency)
         if self.protects not in get_args(Protects):
             raise ParameterError(
@@ -114,14 +110,10 @@ class Guarantee(Record):
         """One event for a statement that comes with none; for the ground truth nothing is known."""
         if self.protects == "ground-truth":
             return ()
+        known: dict[str, Any] = {"epsilon": self.epsilon, "adjacency": self.adjacency}
         if self.delta > 0:
-            event: Event = ApproximateEvent(
-                epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency
-            )
-            return (event,)
-        if self.epsilon > 0:
-            return (PureEvent(epsilon=self.epsilon, adjacency=self.adjacency),)
-        return ()
+            return (ApproximateEvent(delta=self.delta, **known),)
+        return (PureEvent(**known),) if self.epsilon > 0 else ()
 
     def _check_claim(self) -> None:
         parts = flatten(self.events)

@@ -81,7 +81,8 @@ def compose(events: Sequence[Event]) -> Any:
     for event in events:
         if reason := _refusal(event):
             raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
-    return _composed(frozenset(Counter(bare(event) for event in events).items()))
+    # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
+    return _composed(tuple(sorted(Counter(bare(event) for event in events).items(), key=repr)))
 
 
 def bare(event: Event) -> Event:
@@ -118,7 +119,7 @@ def _gaussian_refusal(event: GaussianEvent) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
+def _composed(counts: tuple[tuple[Event, int], ...]) -> Any:
     """Compose once for all the deltas that are asked of the same events."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 

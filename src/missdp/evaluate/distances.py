@@ -60,7 +60,7 @@ def rebin(table: Table, bins: int) -> Table:
     Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
     """
     attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
-    columns = {name: _column(table, name) for name in attributes}
+    columns = {name: table.column(name) for name in attributes}
     for name, attribute in attributes.items():
         if isinstance(attribute, Numeric):
             attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
@@ -92,18 +92,8 @@ def _read(data: Any, schema: Schema) -> Table:
     for attribute in schema:
         if not _same_domain(attribute, data.schema[attribute.name]):
             raise SchemaError(f"the two tables declare different domains for {attribute.name!r}")
-        columns[attribute.name] = _column(data, attribute.name)
+        columns[attribute.name] = data.column(attribute.name)
     return Table(schema, columns, kind=data.kind)
-
-
-def _column(table: Table, name: str) -> Column:
-    values: NDArray[np.float64] | None = None
-    if isinstance(table.schema[name], Numeric):
-        try:
-            values = table.values(name)
-        except DataError:  # a table of bins only
-            values = None
-    return Column(table.codes(name), values)
 
 
 def _all_nullable(schema: Schema) -> Schema:

@@ -383,12 +383,12 @@ class MissingCells:
     def _places(self) -> tuple[str, ...]:
         nullable = set(self.schema.nullable)
         return places(
-            where_open=bool(nullable & self.where.names), share_open=bool(nullable & self._shares),
-            share_one=self.of is None,
+            where_open=bool(nullable & self.where.names),
+            portion_open=bool(nullable & self._portions), portion_one=self.of is None,
         )  # fmt: skip
 
     @property
-    def _shares(self) -> frozenset[str]:
+    def _portions(self) -> frozenset[str]:
         """Attributes that decide what a row adds."""
         if self.of is None:
             return frozenset()
@@ -396,7 +396,7 @@ class MissingCells:
 
     @property
     def _reads(self) -> frozenset[str]:
-        return self.where.names | self._shares
+        return self.where.names | self._portions
 
     def _widened(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +10,9 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
-from missdp.accounting import (
-    Budget,
-    Condition,
-    DeclaredRowCount,
-    ExplicitSeed,
-    Guarantee,
-)
+from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
 from missdp.accounting.conditions import warn_if_weak
-from missdp.errors import (
-    BudgetExceededError,
-    DataError,
-    ParameterError,
-    replacing,
-)
+from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
@@ -38,6 +26,7 @@ from missdp.synth.state import (
     chosen_delta,
     is_declared,
     is_noisy,
+    is_number,
     is_whole,
     open_data,
     read_document,
@@ -407,7 +396,7 @@ class Synthesizer(FittedState, abc.ABC):
             value = getattr(self, name)
             if name == "delta" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if not is_number(value):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
             raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
@@ -428,8 +417,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     def _check_share(self, name: str) -> None:
         value = getattr(self, name)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not number or not 0 < value < 1:
+        if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:

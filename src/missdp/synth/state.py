@@ -44,6 +44,7 @@ __all__ = [
     "first_array",
     "is_declared",
     "is_noisy",
+    "is_number",
     "is_whole",
     "open_data",
     "read_document",
@@ -161,6 +162,11 @@ def chosen_delta(delta: float | None, n_rows: str | int) -> float:
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a parameter is a whole number."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a parameter is a real number."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def is_noisy(n_rows: Any) -> TypeGuard[str]:

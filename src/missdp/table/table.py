@@ -115,10 +115,14 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())).codes)
 
+    def column(self, name: str) -> Column:
+        """Codes of an attribute, and its values if the table holds any."""
+        self.schema[name]
+        return self._columns[name]
+
     def codes(self, name: str) -> NDArray[np.unsignedinteger]:
         """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
-        self.schema[name]
-        return self._columns[name].codes
+        return self.column(name).codes
 
     def mask(self, name: str) -> NDArray[np.bool_]:
         """Return True where the cell is missing, shape ``(n,)``."""
@@ -132,7 +136,7 @@ class Table:
         DataError
             If the attribute is not numeric or the table holds bins only.
         """
-        values = self._columns[name].values if self.schema[name] else None
+        values = self.column(name).values
         if values is None:
             raise DataError(f"attribute {name!r} has no numeric values in this table")
         return values

@@ -309,9 +309,9 @@ def numpy_numbers(on: Subject, folder: Path) -> None:
     ).fit(on.table())
     most = float(np.float32(0.7 * on.epsilon)) * (1 + 1e-9)
     expect(model.guarantee_.epsilon <= most, "epsilon of NumPy was rounded up")
-    int_of_numpy: Any = np.int64(3)
-    expect(len(model.sample()) == 50, "n_rows of NumPy was not taken")
-    expect(len(model.sample(int_of_numpy)) == 3, "sample must take a number of NumPy")
+    three: Any = np.int64(3)
+    sizes = [len(model.sample()), len(model.sample(three))]
+    expect(sizes == [50, 3], "n_rows and sample must take numbers of NumPy")
     model.save(folder / "m.json")
     again = on.family.load(folder / "m.json")
     expect(again.guarantee_ == model.guarantee_, "numbers of NumPy must be read back as they were")
@@ -329,14 +329,9 @@ def save_and_load(on: Subject, folder: Path) -> None:
     with refuses(OutputError, "a folder that does not exist"):
         model.save(folder / "nowhere" / "model.json")
     document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-    broken: dict[str, Any]
-    for broken in (
-        {},
-        document | {"released": {}},
-        document | {"released": None},
-        document | {"parameters": {"colour": 1}},
-        document | {"parameters": None},
-    ):
+    wrong: list[tuple[str, Any]]
+    wrong = [("released", {}), ("released", None), ("parameters", {"x": 1}), ("parameters", None)]
+    for broken in ({}, *(document | {name: part} for name, part in wrong)):
         path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
         with refuses(DataError, "a broken model file", containing="not a missdp model"):
             on.family.load(path)
