@@ -35,8 +35,7 @@ from missdp.preprocess.domain import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
 from missdp.statistics.parts import Estimate, Histogram
-from missdp.synth.privbayes.network import Network
-from missdp.synth.privbayes.structure import Family
+from missdp.synth.network import Family, Network
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,34 +10,23 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
-from missdp.accounting import (
-    Budget,
-    Condition,
-    DeclaredRowCount,
-    ExplicitSeed,
-    Guarantee,
-)
+from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
 from missdp.accounting.conditions import warn_if_weak
-from missdp.errors import (
-    BudgetExceededError,
-    DataError,
-    ParameterError,
-    replacing,
-)
+from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.progress import Progress
-from missdp.record import fits
+from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.state import (
-    FIRST_FORMATS,
     FittedState,
     StoredModel,
     chosen_delta,
     is_declared,
     is_noisy,
+    is_number,
     is_whole,
     open_data,
     read_document,
@@ -338,21 +326,13 @@ class Synthesizer(FittedState, abc.ABC):
     @classmethod
     def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
         """Return the model of a parsed file."""
-        stored = read_model(document, path, family=cls.__name__)
-        broken = DataError(f"{str(path)!r} is not a missdp model file")
-        with replacing(
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, by=broken
-        ):
-            parameters, released = stored.parameters, stored.released
-            if document["format"] in FIRST_FORMATS:
-                parameters, released = cls._of_first_formats(parameters, released)
-            model = cls(**parameters)
-            model._fitted_with = parameters
-            model.schema_ = stored.schema
-            model.kind_ = stored.frame
-            model.n_rows_ = stored.n_rows
-            model.n_rows_std_ = stored.n_rows_std
-            model._restore(released)
+        stored = read_model(document, path, family=cls.__name__, upgrade=cls._of_first_formats)
+        with replacing(*WRONG, by=DataError(f"{str(path)!r} is not a missdp model file")):
+            model = cls(**stored.parameters)
+            model._fitted_with = stored.parameters
+            model.schema_, model.kind_ = stored.schema, stored.frame
+            model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
+            model._restore(stored.released)
         model.guarantee_ = stored.guarantee
         model._adopt(model)
         return model
@@ -416,7 +396,7 @@ class Synthesizer(FittedState, abc.ABC):
             value = getattr(self, name)
             if name == "delta" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if not is_number(value):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
             raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
@@ -437,8 +417,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     def _check_share(self, name: str) -> None:
         value = getattr(self, name)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not number or not 0 < value < 1:
+        if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:

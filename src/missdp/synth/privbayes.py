@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -13,10 +12,9 @@ from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
-from missdp.synth.base import (
-    MissingValues,
-    Synthesizer,
-)
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -24,11 +22,10 @@ from missdp.synth.noisy_counts import (
     impute,
     least_squares_total,
 )
-from missdp.synth.privbayes.network import Learner, Network, fill_holes, fit_filling_model
-from missdp.synth.privbayes.structure import Family, Plan, check_cells, check_degree, make_plan
-from missdp.synth.state import first_array, is_declared
+from missdp.synth.state import first_array, is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]
+
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
@@ -121,15 +118,11 @@ class PrivBayes(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if not isinstance(self.theta, numbers.Real) or not 0 < self.theta < float("inf"):
+        if not (is_number(self.theta) and 0 < self.theta < float("inf")):
             raise ParameterError("theta must be a positive number")
         self._check_share("structure_share")
         self._check_share("imputer_share")
-        if self.degree != "auto" and (
-            isinstance(self.degree, (bool, str))
-            or not isinstance(self.degree, numbers.Integral)
-            or not 0 <= self.degree <= 6
-        ):
+        if self.degree != "auto" and not (is_whole(self.degree) and 0 <= self.degree <= 6):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
         check_imputer(self.imputer)
         return budget
