@@ -331,7 +331,7 @@ def chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArr
 
 
 def randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Return the Rényi divergence of the worst pure pair: a bit, flipped with odds exp(-epsilon)."""
+    """Return the Rényi divergence of the worst pure pair: a bit flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
     return _rounded_up(logsumexp(terms, axis=0), epsilon, orders)

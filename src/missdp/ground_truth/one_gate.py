@@ -51,7 +51,8 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     The law with the row is the mixture (1-p)Q + pP of the law Q without it and a law P with
     e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
     1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
-    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024).
+    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928
+    (2026) has it for rows that lose values independently.
 
     Examples
     --------
