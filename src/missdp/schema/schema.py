@@ -7,19 +7,26 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 import tomli_w
 
 from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import AnyAttribute, Categorical, Numeric, Ordinal
+from missdp.schema.attributes import (
+    Categorical,
+    Ordinal,
+)
+from missdp.schema.numeric import Numeric
 
-__all__ = ["Schema", "load_toml", "write_tables"]
+__all__ = ["AnyAttribute", "Schema", "load_toml", "write_tables"]
 
 
 _FORMAT = 1  # of the layout that people write
+
+
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
 
 
 @dataclass(frozen=True)

@@ -291,7 +291,7 @@ _BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest:
-    """A question in text.
+    """One question, asked in text.
 
     Parameters
     ----------
