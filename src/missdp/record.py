@@ -189,9 +189,10 @@ class Record:
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary; override it to read older layouts."""
-        skipped = {"kind", "format", *cls.derived}
+        names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        skipped = {"kind", "format", "warnings", *cls.derived} - names  # commands add warnings
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
-        if unknown := sorted(set(values) - {f.name for f in fields(cls)}):  # type: ignore[arg-type]
+        if unknown := sorted(set(values) - names):
             raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}")
         later = {f.name: values.pop(f.name) for f in fields(cls) if not f.init and f.name in values}  # type: ignore[arg-type]
         read = cls(**values)

@@ -410,7 +410,7 @@ class FilterEvent(Event):
 
     @property
     def cost(self) -> Cost:
-        """The capacity as a cost."""
+        """The capacity, as a cost."""
         kind = type(self.capacity)
         if kind is PureEvent:
             return Cost(currency="pure", amount=self.capacity.epsilon)  # type: ignore[attr-defined]
@@ -431,7 +431,7 @@ class FilterEvent(Event):
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return every single release, those in the logs of filters too: what happened, no more.
+    """Return every single release among ``events``, those in the logs of filters too.
 
     Accountants must not add these up: see `FilterEvent`. For that, use `flatten`.
 

@@ -294,7 +294,7 @@ class ZCDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RDPEvent(Event):
-    """A mechanism known by its tabulated Rényi curve.
+    """A mechanism of which its Rényi divergence is known at some orders.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ class ComposedEvent(Event):
 
 
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return the elementary events of one event or of a sequence of them.
+    """Return the elementary events of one event or of a sequence of them, in order.
 
     Examples
     --------

@@ -124,6 +124,8 @@ def float_down(number: Fraction) -> float:
 def share_of(amount: float, part: float) -> float:
     """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
 
+    ``amount`` is at least 0, and ``part`` in [0, 1].
+
     Examples
     --------
     >>> share_of(0.3, 0.1)
@@ -133,7 +135,9 @@ def share_of(amount: float, part: float) -> float:
 
 
 def difference(amount: float, *parts: float, up: bool = False) -> float:
-    """Return what parts leave of a budget, rounded down or up; 0 if they leave nothing.
+    """Return what parts leave of a budget, rounded down (or ``up``); 0 if they leave nothing.
+
+    ``amount`` and ``parts`` are at least 0, in one currency.
 
     Examples
     --------
@@ -147,7 +151,7 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
 
-    Infinity if there is none.
+    ``sensitivity`` (in L1 norm) and ``epsilon`` are above 0. Infinity if there is no such scale.
 
     Examples
     --------
@@ -327,14 +331,14 @@ def chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArr
 
 
 def randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Rényi divergence of the worst epsilon-DP pair: one bit, flipped with odds exp(-epsilon)."""
+    """Return the Rényi divergence of the worst pure pair: a bit flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
     return _rounded_up(logsumexp(terms, axis=0), epsilon, orders)
 
 
 def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: float) -> FloatArray:
-    """Rényi divergence of the discrete Laplace law against itself shifted, summed exactly.
+    """Return the Rényi divergence of the discrete Laplace law against itself shifted, exactly.
 
     The loss is shift/scale below the first centre, falls by 2/scale per step to -shift/scale at
     the second. One coordinate moved by the whole L1 sensitivity is the worst case: for
@@ -355,7 +359,7 @@ def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: floa
 
 
 def continuous_laplace(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Mironov 2017, Proposition 6; L1 worst case as in `discrete_laplace`."""
+    """Return that of the continuous law (Mironov 2017, Proposition 6), by the same worst case."""
     rise = np.log(orders / (2 * orders - 1)) + (orders - 1) * epsilon
     fall = np.log((orders - 1) / (2 * orders - 1)) - orders * epsilon
     return _rounded_up(np.logaddexp(rise, fall), epsilon, orders)

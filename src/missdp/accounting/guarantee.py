@@ -29,7 +29,6 @@ from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta, check
 
 __all__ = ["Guarantee", "Protects"]
 
-_READABLE = (1, 2, 3, FORMAT)
 _UP = 1 + 1e-9
 
 
@@ -345,29 +344,22 @@ class Guarantee(Record):
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the guarantee of a dictionary, which must name every field: none may be lost."""
-        if missing := [f.name for f in fields(cls) if f.name not in data]:
-            raise ParameterError(f"a guarantee needs {', '.join(missing)} too")
-        if data.get("format", FORMAT) not in _READABLE:
-            raise ParameterError(f"this version reads guarantees of the formats {_READABLE} only")
-        read = cls._as_stated(data)
+        known = {f.name for f in fields(cls)}
+        if not known <= set(data) or data.get("format", FORMAT) not in range(1, FORMAT + 1):
+            raise ParameterError(f"a guarantee needs {sorted(known)}, format {FORMAT} or before")
+        read = None
+        if data.get("format", FORMAT) != FORMAT:  # before sums were exact: rounded up if need be
+            with suppress(ParameterError):
+                read = super()._read(data)
+            data = {**data, "epsilon": check_nonnegative("epsilon", data["epsilon"]) * _UP}
+        read = read or super()._read(data)
         if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")
         if data.get("format") == 1 and FixedSchedule() not in read.conditions:
-            # Perhaps of an adaptive schedule, whose cap was not written down: they prove nothing
-            # but that the statement is none of too little.
+            # Perhaps of an adaptive schedule, whose cap was not written down: they prove only that
+            # the statement is none of too little.
             return replace(read, events=())
         return read
-
-    @classmethod
-    def _as_stated(cls, data: Mapping[str, Any]) -> Self:
-        """Return what was written; older versions, whose sums were not exact, are rounded up."""
-        if data.get("format", FORMAT) == FORMAT:
-            return super()._read(data)
-        with suppress(ParameterError):
-            return super()._read(data)
-        return super()._read(
-            {**data, "epsilon": check_nonnegative("epsilon", data["epsilon"]) * _UP}
-        )
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

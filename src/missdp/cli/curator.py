@@ -38,7 +38,7 @@ from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.synth import PrivBayes
 from missdp.table import Table, draft_columns
-from missdp.table.frames import output_format, write_arrow
+from missdp.table.table import output_format, write_arrow
 
 __all__ = ["demo", "evaluate", "schema", "simulate"]
 

@@ -29,7 +29,7 @@ from missdp.synth.base import Synthesizer
 from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.synth.state import chosen_delta
 from missdp.table import Table
-from missdp.table.frames import output_format, write_arrow
+from missdp.table.table import output_format, write_arrow
 
 __all__ = [
     "KeptModel",

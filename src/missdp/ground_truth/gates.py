@@ -121,7 +121,7 @@ def check_epsilons(epsilons: Iterable[float], *, count: int, name: str = "epsilo
 
 
 def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
-    """Probability that all attributes of a gate are observed, under independent masks.
+    """Return the probability that all attributes of a gate are observed, under independent masks.
 
     Attributes without a stated probability count as always observed (no amplification).
 

@@ -210,7 +210,7 @@ def ground_truth_price(
     delta: float = 0.0,
     conditions: Iterable[Condition] = (),
 ) -> GroundTruthPrice:
-    """Do what :func:`ground_truth_guarantee` does, and say which bound gave the number.
+    """Return what `ground_truth_guarantee` returns, and which bound gave the number.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def ex_post_loss(
     *,
     delta: float = 0.0,
 ) -> ExPostLoss:
-    """Loss of the structure that the data chose, as if it had been fixed in advance.
+    """Return the loss of the structure that the data chose, as if it had been fixed in advance.
 
     Parameters
     ----------

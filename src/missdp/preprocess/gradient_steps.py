@@ -1,7 +1,8 @@
 """Noisy gradients of a loss over rows: many from one charge, or the last iterate of a hidden run.
 
 Rows are sampled, their gradients bounded and noised behind the door. Whoever asks gets noisy
-gradients at points of its choice, or one noisy iterate, and nothing else.
+gradients at points of its choice, or one noisy iterate, and nothing else. `Labels` and
+`BoundedNumbers` say how the target of a loss is read.
 """
 
 from __future__ import annotations

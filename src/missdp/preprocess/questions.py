@@ -1,6 +1,7 @@
-"""Questions about rows whose number is public: what is asked, and with which noise.
+"""Questions about rows whose number is public: a vector computed from them, with discrete noise.
 
-Vector-valued answers with discrete noise: real ones on a public grid, and counts.
+A question is public: what rows it reads, a function of them, and how far one replaced row can move
+its value. Its answer is noised as whole numbers: counts as they are, others on a public grid.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ __all__ = [
     "rounding_slack",
     "sum_slack",
 ]
+
+NoiseKind = Literal["gaussian", "laplace"]
 
 
 class Target(Protocol):
@@ -241,7 +244,6 @@ def check_frozen(value: Any, what: str) -> None:
         raise ParameterError(f"{what} must be a frozen dataclass, so that it can keep no rows")
 
 
-NoiseKind = Literal["gaussian", "laplace"]
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
 # rest is room for the floating-point error of a few operations (of sums: see `sum_slack`).

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
 
@@ -326,9 +327,6 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
         "Budget(epsilon, delta, adjacency='replace-one'); such a budget takes releases under "
         "add-remove too"
     )
-
-
-RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
 
 class TellsUnfitted:

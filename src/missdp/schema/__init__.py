@@ -1,6 +1,6 @@
 """Public facts about columns."""
 
-from missdp.schema.attributes import AnyAttribute, Attribute, Categorical, Level, Numeric, Ordinal
-from missdp.schema.schema import Schema
+from missdp.schema.attributes import Attribute, Categorical, Level, Ordinal
+from missdp.schema.schema import AnyAttribute, Numeric, Schema
 
 __all__ = ["AnyAttribute", "Attribute", "Categorical", "Level", "Numeric", "Ordinal", "Schema"]

@@ -1,36 +1,169 @@
-"""Attributes: public facts about one column, its kind, its domain, what stands for missing."""
+"""Attributes: public facts about one column; those with levels, and how a cell is read.
+
+What a cell means is a function of the cell and of public facts, never of other rows. Every
+container (pandas, polars, Arrow, CSV, Parquet, DuckDB) hands its cells to the readers here as text,
+as a number or as true/false. So the same value means the same thing everywhere, and one person's
+cell cannot change how another person's cell is read.
+"""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, fields
-from numbers import Real
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, get_args
 
 from missdp.errors import SchemaError
 from missdp.record import Record
-from missdp.schema.cells import MAX_WHOLE, LevelReader, read_number
 
 __all__ = [
-    "AnyAttribute",
+    "MAX_LEVELS",
+    "MAX_WHOLE",
+    "MISSING",
+    "OUTSIDE",
     "Attribute",
     "Categorical",
     "Level",
-    "Numeric",
+    "LevelReader",
     "Ordinal",
+    "is_number",
+    "number_text",
+    "read_number",
 ]
+
+
+MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
+MISSING: Final = -1
+OUTSIDE: Final = -2
+
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)",
+    re.IGNORECASE | re.ASCII,
+)
+_TRUTH = {"true": True, "false": False}
+
+
+def read_number(text: str) -> float | None:
+    """Return the floating-point number nearest to what is written, None if it is no number.
+
+    Digits are 0 to 9, with an optional sign, decimal point and exponent; ``inf``, ``infinity`` and
+    ``nan`` in any case. Nothing else: no blanks, no thousands separators, no other bases.
+
+    Examples
+    --------
+    >>> read_number("007"), read_number("-.5e1"), read_number("1_000"), read_number("0x10")
+    (7.0, -5.0, None, None)
+    """
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def number_text(number: float) -> str:
+    """Return the shortest text of a number; a whole one has no decimal point.
+
+    Examples
+    --------
+    >>> number_text(7.0), number_text(0.1), number_text(-0.0)
+    ('7', '0.1', '0')
+    """
+    if number.is_integer() and abs(number) < MAX_WHOLE:
+        return str(int(number))
+    return repr(number)
+
+
+class LevelReader:
+    """Read cells of a column with levels.
+
+    Text equal to a level, blanks around it apart, is that level. Anything else that is a number,
+    or is written like one, is the level that is the same number; true and false likewise. Several
+    levels that are the same number, such as ``"7"`` and ``"007"``, are told apart by their text
+    only; a number without text is the one that is written shortest.
+
+    Parameters
+    ----------
+    levels : iterable of str, of int or of bool
+        The domain, in order.
+    missing_codes : iterable of str, int or float
+        What else stands for missing.
+
+    Examples
+    --------
+    >>> reader = LevelReader(("7", "8"), ("?", -9))
+    >>> [reader.read(cell) for cell in ("7", " 8 ", 7.0, "07.0", "?", -9.0, "", "9")]
+    [0, 1, 0, 0, -1, -1, -1, -2]
+    """
+
+    def __init__(
+        self,
+        levels: Iterable[str | int | bool],
+        missing_codes: Iterable[str | float] = (),
+    ) -> None:
+        self._text: dict[str, int] = {}
+        self._truth: dict[bool, int] = {}
+        self._number: dict[float, int] = {}
+        numbers: dict[float, list[tuple[str, int]]] = {}
+        truths: dict[bool, list[tuple[str, int]]] = {}
+        for code, level in enumerate(levels):
+            if isinstance(level, bool):
+                self._truth[level] = self._number[float(level)] = code
+            elif isinstance(level, int):
+                self._number[float(level)] = code
+            else:
+                self._text[level] = code
+                number, truth = read_number(level), _TRUTH.get(level.lower())
+                if number is not None:
+                    numbers.setdefault(number, []).append((level, code))
+                if truth is not None:
+                    truths.setdefault(truth, []).append((level, code))
+        for number, found in numbers.items():
+            self._number[number] = _chosen(found, number_text(number))
+        for truth, found in truths.items():
+            self._truth[truth] = _chosen(found, str(truth).lower())
+        self._add_codes(missing_codes)
+
+    def _add_codes(self, missing_codes: Iterable[str | float]) -> None:
+        for code in missing_codes:
+            number: float | None
+            if isinstance(code, str):
+                self._text.setdefault(code.strip(), MISSING)
+                number = read_number(code.strip())
+            else:
+                number = float(code)
+            if number is not None:
+                self._number.setdefault(number, MISSING)
+
+    def read(self, cell: str | float | bool) -> int:
+        """Return the number of the cell's level, or ``MISSING``, or ``OUTSIDE``."""
+        if isinstance(cell, str):
+            return self._read_text(cell.strip())
+        if isinstance(cell, bool):
+            return self._truth.get(cell, OUTSIDE)
+        return MISSING if cell != cell else self._number.get(cell, OUTSIDE)
+
+    def _read_text(self, text: str) -> int:
+        if not text:
+            return MISSING
+        code = self._text.get(text)
+        if code is not None:
+            return code
+        number = read_number(text)
+        if number is not None:
+            return self.read(number)
+        truth = _TRUTH.get(text.lower())
+        return OUTSIDE if truth is None else self._truth.get(truth, OUTSIDE)
+
+
+def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
+    """Return the level that a value without text stands for."""
+    if len(found) == 1:
+        return found[0][1]
+    return dict(found).get(shortest, OUTSIDE)
 
 
 Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
-_MAX_LEVELS = 1_000_000
+MAX_LEVELS = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
 
 
@@ -38,22 +171,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not _SURROGATE.search(value)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a public fact is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _are_texts(values: object) -> bool:
     return isinstance(values, tuple) and all(map(_is_text, values))
-
-
-def _as_float(value: Any) -> Any:
-    """Return a real number as a float (infinite if it is too large); anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +281,7 @@ class Attribute(Record, abstract=True):
 
     def _wrong_codes(self) -> Iterator[str]:
         codes = self.missing_codes
-        if not isinstance(codes, tuple) or not all(_is_text(c) or _is_number(c) for c in codes):
+        if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
             yield "missing_codes must be a list of text or numbers"
         if self.outside == "missing" and not self.nullable:
             yield 'outside = "missing" needs nullable = true'
@@ -187,8 +311,8 @@ class _Levelled(Attribute, abstract=True):
         kinds = {type(level) for level in levels} if isinstance(levels, tuple) else set()
         if kinds not in ({int}, {bool}) and not (levels and _are_texts(levels)):
             yield "levels must be a list, all text, all integers or all true/false"
-        if len(levels) > _MAX_LEVELS:
-            yield f"at most {_MAX_LEVELS} levels are supported"
+        if len(levels) > MAX_LEVELS:
+            yield f"at most {MAX_LEVELS} levels are supported"
         if len(set(levels)) != len(levels):
             yield "levels must be distinct"
         if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in levels):
@@ -249,140 +373,3 @@ class Ordinal(_Levelled):
     """
 
     kind: ClassVar[str] = "ordinal"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numeric(Attribute):
-    """A bounded number, cut into bins wherever a finite domain is needed.
-
-    Parameters
-    ----------
-    lower, upper : float
-        Public bounds, ``lower < upper``; both belong to the domain.
-    integer : bool, default False
-        Whether the values are whole numbers.
-    bins : int, optional
-        Number of bins of equal width (default 10, or one per whole number if there are fewer).
-    edges : tuple of float, optional
-        Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
-        the left; the last one is closed on both sides.
-
-    Examples
-    --------
-    >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
-    >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
-    [0, 0, 1, 9]
-    """
-
-    kind: ClassVar[str] = "numeric"
-    lower: float
-    upper: float
-    integer: bool = False
-    bins: int | None = None
-    edges: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for bound in ("lower", "upper"):
-            object.__setattr__(self, bound, _as_float(getattr(self, bound)))
-        if isinstance(self.edges, (list, tuple)):
-            object.__setattr__(self, "edges", tuple(map(_as_float, self.edges)))
-        super().__post_init__()
-
-    def _problems(self) -> Iterator[str]:
-        yield from super()._problems()
-        bounds = (self.lower, self.upper)
-        if not all(isinstance(bound, float) and math.isfinite(bound) for bound in bounds):
-            yield "lower and upper must be finite numbers"
-        if not self.lower < self.upper:
-            yield "lower must be below upper"
-        if self.integer and not all(bound.is_integer() for bound in bounds):
-            yield "integer attributes need whole-number bounds"
-        if max(map(abs, bounds)) >= MAX_WHOLE:
-            yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
-        yield from self._wrong_bins()
-        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
-        if any(number is not None and not math.isnan(number) for number in numbers):
-            yield "missing_codes of a numeric attribute that are numbers go without quotes"
-        if any(_is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
-            yield (
-                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
-                "cannot be told from values"
-            )
-
-    def _wrong_bins(self) -> Iterator[str]:
-        whole = type(self.bins) is int and 0 < self.bins <= _MAX_LEVELS
-        if self.bins is not None and not whole:
-            yield f"bins must be a whole number from 1 to {_MAX_LEVELS}"
-        if self.bins is not None and self.edges is not None:
-            yield "give bins or edges, not both"
-        if self.edges is not None:
-            increasing = "edges must be at least two finite, strictly increasing numbers"
-            if not isinstance(self.edges, tuple) or len(self.edges) < 2:
-                yield increasing
-            if not all(isinstance(edge, float) and math.isfinite(edge) for edge in self.edges):
-                yield increasing
-            if np.any(np.diff(self.edges) <= 0):
-                yield increasing
-            if (self.edges[0], self.edges[-1]) != (self.lower, self.upper):
-                yield "edges must start at lower and end at upper"
-        if np.any(np.diff(self.bin_edges) <= 0):
-            yield "bins are narrower than floating-point numbers can tell apart"
-        if self.integer and np.any(self._integer_counts() < 1):
-            yield "every bin of an integer attribute must hold a whole number"
-
-    @property
-    def bin_edges(self) -> NDArray[np.float64]:
-        """Edges of the bins, shape ``(size + 1,)``."""
-        if self.edges is not None:
-            return np.asarray(self.edges, dtype=np.float64)
-        return np.linspace(self.lower, self.upper, self.size + 1)
-
-    @property
-    def size(self) -> int:
-        """Number of bins."""
-        if self.edges is not None:
-            return len(self.edges) - 1
-        if self.bins is not None:
-            return self.bins
-        whole = int(self.upper - self.lower) + 1 if self.integer else 10
-        return min(10, whole)
-
-    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the bin of each value in ``[lower, upper]``."""
-        codes = np.searchsorted(self.bin_edges, values, side="right") - 1
-        return np.clip(codes, 0, self.size - 1)
-
-    def _integer_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """First whole number of each bin, and the first one after it."""
-        edges = self.bin_edges
-        first, after = np.ceil(edges[:-1]), np.ceil(edges[1:])
-        after[-1] = self.upper + 1
-        return first, after
-
-    def _integer_counts(self) -> NDArray[np.float64]:
-        first, after = self._integer_bounds()
-        return after - first
-
-    def decode(
-        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Draw a value inside each bin, uniformly.
-
-        Parameters
-        ----------
-        codes : array of int, shape (n,)
-            Bin numbers in ``0..size - 1``.
-        uniform : array of float, shape (n,)
-            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
-            finer-grained statistic.
-        """
-        if self.integer:
-            first, after = self._integer_bounds()
-            drawn = first[codes] + np.floor(uniform * (after - first)[codes])
-        else:
-            edges = self.bin_edges
-            drawn = edges[codes] + uniform * np.diff(edges)[codes]
-        return np.asarray(drawn, dtype=np.float64)
-
-
-AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric

@@ -1,25 +1,184 @@
-"""A schema: the public facts about all columns of a table, and its TOML file."""
+"""A schema: the public facts about all columns, bounded numbers among them, and its TOML file."""
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, TypeAlias, get_args
 
+import numpy as np
 import tomli_w
+from numpy.typing import NDArray
 
 from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
-from missdp.schema.attributes import AnyAttribute, Categorical, Numeric, Ordinal
+from missdp.schema.attributes import (
+    MAX_LEVELS,
+    MAX_WHOLE,
+    Attribute,
+    Categorical,
+    Ordinal,
+    is_number,
+    read_number,
+)
 
-__all__ = ["Schema", "load_toml", "write_tables"]
+__all__ = ["AnyAttribute", "Numeric", "Schema", "load_toml", "write_tables"]
 
 
 _FORMAT = 1  # of the layout that people write
+
+
+def _as_float(value: Any) -> Any:
+    """Return a real number as a float (infinite if it is too large); anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numeric(Attribute):
+    """A bounded number, cut into bins wherever a finite domain is needed.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, ``lower < upper``; both belong to the domain.
+    integer : bool, default False
+        Whether the values are whole numbers.
+    bins : int, optional
+        Number of bins of equal width (default 10, or one per whole number if there are fewer).
+    edges : tuple of float, optional
+        Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
+        the left; the last one is closed on both sides.
+
+    Examples
+    --------
+    >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
+    >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
+    [0, 0, 1, 9]
+    """
+
+    kind: ClassVar[str] = "numeric"
+    lower: float
+    upper: float
+    integer: bool = False
+    bins: int | None = None
+    edges: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for bound in ("lower", "upper"):
+            object.__setattr__(self, bound, _as_float(getattr(self, bound)))
+        if isinstance(self.edges, (list, tuple)):
+            object.__setattr__(self, "edges", tuple(map(_as_float, self.edges)))
+        super().__post_init__()
+
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        bounds = (self.lower, self.upper)
+        if not all(isinstance(bound, float) and math.isfinite(bound) for bound in bounds):
+            yield "lower and upper must be finite numbers"
+        if not self.lower < self.upper:
+            yield "lower must be below upper"
+        if self.integer and not all(bound.is_integer() for bound in bounds):
+            yield "integer attributes need whole-number bounds"
+        if max(map(abs, bounds)) >= MAX_WHOLE:
+            yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
+        yield from self._wrong_bins()
+        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
+        if any(number is not None and not math.isnan(number) for number in numbers):
+            yield "missing_codes of a numeric attribute that are numbers go without quotes"
+        if any(is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
+            yield (
+                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
+                "cannot be told from values"
+            )
+
+    def _wrong_bins(self) -> Iterator[str]:
+        whole = type(self.bins) is int and 0 < self.bins <= MAX_LEVELS
+        if self.bins is not None and not whole:
+            yield f"bins must be a whole number from 1 to {MAX_LEVELS}"
+        if self.bins is not None and self.edges is not None:
+            yield "give bins or edges, not both"
+        if self.edges is not None:
+            increasing = "edges must be at least two finite, strictly increasing numbers"
+            if not isinstance(self.edges, tuple) or len(self.edges) < 2:
+                yield increasing
+            if not all(isinstance(edge, float) and math.isfinite(edge) for edge in self.edges):
+                yield increasing
+            if np.any(np.diff(self.edges) <= 0):
+                yield increasing
+            if (self.edges[0], self.edges[-1]) != (self.lower, self.upper):
+                yield "edges must start at lower and end at upper"
+        if np.any(np.diff(self.bin_edges) <= 0):
+            yield "bins are narrower than floating-point numbers can tell apart"
+        if self.integer and np.any(self._integer_counts() < 1):
+            yield "every bin of an integer attribute must hold a whole number"
+
+    @property
+    def bin_edges(self) -> NDArray[np.float64]:
+        """Edges of the bins, shape ``(size + 1,)``."""
+        if self.edges is not None:
+            return np.asarray(self.edges, dtype=np.float64)
+        return np.linspace(self.lower, self.upper, self.size + 1)
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        if self.edges is not None:
+            return len(self.edges) - 1
+        if self.bins is not None:
+            return self.bins
+        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        return min(10, whole)
+
+    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the bin of each value in ``[lower, upper]``."""
+        codes = np.searchsorted(self.bin_edges, values, side="right") - 1
+        return np.clip(codes, 0, self.size - 1)
+
+    def _integer_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """First whole number of each bin, and the first one after it."""
+        edges = self.bin_edges
+        first, after = np.ceil(edges[:-1]), np.ceil(edges[1:])
+        after[-1] = self.upper + 1
+        return first, after
+
+    def _integer_counts(self) -> NDArray[np.float64]:
+        first, after = self._integer_bounds()
+        return after - first
+
+    def decode(
+        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Draw a value inside each bin, uniformly.
+
+        Parameters
+        ----------
+        codes : array of int, shape (n,)
+            Bin numbers in ``0..size - 1``.
+        uniform : array of float, shape (n,)
+            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
+            finer-grained statistic.
+        """
+        if self.integer:
+            first, after = self._integer_bounds()
+            drawn = first[codes] + np.floor(uniform * (after - first)[codes])
+        else:
+            edges = self.bin_edges
+            drawn = edges[codes] + uniform * np.diff(edges)[codes]
+        return np.asarray(drawn, dtype=np.float64)
+
+
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
 
 
 @dataclass(frozen=True)

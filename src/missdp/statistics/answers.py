@@ -131,7 +131,7 @@ def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
 
 
 def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
-    """Centre + (sum of centred values) / size, both released."""
+    """Return the mean: the middle of the bounds, plus a released sum of deviations over a count."""
     chosen, cost = missing.where, missing.rest
     small = 0.4 if parts.depends(chosen) else 0.1
     known = (name,)
@@ -150,7 +150,7 @@ def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
 
 
 def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bool) -> Estimate:
-    """Sum of squares around the released mean over (released size - 1)."""
+    """Return the sample variance: squares around the released mean, over the released size - 1."""
     fixed = not parts.depends(chosen)
     known = (name,)
     asks = [
@@ -183,7 +183,7 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
 
 
 def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
-    """Co-moment over the root of the two second moments, all around released means."""
+    """Return Pearson's correlation from three released moments around released means."""
     names = (first, second)
     # The products are labelled by an attribute that makes them depend on other rows, if one does.
     moved = max(names, key=lambda name: name in parts.imputation.shared())
@@ -246,7 +246,7 @@ def _correlation_interval(
 
 
 def square_change(limit: float, width: float) -> float:
-    """Most that (y - c)^2 changes if |y - c| <= limit before and after and y moves by <= width.
+    """Return how far (y - c)^2 can move if y moves by ``width`` and |y - c| stays within a limit.
 
     Examples
     --------
@@ -312,7 +312,7 @@ WORST_CASE_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class MissingCells:
-    """What a question asks, as far as missing cells matter. Public.
+    """A question with a worst case: what it is of, what it costs, which cells may be missing.
 
     Parameters
     ----------
@@ -383,12 +383,12 @@ class MissingCells:
     def _places(self) -> tuple[str, ...]:
         nullable = set(self.schema.nullable)
         return places(
-            where_open=bool(nullable & self.where.names), share_open=bool(nullable & self._shares),
-            share_one=self.of is None,
+            where_open=bool(nullable & self.where.names),
+            portion_open=bool(nullable & self._portions), portion_one=self.of is None,
         )  # fmt: skip
 
     @property
-    def _shares(self) -> frozenset[str]:
+    def _portions(self) -> frozenset[str]:
         """Attributes that decide what a row adds."""
         if self.of is None:
             return frozenset()
@@ -396,7 +396,7 @@ class MissingCells:
 
     @property
     def _reads(self) -> frozenset[str]:
-        return self.where.names | self._shares
+        return self.where.names | self._portions
 
     def _widened(
         self,

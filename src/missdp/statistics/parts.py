@@ -181,7 +181,7 @@ class Histogram(Record):
 def corners(
     function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
 ) -> Interval | None:
-    """Smallest and largest value of a function monotone in each argument over a box, clipped."""
+    """Return the extreme values over a box of a function monotone in each argument, clipped."""
     known: list[Interval] = []
     for interval in intervals:
         if interval is None:
@@ -340,7 +340,7 @@ class Parts:
         return self.one(charged, question)
 
     def confidence_of_each(self, pieces: int) -> float:
-        """Confidence of each of several released numbers so that all hold together."""
+        """Return the confidence that each of several numbers needs so that all hold together."""
         scale = self.door.scale
         left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
         return 1 - left / pieces

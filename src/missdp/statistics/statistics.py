@@ -165,8 +165,8 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        share = self._parts.where(of)
-        return proportion(self._parts, of, self._asked(where, epsilon, rho, uncertainty, share))
+        part = self._parts.where(of)
+        return proportion(self._parts, of, self._asked(where, epsilon, rho, uncertainty, part))
 
     def mean(
         self,
@@ -291,7 +291,7 @@ _BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest:
-    """A question in text.
+    """One question, asked in text.
 
     Parameters
     ----------

@@ -1,21 +1,23 @@
-"""The paid, optional part of a question: how far missing cells could move the answer.
+"""Worst-case bounds of a statistic over all values that the missing cells could hold.
+
+They are the paid, optional part of a question: how far missing cells could move the answer.
 
 The imputed table is one completion of the table among many. Independently of it, numbers of rows
 are released: they have public sensitivity 1 whatever the imputation, because a row adds to them by
 its own observed cells alone. They bound the statistic over all completions, so no assumption on why
 cells are missing is needed.
 
-A row adds a share in [0, 1] to a statistic: 1 or 0 for a condition, ``(y - lower) / (upper -
-lower)`` for a number. A row of known share e splits into a high part e and a low part 1 - e. It is
-counted in exactly one of four places:
+A row adds a portion in [0, 1] to a statistic: 1 or 0 for a condition, ``(y - lower) / (upper -
+lower)`` for a number. A row of known portion e splits into a high part e and a low part 1 - e. It
+is counted in exactly one of four places:
 
-* ``in_high``, ``in_low``: surely in the subpopulation, share known;
-* ``may_high``, ``may_low``: in it for some values of its missing cells only, share known;
-* ``in_unknown``: surely in it, share unknown;
-* ``may_unknown``: perhaps in it, share unknown.
+* ``in_high``, ``in_low``: surely in the subpopulation, portion known;
+* ``may_high``, ``may_low``: in it for some values of its missing cells only, portion known;
+* ``in_unknown``: surely in it, portion unknown;
+* ``may_unknown``: perhaps in it, portion unknown.
 
 So a row adds one in all: the six numbers together have L1 sensitivity 1 when a row comes or goes.
-They read no imputed value. For every completion the average share T / (T + R) has
+They read no imputed value. For every completion the average portion T / (T + R) has
 ``in_high <= T <= in_high + may_high + in_unknown + may_unknown``, the same for R and the low parts,
 and it grows with T and falls with R; sums are linear. Bounds of that kind are Manski's (2003).
 """
@@ -38,25 +40,25 @@ __all__ = ["average_bounds", "places", "tally", "total_bounds"]
 _NOTHING: Interval = (0.0, 0.0)
 
 
-def places(*, where_open: bool, share_open: bool, share_one: bool) -> tuple[str, ...]:
+def places(*, where_open: bool, portion_open: bool, portion_one: bool) -> tuple[str, ...]:
     """Places that public facts leave open; the others hold no row and need no release.
 
     Parameters
     ----------
-    where_open, share_open : bool
-        Whether an attribute that decides membership, or the share, may be missing at all.
-    share_one : bool
-        Whether every share is 1 (counts), so that low parts are 0.
+    where_open, portion_open : bool
+        Whether an attribute that decides membership, or the portion, may be missing at all.
+    portion_one : bool
+        Whether every portion is 1 (counts), so that low parts are 0.
 
     Examples
     --------
-    >>> places(where_open=False, share_open=True, share_one=False)
+    >>> places(where_open=False, portion_open=True, portion_one=False)
     ('in_high', 'in_low', 'in_unknown')
     """
-    found = ["in_high"] if share_one else ["in_high", "in_low"]
+    found = ["in_high"] if portion_one else ["in_high", "in_low"]
     if where_open:
-        found += ["may_high"] if share_one else ["may_high", "may_low"]
-    if share_open:
+        found += ["may_high"] if portion_one else ["may_high", "may_low"]
+    if portion_open:
         found += ["in_unknown", "may_unknown"] if where_open else ["in_unknown"]
     return tuple(found)
 
@@ -73,7 +75,7 @@ def tally(
     where : Predicate
         The subpopulation.
     of : Numeric, Predicate or None
-        What says a row's share; it is 1 if None does.
+        What says a row's portion; it is 1 if None does.
     names : tuple of str
         From `places`.
 
@@ -83,15 +85,15 @@ def tally(
         Multiples of 1 / `QUANTA`.
     """
     surely, maybe = where.decide(rows)
-    share, known = _shares(rows, of)
-    high = np.where(known, np.rint(np.clip(share, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
+    portion, known = _portions(rows, of)
+    high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
     parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
     inside = {"in": surely, "may": maybe & ~surely}
     columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
     return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
 
 
-def _shares(
+def _portions(
     rows: Rows, of: Numeric | Predicate | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Share of each row, and where its observed cells decide it."""
@@ -104,7 +106,7 @@ def _shares(
 
 
 def average_bounds(box: Mapping[str, Interval]) -> Interval:
-    """Bounds of the average share over all completions in which the subpopulation has a row.
+    """Bounds of the average portion over all completions in which the subpopulation has a row.
 
     Parameters
     ----------
@@ -124,12 +126,12 @@ def average_bounds(box: Mapping[str, Interval]) -> Interval:
     most_low = box["in_low"][1] + box["may_low"][1] + open_rows
     low = _quotient(box["in_high"][0], most_low, empty=0.0)
     high = _quotient(most_high, box["in_low"][0], empty=1.0)
-    # Known shares are rounded to whole quanta: half a quantum either way.
+    # Known portions are rounded to whole quanta: half a quantum either way.
     return max(low - 0.5 / QUANTA, 0.0), min(high + 0.5 / QUANTA, 1.0)
 
 
 def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
-    """Bounds over all completions of a sum of values ``lower + share * (upper - lower)``.
+    """Bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
 
     Examples
     --------
@@ -153,7 +155,7 @@ def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Int
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    names = places(where_open=True, share_open=True, share_one=False)
+    names = places(where_open=True, portion_open=True, portion_one=False)
     found = {name: box.get(name, _NOTHING) for name in names}
     return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
 

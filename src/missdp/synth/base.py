@@ -15,13 +15,12 @@ from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.progress import Progress
-from missdp.record import fits
+from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.state import (
-    FIRST_FORMATS,
     FittedState,
     StoredModel,
     chosen_delta,
@@ -327,21 +326,13 @@ class Synthesizer(FittedState, abc.ABC):
     @classmethod
     def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
         """Return the model of a parsed file."""
-        stored = read_model(document, path, family=cls.__name__)
-        broken = DataError(f"{str(path)!r} is not a missdp model file")
-        with replacing(
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, by=broken
-        ):
-            parameters, released = stored.parameters, stored.released
-            if document["format"] in FIRST_FORMATS:
-                parameters, released = cls._of_first_formats(parameters, released)
-            model = cls(**parameters)
-            model._fitted_with = parameters
-            model.schema_ = stored.schema
-            model.kind_ = stored.frame
-            model.n_rows_ = stored.n_rows
-            model.n_rows_std_ = stored.n_rows_std
-            model._restore(released)
+        stored = read_model(document, path, family=cls.__name__, upgrade=cls._of_first_formats)
+        with replacing(*WRONG, by=DataError(f"{str(path)!r} is not a missdp model file")):
+            model = cls(**stored.parameters)
+            model._fitted_with = stored.parameters
+            model.schema_, model.kind_ = stored.schema, stored.frame
+            model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
+            model._restore(stored.released)
         model.guarantee_ = stored.guarantee
         model._adopt(model)
         return model

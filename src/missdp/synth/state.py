@@ -12,10 +12,10 @@ from __future__ import annotations
 import copy
 import json
 import numbers
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from sklearn.base import BaseEstimator
 from missdp.accounting import Budget, Guarantee
 from missdp.errors import (
     DataError,
-    MissDPError,
     NotFittedError,
     ParameterError,
     SchemaError,
@@ -39,7 +38,6 @@ from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
 __all__ = [
-    "FIRST_FORMATS",
     "FittedState",
     "StoredModel",
     "chosen_delta",
@@ -181,7 +179,12 @@ def is_declared(n_rows: str | int) -> TypeGuard[int]:
     return not is_noisy(n_rows)
 
 
-FIRST_FORMATS = (1, 2)  # without kinds of records; the first one without a checksum
+_FIRST_FORMATS = (1, 2)  # without kinds of records; the first one without a checksum
+Upgrade: TypeAlias = Callable[
+    [dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]
+]
+"""From parameters and released model of the first two formats to those of today."""
+
 # What strategies were called in files written before version 0.2.
 _RENAMED = {"adaptive": "observed", "auto": "joint"}
 
@@ -220,7 +223,7 @@ class StoredModel(Record):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Return the model of a dictionary; the first two formats had no kinds of records."""
-        if isinstance(data, Mapping) and data.get("format") in FIRST_FORMATS:
+        if isinstance(data, Mapping) and data.get("format") in _FIRST_FORMATS:
             with replacing(*WRONG, by=ParameterError("this is no model of the first two formats")):
                 parameters = data["parameters"]
                 missing = _RENAMED.get(parameters["missing"], parameters["missing"])
@@ -265,8 +268,10 @@ def read_document(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def read_model(document: Mapping[str, Any], path: Path, *, family: str) -> StoredModel:
-    """Return the model of a parsed file.
+def read_model(
+    document: Mapping[str, Any], path: Path, *, family: str, upgrade: Upgrade
+) -> StoredModel:
+    """Return the model of a parsed file; ``upgrade`` is the family's, for the first two formats.
 
     Raises
     ------
@@ -274,11 +279,11 @@ def read_model(document: Mapping[str, Any], path: Path, *, family: str) -> Store
         If it was damaged, is of another version, or holds a model of another family.
     """
     broken = DataError(f"{str(path)!r} is not a missdp model file")
-
-    def refusal(error: BaseException) -> DataError:
-        return error if isinstance(error, DataError) else broken
-
     if document["family"] != family:
         raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
-    with replacing(MissDPError, by=refusal):
-        return StoredModel.from_document(document)
+    with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
+        stored = StoredModel.from_document(document)
+        if document["format"] not in _FIRST_FORMATS:
+            return stored
+        parameters, released = upgrade(stored.parameters, stored.released)
+        return replace(stored, parameters=parameters, released=released)

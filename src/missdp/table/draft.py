@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.cells import MAX_WHOLE, number_text, read_number
+from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
 from missdp.schema.schema import write_tables
 from missdp.table.encode import Cells, Plain, Unreadable, distinct, encode
 from missdp.table.frames import columns_from_native, file_table

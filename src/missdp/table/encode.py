@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError
 from missdp.schema import AnyAttribute, Numeric
-from missdp.schema.cells import MISSING, OUTSIDE, LevelReader, read_number
+from missdp.schema.attributes import MISSING, OUTSIDE, LevelReader, read_number
 
 __all__ = [
     "UNREADABLE",

@@ -1,10 +1,9 @@
-"""Everything that anyone can see of a fit, as flat facts that can be compared.
+"""Non-interference: whatever a fit shows was answered.
 
-Non-interference: whatever a fit shows was answered.
-
-The answers of a fit on one table are kept and repeated during a fit on another. Model, samples,
-saved file, messages, warnings, refusals and what is left outside the model must then be the same,
-bit by bit: what differs came from the rows by another way. How long a fit takes is not compared.
+Everything that anyone can see of a fit is taken down as flat facts that can be compared. The
+answers of a fit on one table are kept and repeated during a fit on another. Model, samples, saved
+file, messages, warnings, refusals and what is left outside the model must then be the same, bit by
+bit: what differs came from the rows by another way. How long a fit takes is not compared.
 """
 
 from __future__ import annotations
