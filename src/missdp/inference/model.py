@@ -151,7 +151,7 @@ def sample_tree(
         new = tuple(v for v in clique if v not in given)
         steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
     codes = sample_rows(steps, n, rng, draws=draws)
-    return np.stack([codes[v] for v in range(len(law.tree.sizes))], axis=1)
+    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
 
 
 def sample_rows(
