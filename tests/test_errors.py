@@ -1,11 +1,12 @@
 """Errors carry no private value, not even in their context."""
 
 import ast
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from missdp.errors import DataError, OutputError, replacing
+from missdp.errors import DataError, OutputError, ParameterError, number, replacing, whole
 
 
 def test_replaced_error_keeps_nothing_of_the_original():
@@ -44,3 +45,12 @@ def test_no_error_is_raised_while_another_is_handled(path):
         if isinstance(node, ast.Raise) and node.exc is not None
     ]
     assert not raised, "use missdp.errors.replacing, or raise outside the except block"
+
+
+def test_numbers_too_large_for_floats_are_refused_like_others():
+    for huge in (10**400, Fraction(10**400), -(10**400)):
+        with pytest.raises(ParameterError, match="finite"):
+            number("share", huge)
+    assert whole("rows", 10**400) == 10**400
+    with pytest.raises(ParameterError, match="whole"):
+        whole("rows", Fraction(10**400))

@@ -8,6 +8,7 @@ Checks of public parameters: typed errors in place of whatever Python would rais
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -154,8 +155,7 @@ def whole(name: str, value: Any, *, least: int = 1) -> int:
     >>> whole("rows", 3.0)
     3
     """
-    finite = isinstance(value, Integral) or (isinstance(value, Real) and math.isfinite(value))
-    if isinstance(value, bool) or not finite:
+    if isinstance(value, bool) or not (isinstance(value, Integral) or _finite(value) is not None):
         raise ParameterError(f"{name} must be a whole number")
     found = int(value)
     if value != found or found < least:
@@ -200,11 +200,21 @@ def number(
     >>> number("share", 0.5, most=1.0)
     0.5
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    found = _finite(value)
+    if found is None:
         raise ParameterError(f"{name} must be a finite number")
-    found = float(value)
     if open_end and found <= least:
         raise ParameterError(f"{name} must be above {least:g}")
     if not least <= found <= most:
         raise ParameterError(f"{name} must be between {least:g} and {most:g}")
     return found
+
+
+def _finite(value: Any) -> float | None:
+    """Return a real number as a float; None for anything else, and for what is too large."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    with contextlib.suppress(OverflowError):
+        found = float(value)
+        return found if math.isfinite(found) else None
+    return None

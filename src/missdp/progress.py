@@ -1,50 +1,55 @@
-"""Progress of long work: how many steps are done, never anything about the data."""
+"""Progress of long work: which stage it is in and how much is done, never anything about data."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["Progress", "progress_bar"]
 
-
-Progress: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""Called with the name of a stage and the share of the work that is done; None: nobody knows."""
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, *, console: Console | None = None) -> Iterator[Progress]:
+def progress_bar(label: str = "starting", *, console: Console | None = None) -> Iterator[Progress]:
     """Show a bar on standard error, if that is a terminal; yields what ``progress=`` takes.
 
     Parameters
     ----------
     label : str
-        What is going on.
+        What stands before the bar until a stage is named.
     console : rich console, optional
         Where to draw.
 
     Examples
     --------
     >>> from missdp.evaluate import progress_bar
-    >>> with progress_bar("training") as progress:
-    ...     progress(1, 2)
+    >>> with progress_bar() as progress:
+    ...     progress("training", 0.5)
     """
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    target = console or Console(stderr=True)
-    with RichProgress(
-        *columns,
-        TimeRemainingColumn(),
+    from rich import console as consoles  # only those who look at a bar wait for it
+    from rich import progress as bars
+
+    target = console or consoles.Console(stderr=True)
+    with bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.percentage:>3.0f}%"),
+        bars.TimeRemainingColumn(),
         console=target,
         transient=True,
-        disable=not target.is_terminal,
+        disable=sys.stderr is None or not target.is_terminal,
     ) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task(label, total=1.0)
 
-        def step(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def show(stage: str, done: float | None) -> None:
+            total = None if done is None else 1.0
+            bar.update(task, description=stage, completed=done or 0.0, total=total)
 
-        yield step
+        yield show

@@ -1,6 +1,8 @@
-"""Frozen facts that can be written to JSON and read back: the base of events and conditions.
+"""Records: frozen facts that are written to JSON and read back, with a checksum.
 
-Documents that show whether they are as they were written: JSON with a checksum.
+Everything that the library releases, states or saves (attributes and schemas, events, conditions,
+guarantees, results, models with their arrays) is a `Record`, so that there is one way into a file
+and one way back. A document is a record with the number of its format and a checksum.
 """
 
 from __future__ import annotations
@@ -9,62 +11,92 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Hashable, Mapping, Set
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, MissDPError, ParameterError, replacing
 
 __all__ = [
     "COUNT",
     "COUNT_FROM_1",
     "DELTA",
+    "FORMAT",
     "FRACTION",
     "NONNEGATIVE",
     "POSITIVE",
+    "WRONG",
     "Record",
-    "array_from_json",
-    "array_to_json",
     "check_delta",
     "check_fraction",
     "check_nonnegative",
     "check_positive",
     "check_whole",
+    "decoded",
+    "encoded",
+    "fits",
     "read_json",
     "sealed",
     "unsealed",
 ]
 
+FORMAT = 4
+"""The number of the format that is written; the first one that all documents share."""
 
-# Rooms above this one that register kinds of their own when they are imported.
-_ROOMS = ("missdp.ground_truth", "missdp.preprocess")
+# Rooms above this one that define kinds of their own when they are imported.
+_ROOMS = ("missdp.accounting", "missdp.schema", "missdp.ground_truth", "missdp.preprocess")
+WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Whatever a constructor may raise when it is given values of the wrong type or size."""
 
 
 class Record:
-    """A dataclass whose subclasses register themselves by name, so JSON can find them again.
+    """Base class of dataclasses that are written to JSON under their ``kind``, and read back.
 
-    A direct subclass opens a *family* (events, conditions); every class below it is a *kind* of
-    that family. `from_dict` only ever builds a registered kind of the family it is called on.
+    Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records.
+    A list is read back as a tuple. A class with ``abstract=True`` is no kind by itself, but reads
+    every kind below it.
+
+    Attributes
+    ----------
+    kind : str
+        Class attribute: the name in files, by default that of the class.
+    derived : tuple of str
+        Class attribute: properties that are written as well, for other programs; not read.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Span(Record):
+    ...     low: float
+    ...     high: float
+    >>> Span(0.0, 1.5).to_dict()
+    {'kind': 'Span', 'low': 0.0, 'high': 1.5}
+    >>> Span.from_json(Span(0.0, 1.5).to_json())
+    Span(low=0.0, high=1.5)
     """
 
-    _kinds: ClassVar[dict[str, type[Record]]]
-    _families: ClassVar[list[type[Record]]] = []
+    kind: ClassVar[str] = ""
+    derived: ClassVar[tuple[str, ...]] = ()
+    _kinds: ClassVar[dict[str, type[Record]]] = {}
+    _sealed_since: ClassVar[int] = FORMAT  # the first format of the class that has a checksum
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if Record in cls.__bases__:
-            cls._kinds = {}
-            Record._families.append(cls)
+        cls.kind = cls.__dict__.get("kind", cls.__name__)
+        if abstract:
             return
-        known = cls._kinds.get(cls.__name__)
+        known = Record._kinds.get(cls.kind)
         if known is not None and known.__module__ != cls.__module__:
-            raise TypeError(f"{cls.__name__} is already registered by {known.__module__}")
-        cls._kinds[cls.__name__] = cls
+            raise TypeError(f"{cls.kind} is already registered by {known.__module__}")
+        Record._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         """Keep what the check of each field makes of its value: see `NONNEGATIVE` and the like."""
@@ -73,77 +105,230 @@ class Record:
                 object.__setattr__(self, known.name, check(known.name, getattr(self, known.name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary; ``kind`` names the class."""
-        values = {f.name: _encode(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
-        return {"kind": type(self).__name__, **values}
+        """Return the record as JSON values; ``kind`` says which class it is of."""
+        kept = {f.name: encoded(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+        shown = {name: getattr(self, name) for name in self.derived}
+        return {"kind": self.kind, **kept, **{k: _shown(v) for k, v in shown.items()}}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild the record written by `to_dict`.
+    def from_dict(cls, data: Any) -> Self:
+        """Return the record that `to_dict` wrote.
 
         Raises
         ------
         ParameterError
-            If the kind is unknown, or a field is missing, unknown or out of range.
+            If the kind is unknown, or a field is missing, unknown, out of range or of another type.
         """
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
-        rest = dict(data)
-        kind = rest.pop("kind", None)
-        _know(kind)
-        found = cls._kinds.get(kind) if isinstance(kind, str) else None
-        if found is None or not issubclass(found, cls):
-            raise ParameterError(
-                f"unknown kind {kind!r}; known kinds: {', '.join(sorted(cls._kinds))}. "
-                "If another module defines it, import that module first."
-            )
-        unreadable = ParameterError(f"{kind} cannot be read: fields are missing or unknown")
-        with replacing(TypeError, by=unreadable):
-            return found(**{key: cls._decode(value) for key, value in rest.items()})
+        found = cls._named(data.get("kind", cls.kind))
+
+        def refusal(error: BaseException) -> MissDPError:
+            if isinstance(error, MissDPError):
+                return error
+            return found._refusal(data, "fields are missing, unknown or of the wrong type")
+
+        with replacing(*WRONG, by=refusal):
+            read = found._read(data)
+            for name, hint in _types(cast(Hashable, found)).items():
+                if not fits(getattr(read, name), hint):
+                    raise found._refusal(data, f"{name} is of the wrong type")
+            return read
 
     def to_json(self) -> str:
-        """Return the record as one JSON object."""
-        return json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
+        """Return the record as a JSON text with the number of its format and a checksum."""
+        return json.dumps(self.to_document(), allow_nan=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what `to_json` writes, as JSON values."""
+        return sealed({"format": FORMAT, **self.to_dict()})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Rebuild the record written by `to_json`."""
-        return cls.from_dict(read_json(text))
+        """Return the record that `to_json` wrote, in this version or an older one.
+
+        Raises
+        ------
+        DataError
+            If the text was changed since.
+        ParameterError
+            If it is not such a text.
+        """
+        return cls.from_document(read_json(text))
 
     @classmethod
-    def _decode(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):  # a record of any family: an event may carry a condition
-            kind = value.get("kind")
-            _know(kind)
-            homes = (family for family in Record._families if kind in family._kinds)
-            return next(homes, cls).from_dict(value)
-        if isinstance(value, list):
-            return tuple(cls._decode(item) for item in value)
-        return value
+    def from_document(cls, document: Any) -> Self:
+        """Return the record of a parsed text; see `from_json`."""
+        if not isinstance(document, Mapping):
+            raise ParameterError("expected a JSON object")
+        written = document.get("format", 0)
+        if not fits(written, int) or not 0 <= written <= FORMAT:
+            raise DataError(
+                f"the file was written by another version of missdp, not {FORMAT} or before"
+            )
+        if written >= cls._sealed_since or _NAME in document:
+            with replacing(RecursionError, by=ParameterError("nested too deeply")):
+                document = unsealed(document)
+        return cls.from_dict(document)
+
+    @classmethod
+    def _named(cls, kind: Any) -> type[Self]:
+        """Return the class of a kind, which must be this class or one below it."""
+        if kind not in Record._kinds if isinstance(kind, str) else False:
+            for room in _ROOMS:
+                import_module(room)
+        found = Record._kinds.get(kind) if isinstance(kind, str) else None
+        if found is None or not issubclass(found, cls):
+            known = sorted(name for name, one in Record._kinds.items() if issubclass(one, cls))
+            raise ParameterError(
+                f"unknown kind {kind!r}; known kinds: {', '.join(known)}. "
+                "If another module defines it, import that module first."
+            )
+        return found
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the record of a dictionary; override it to read older layouts."""
+        names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        skipped = {"kind", "format", "warnings", *cls.derived} - names  # commands add warnings
+        values = {key: decoded(value) for key, value in data.items() if key not in skipped}
+        if unknown := sorted(set(values) - names):
+            raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}")
+        later = {f.name: values.pop(f.name) for f in fields(cls) if not f.init and f.name in values}  # type: ignore[arg-type]
+        read = cls(**values)
+        vars(read).update(later)
+        return read
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> MissDPError:
+        """Return the error that says why a dictionary cannot be read."""
+        del data
+        return ParameterError(f"{cls.kind} cannot be read: {why}")
 
 
-def _know(kind: object) -> None:
-    """Import the rooms that define kinds of their own, if a kind is not known without them."""
-    if not any(kind in family._kinds for family in Record._families if isinstance(kind, str)):
-        for room in _ROOMS:
-            import_module(room)
+@cache
+def _types(kind: Hashable) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}  # type: ignore[arg-type]
 
 
-def _encode(value: Any) -> Any:
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; a whole number is a float too, a bool no number."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, choice) for choice in args)
+    if origin is Literal:
+        return isinstance(value, str) and value in args
+    if origin is tuple and args[-1:] == (...,):
+        return isinstance(value, tuple) and all(fits(item, args[0]) for item in value)
+    if origin is tuple:
+        fitting = isinstance(value, tuple) and len(value) == len(args)
+        return fitting and all(map(fits, value, args))
+    if origin is np.ndarray:
+        kinds = get_args(args[1])
+        return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, kinds[0])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            return False
+        return all(fits(key, args[0]) and fits(item, args[1]) for key, item in value.items())
+    if isinstance(origin, type) and issubclass(origin, Set):
+        return isinstance(value, Set) and all(fits(item, args[0]) for item in value)
+    if hint in (int, float):
+        wanted = (int,) if hint is int else (int, float)
+        return isinstance(value, wanted) and not isinstance(value, bool)
+    return hint is Any or not isinstance(hint, type) or isinstance(value, hint)
+
+
+def encoded(value: Any) -> Any:
+    """Return the JSON values of anything that a record may hold; exact to the last bit.
+
+    Examples
+    --------
+    >>> encoded({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
+    {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is': 'inf'}]]}}
+    """  # noqa: E501
     if isinstance(value, Record):
         return value.to_dict()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    return value
+    if isinstance(value, np.ndarray):
+        return _encoded_array(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "float", "is": repr(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        if "kind" not in value and all(isinstance(key, str) for key in value):
+            return {key: encoded(item) for key, item in value.items()}
+        return {"kind": "mapping", "items": [[encoded(k), encoded(v)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple, Set)):
+        return [encoded(item) for item in (sorted(value) if isinstance(value, Set) else value)]
+    raise ParameterError(f"a {type(value).__name__} cannot be written to a file")
+
+
+def decoded(value: Any) -> Any:
+    """Return what `encoded` wrote; a list becomes a tuple.
+
+    Raises
+    ------
+    ParameterError
+        If it is nothing that `encoded` writes.
+    """
+    if isinstance(value, list):
+        return tuple(decoded(item) for item in value)
+    if not isinstance(value, Mapping):
+        return value
+    kind = value.get("kind")
+    if "kind" not in value:
+        return {key: decoded(item) for key, item in value.items()}
+    if kind not in ("array", "mapping", "float") if isinstance(kind, str) else True:
+        return Record.from_dict(value)
+    with replacing(*WRONG, by=_unless_ours(f"this is no {kind}")):
+        if kind == "array":
+            return _decoded_array(value)
+        if kind == "mapping":
+            return {decoded(key): decoded(item) for key, item in value["items"]}
+        return float(value["is"])
+
+
+def _unless_ours(why: str) -> Any:
+    return lambda error: error if isinstance(error, MissDPError) else ParameterError(why)
+
+
+_ARRAYS = re.compile(r"[<|][biuf][1248]")
+
+
+def _encoded_array(array: NDArray[Any]) -> dict[str, Any]:
+    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if not _ARRAYS.fullmatch(plain.dtype.str):
+        raise ParameterError("an array that is written to a file holds numbers or true and false")
+    data = base64.b64encode(plain.tobytes()).decode("ascii")
+    return {"kind": "array", "type": plain.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def _decoded_array(stored: Mapping[str, Any]) -> NDArray[Any]:
+    if not _ARRAYS.fullmatch(stored["type"]):
+        raise ParameterError("this is no array of numbers")
+    flat = np.frombuffer(base64.b64decode(stored["data"], validate=True), dtype=stored["type"])
+    return flat.reshape(stored["shape"]).astype(flat.dtype.newbyteorder("="))
+
+
+def _shown(value: Any) -> Any:
+    """Return a derived number or table for other programs; null where there is no number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return encoded(value)
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text; refuse what is none."""
+    """Return the value of a JSON text; refuse what is none, and numbers that are not finite."""
     # Also texts nested deeper than Python reads.
     with replacing(ValueError, RecursionError, TypeError, by=ParameterError("not valid JSON")):
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(text)
 
 
 def _number(name: str, value: object) -> float:
@@ -174,7 +359,7 @@ def check_nonnegative(name: str, value: object) -> float:
 def check_whole(name: str, value: object, *, least: int) -> int:
     """Return ``value`` as an integer; refuse what is no whole number of at least ``least``."""
     number = check_nonnegative(name, value)
-    if number != int(number) or number < least:
+    if isinstance(value, bool) or number != int(number) or number < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {number:g}")
     return int(number)
 
@@ -243,15 +428,3 @@ def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
 def _digest(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def array_to_json(array: NDArray[np.float64]) -> dict[str, Any]:
-    """Encode an array exactly: shape and little-endian doubles in base64."""
-    data = np.ascontiguousarray(array, dtype="<f8")
-    return {"shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode("ascii")}
-
-
-def array_from_json(stored: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Inverse of :func:`array_to_json`."""
-    flat = np.frombuffer(base64.b64decode(stored["data"]), dtype="<f8")
-    return flat.reshape(stored["shape"]).astype(np.float64)

@@ -241,7 +241,7 @@ def test_strange_json_is_refused(text):
 
 def test_json_of_another_format_is_refused():
     data = Guarantee(1).to_dict()
-    for change in ({"format": 4}, {"extra": 1}, {"events": None}, {"conditions": 5}):
+    for change in ({"format": 9}, {"extra": 1}, {"events": None}, {"conditions": 5}):
         with pytest.raises(ParameterError):
             Guarantee.from_dict({**data, **change})
 

@@ -183,12 +183,18 @@ if {everything}:
     for found in pkgutil.walk_packages(missdp.__path__, "missdp."):
         if "cli" not in found.name and "__main__" not in found.name:
             importlib.import_module(found.name)
-from missdp.record import Record, _know
+from missdp.errors import ParameterError
+from missdp.record import Record
 if not {everything}:
     import missdp.accounting
     assert "missdp.preprocess" not in sys.modules
-    _know("of no family")
-print(json.dumps(sorted(kind for family in Record._families for kind in family._kinds)))
+    try:
+        Record.from_dict({{"kind": "of no family"}})
+    except ParameterError:
+        pass
+from missdp.accounting import Condition, Event
+kinds = Record._kinds.items()
+print(json.dumps(sorted(kind for kind, one in kinds if issubclass(one, (Condition, Event)))))
 """
 
 

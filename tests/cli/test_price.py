@@ -7,6 +7,7 @@ import pytest
 from missdp import PrivBayes
 from missdp.cli.main import main
 from missdp.datasets import yrbss
+from missdp.preprocess.prices import Price
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,9 @@ def test_bad_assumptions(model, capsys, extra, code, says):
 def test_what_is_not_a_model(tmp_path, capsys):
     (tmp_path / "x.json").write_text("{}")
     for path, says in (
-        (tmp_path / "x.json", "not a saved missdp model"),
+        (tmp_path / "x.json", "not a missdp model"),
         (tmp_path / "none.json", "no model file"),
-        (tmp_path, "not a saved missdp model"),
+        (tmp_path, "cannot read"),
     ):
         code, _, err = run(capsys, "price", path)
         assert code == 3
@@ -102,6 +103,7 @@ def pipeline(tmp_path):
 def test_a_pipeline_costs_more_than_its_last_step_claims(pipeline, capsys):
     code, out, _ = run(capsys, "price", pipeline, "--json")
     found = json.loads(out)
+    assert Price.from_dict(found).to_dict() == {k: v for k, v in found.items() if k != "warnings"}
     assert code == 0
     assert found["epsilon"] > found["naive_epsilon"] > 0
     assert found["adjacency"] == "replace-one"

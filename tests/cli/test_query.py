@@ -6,6 +6,7 @@ import pytest
 
 from missdp.cli.main import main
 from missdp.datasets import yrbss
+from missdp.statistics import Estimate
 
 ASK = (
     "query",
@@ -32,6 +33,7 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(capsys):
     code, out, _ = run(capsys, *ASK, *MEAN, "--where", "age >= 15 and age < 17", "--json")
     assert code == 0
     answer = json.loads(out)
+    assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
     low, high = answer["interval"]
     assert 0 <= low <= answer["value"] <= high <= 7
     assert 2.3 < answer["value"] < 3.5
@@ -42,6 +44,7 @@ def test_what_the_missing_cells_could_hide(capsys):
     code, out, _ = run(capsys, *ASK, *MEAN, "--uncertainty", "worst-case", "--json")
     assert code == 0
     answer = json.loads(out)
+    assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
     low, high = answer["imputation_interval"]
     assert low <= answer["value"] <= high
     assert high - low > 0.3  # some 9 % of the answers are missing, and an answer is 0 to 7

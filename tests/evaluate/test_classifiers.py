@@ -169,7 +169,7 @@ def test_the_result_prints_and_goes_to_json() -> None:
 
 
 def test_progress_counts_fits() -> None:
-    steps: list[tuple[int, int]] = []
+    steps: list[tuple[str, float]] = []
     constant = Table.from_codes(
         SCHEMA, {"c": [1] * 60, "o": [0, 1] * 30, "n": [0, 2] * 30, "noise": [0, 1] * 30}
     )
@@ -178,9 +178,9 @@ def test_progress_counts_fits() -> None:
         constant,
         random_state=0,
         learners=FAST,
-        progress=lambda done, total: steps.append((done, total)),
+        progress=lambda stage, done: steps.append((stage, done)),
     )
-    assert steps == [(i, 12) for i in range(1, 13)]
+    assert steps == [("training classifiers", i / 12) for i in range(1, 13)]
     with progress_bar("training") as progress:
         classifier_f1(TRUTH, TRUTH, random_state=0, learners=("BernoulliNB",), progress=progress)
 

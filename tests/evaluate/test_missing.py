@@ -72,6 +72,6 @@ def test_the_result_prints_and_goes_to_json() -> None:
     )
     document = json.loads(json.dumps(found.to_dict()))
     assert document["patterns"] == found.patterns
-    assert len(document["pairs"]) == 3
+    assert MissingFidelity.from_json(found.to_json()) == found
     assert str(found).count("→") == 3
     assert MissingFidelity({"a": 0.0}, {"a": 0.0}, {}, 0.0).mean_pair_distance == 0.0

@@ -1,5 +1,7 @@
 """Whatever uses a declared domain says so, everywhere in the same words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ def schema(undeclared):
     marks = [("levels",), ("upper",), ("lower",)]
     return Schema(
         tuple(
-            fact.model_copy(update={"undeclared": mark if fact.name in undeclared else ()})
+            replace(fact, undeclared=mark if fact.name in undeclared else ())
             for fact, mark in zip(facts, marks, strict=True)
         )
     )

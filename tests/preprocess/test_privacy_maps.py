@@ -26,7 +26,7 @@ from missdp.preprocess.gradient_maps import (
     subsampled_gaussian_curve,
 )
 from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, Sensitivity
-from missdp.preprocess.questions import gaussian_slack, noisy_gaussian, noisy_laplace
+from missdp.preprocess.questions import noisy_on_grid, rounding_slack
 
 GRID = np.linspace(-60, 60, 120_001)
 STEP = GRID[1] - GRID[0]
@@ -223,8 +223,8 @@ def test_parameters_out_of_range_are_refused():
             make()
 
 
-@pytest.mark.parametrize("draw", [noisy_gaussian, noisy_laplace])
-def test_noise_on_a_grid_hides_the_values_low_bits(draw):
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_on_a_grid_hides_the_values_low_bits(kind):
     class Zero:
         def discrete_gaussian(self, sigma, size):
             assert sigma == 2**20
@@ -233,14 +233,14 @@ def test_noise_on_a_grid_hides_the_values_low_bits(draw):
         discrete_laplace = discrete_gaussian
 
     cell = 0.7 / 2**20
-    out = draw(np.array([0.1, 0.1 + cell / 1e6]), 0.7, Zero())
+    out = noisy_on_grid(np.array([0.1, 0.1 + cell / 1e6]), kind, 0.7, Zero())
     assert out[0] == out[1]
     assert abs(out[0] - 0.1) <= cell
-    assert gaussian_slack(4) == pytest.approx(2 / 2**20, rel=1e-2)
+    assert rounding_slack("gaussian", 4) == pytest.approx(2 / 2**20, rel=1e-2)
 
 
-@pytest.mark.parametrize("draw", [noisy_gaussian, noisy_laplace])
-def test_outputs_are_whole_cells_however_large_the_value(draw):
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_outputs_are_whole_cells_however_large_the_value(kind):
     """A sum of two floats would keep low bits of the private value; a whole number cannot."""
 
     class Counted:
@@ -251,10 +251,10 @@ def test_outputs_are_whole_cells_however_large_the_value(draw):
 
     cell = 0.7 / 2**20
     values = np.full(50, 123456.789)
-    out = draw(values, 0.7, Counted())
+    out = noisy_on_grid(values, kind, 0.7, Counted())
     whole = np.rint(values[0] / cell) + np.arange(50)
     np.testing.assert_array_equal(out, whole * cell)
-    assert np.isfinite(draw(np.array([1e300]), 1.0, Counted())).all()
+    assert np.isfinite(noisy_on_grid(np.array([1e300]), kind, 1.0, Counted())).all()
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -27,7 +27,7 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import Sensitivity, TableDistance
-from missdp.preprocess.questions import VectorNoise, VectorQuery, gaussian_slack
+from missdp.preprocess.questions import VectorNoise, VectorQuery, rounding_slack
 from missdp.preprocess.replace_one import NoisyTest, ReplaceOneDoor
 
 DOMAIN = RowDomain(rows=40, columns=2)
@@ -389,7 +389,7 @@ def test_the_price_of_a_mean_covers_what_adding_up_rounds_away():
     other[0, 0] = -1.0
     query = VectorQuery.mean(RowDomain(rows=n, columns=2), multiplier=1.0)
     moved = np.linalg.norm(query.exact(rows, None) - query.exact(other, None)) / query.scale
-    assert moved > 1 + 1.5 * gaussian_slack(2)
+    assert moved > 1 + 1.5 * rounding_slack("gaussian", 2)
     assert moved**2 / 2 <= query.privacy_map.rho(TableDistance(replaced=1))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -157,7 +159,7 @@ def test_every_entrance_takes_a_table():
 
 
 def test_what_is_not_declared_public_is_refused_before_anything_is_charged():
-    marked = SCHEMA["sex"].model_copy(update={"undeclared": ("levels",)})
+    marked = replace(SCHEMA["sex"], undeclared=("levels",))
     schema = Schema((*SCHEMA.subset(["age"]), marked))
     table = Table.read(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}), schema)
     budget = Budget(1.0, 1e-6, adjacency="replace-one")

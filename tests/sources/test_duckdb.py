@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_charged(tmp_path: P
 
 def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = Numeric(name="y", lower=0, upper=1, nullable=True)
-    loose = strict.model_copy(update={"name": "x", "outside": "clamp"})
+    loose = replace(strict, name="x", outside="clamp")
     asked: list[tuple[str, ...]] = []
     stream = DuckDBSource._batches
 

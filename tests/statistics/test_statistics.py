@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -150,10 +151,7 @@ def test_seeds_and_undeclared_schemas_become_conditions() -> None:
     answer = statistics(random_state=4).count(epsilon=1.0)
     assert ExplicitSeed() in answer.guarantee.conditions
     drafted = Schema(
-        tuple(
-            a.model_copy(update={"undeclared": ("upper",)}) if a.name == "hours" else a
-            for a in SCHEMA
-        )
+        tuple(replace(a, undeclared=("upper",)) if a.name == "hours" else a for a in SCHEMA)
     )
     table = Table(drafted, TABLE._columns)
     with pytest.raises(SchemaError, match="hours"):

@@ -115,9 +115,9 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
-    names = places(where_open=True, share_open=True, share_one=False)
+    names = places(where_open=True, portion_open=True, portion_one=False)
     where = mock.Mock(decide=lambda rows: (surely, maybe))
-    with mock.patch("missdp.statistics.worst_case._shares", return_value=(share, known)):
+    with mock.patch("missdp.statistics.worst_case._portions", return_value=(share, known)):
         exact_rows = tally(None, where, None, names).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
     low, high = total_bounds(box, lower, upper)

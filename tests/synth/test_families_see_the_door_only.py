@@ -13,15 +13,14 @@ import missdp.synth.base as base
 from synth.worked_example import SOURCE
 
 ROOM = Path(base.__file__).parent
+BEFORE_THE_DOOR = {"__init__", "base", "ground_truth", "registry", "state"}
 SOURCES = {
-    str(path.relative_to(ROOM)): path.read_text(encoding="utf-8")
-    for path in (
-        *(ROOM / "privbayes").glob("*.py"),
-        *(ROOM / f"{name}.py" for name in ("aim", "mst", "graphical", "learn", "workload")),
-    )
+    path.name: path.read_text(encoding="utf-8")
+    for path in ROOM.glob("*.py")
+    if path.stem not in BEFORE_THE_DOOR
 } | {"the worked example": SOURCE}
 OPEN = {"missdp.mechanisms.door", "missdp.mechanisms.noise"}
-HELPERS = ("is_declared", "sampling_generator")
+HELPERS = ("first_array", "is_declared", "is_number", "is_whole")
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
 
 
@@ -39,11 +38,7 @@ def offences(source):
             if node.module == "missdp.synth.base":
                 found += [a.name for a in node.names if a.name not in base.__all__]
             if node.module == "missdp.synth.state":
-                found += [
-                    a.name
-                    for a in node.names
-                    if a.name not in ("is_declared", "sampling_generator")
-                ]
+                found += [a.name for a in node.names if a.name not in HELPERS]
         elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
             whose = ast.unparse(node.value)
             if (

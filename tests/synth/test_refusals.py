@@ -21,8 +21,8 @@ from missdp.errors import (
 from missdp.evaluate import combine_estimates
 from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, workload
-from missdp.synth.graphical import GraphicalSynthesizer
-from missdp.synth.privbayes import structure as plan
+from missdp.synth import learn_network as plan
+from missdp.synth.aim import GraphicalSynthesizer
 from missdp.synth.state import sampling_generator
 from synth.conformance import CASES, FAMILIES, IDS, make_table
 

@@ -77,9 +77,9 @@ def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
     ("text", "match"),
     [
         (None, "no model file"),
-        ("{}", "not a saved"),
-        ("[1", "not a saved"),
-        ('{"family": 3}', "not a saved"),
+        ("{}", "not a missdp model"),
+        ("[1", "not a missdp model"),
+        ('{"family": 3}', "not a missdp model"),
         ('{"family": "Kamino"}', "not installed; there are AIM, MST, PrivBayes, and"),
     ],
 )

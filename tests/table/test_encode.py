@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -141,15 +142,15 @@ def test_errors_are_typed_and_quote_nothing_private(attribute, column):
 
 
 def test_policy_missing_turns_outside_values_into_holes():
-    colour = COLOUR.model_copy(update={"outside": "missing"})
-    age = AGE.model_copy(update={"outside": "missing"})
+    colour = replace(COLOUR, outside="missing")
+    age = replace(AGE, outside="missing")
     assert codes(colour, pa.array(["röt", "blue"])) == [0, 2]
     assert codes(age, pa.array([5.0, 100.0, float("inf"), 1.5])) == [0, 10, 10, 10]
     assert codes(age, pa.array(["5", "many"])) == [0, 10]
 
 
 def test_policy_clamp_moves_numbers_to_the_nearest_bound():
-    age = AGE.model_copy(update={"outside": "clamp"})
+    age = replace(AGE, outside="clamp")
     table = read(age, pa.array([-5.0, 1e9, float("-inf"), float("nan")]))
     assert table.values("age").tolist() == [0.0, 99.0, 0.0, 0.0]
     assert table.mask("age").tolist() == [False, False, False, True]

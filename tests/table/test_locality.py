@@ -13,6 +13,7 @@ import fractions
 import struct
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,7 @@ TOTAL = Schema(
         Categorical(name="flag", levels=(False, True), missing_codes=("?", 9), **LOOSE),
     )
 )
-STRICT = Schema(
-    tuple(a.model_copy(update={"outside": "error", "nullable": True}) for a in TOTAL.attributes)
-)
+STRICT = Schema(tuple(replace(a, outside="error", nullable=True) for a in TOTAL.attributes))
 
 
 def read(data: Any, schema: Schema = TOTAL) -> list[list[Any]]:
@@ -365,7 +364,7 @@ def test_the_strict_policy_differs_in_nothing_but_refusals(rows: list[Any]) -> N
     with contextlib.suppress(DataError):
         strict = read(pandas_of(object)(rows, Path()), STRICT)
     if strict is not None:
-        loose = Schema(tuple(a.model_copy(update={"nullable": True}) for a in TOTAL.attributes))
+        loose = Schema(tuple(replace(a, nullable=True) for a in TOTAL.attributes))
         assert strict == read(pandas_of(object)(rows, Path()), loose)
 
 
@@ -431,7 +430,7 @@ def test_clamp_is_total() -> None:
     values = np.asarray(column.values)
     assert values.tolist() == expected
     assert not np.signbit(values).any()
-    nullable = encode(TOTAL["count"].model_copy(update={"nullable": True}), cells)
+    nullable = encode(replace(TOTAL["count"], nullable=True), cells)
     assert (nullable.codes == 5).tolist() == [i in range(4, 10) for i in range(11)]
 
 

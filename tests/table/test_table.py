@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
-from missdp.table.frames import write_arrow
+from missdp.table.table import write_arrow
 
 SCHEMA = Schema(
     (

@@ -372,7 +372,7 @@ def test_every_law_says_what_is_too_far(law, event, near, far):
     "law", [SmoothLaw(noise=SMOOTH, own=1, donee=1), PaperLaw(epsilon=2.0, own=1, donee=1)]
 )
 def test_smooth_noise_is_scaled_too(law):
-    from missdp.testing.record import Recorder
+    from missdp.testing.findings import Recorder
 
     behind = Bounded((100,), 5.0)
     values = [

@@ -24,8 +24,8 @@ from missdp.testing import (
     made_up,
     neighbours,
 )
+from missdp.testing.findings import PerCall, same
 from missdp.testing.interference import differences, facts_of
-from missdp.testing.record import PerCall, same
 from missdp.testing.subject import SCHEMA
 from synth.worked_example import Independent
 
@@ -172,7 +172,7 @@ def test_everything_that_failed_is_listed_at_once():
 def test_habits_can_be_chosen_and_lacking_ones_are_found():
     class Forgetful(examples.Histograms):
         def _restore(self, released):
-            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts"].items()}
+            self.counts_ = {n: np.ones_like(np.array(c)) for n, c in released["counts_"].items()}
 
     message = failures(check_habits, Forgetful, habits=["save_and_load"])
     assert "draws other rows" in message

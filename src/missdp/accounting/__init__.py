@@ -21,7 +21,6 @@ from missdp.accounting.calibrate import (
     gaussian_delta,
     gaussian_sigma,
     laplace_scale,
-    zcdp_rho,
 )
 from missdp.accounting.conditions import (
     Assumption,
@@ -53,7 +52,7 @@ from missdp.accounting.events import (
     ZCDPEvent,
     flatten,
 )
-from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of
+from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of, zcdp_rho
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.pld import PLDAccountant, to_dp_event
 

@@ -97,16 +97,13 @@ class _Additive(ABC):
     _cost: Any
 
     def supports(self, event: Event) -> bool:
-        """Return whether a bound is proven for this (elementary) event."""
         return proven(self._cost, event)
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
         left = exact(delta) - failure_of(events)
         return self._epsilon(events, float_down(left)) if left >= 0 else math.inf
 
     def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return an upper bound on delta at ``epsilon``."""
         return min(1.0, self._delta(events, epsilon) + float_up(failure_of(events)))
 
     @abstractmethod
@@ -362,21 +359,7 @@ def _epsilon_under(
 def proves(
     events: Event | Iterable[Event], epsilon: float, delta: float, adjacency: Adjacency
 ) -> bool:
-    """Return whether the events prove (epsilon, delta) under ``adjacency``.
-
-    Parameters
-    ----------
-    events, delta, adjacency
-        As for `epsilon_under`.
-    epsilon : float
-        The statement to check.
-
-    Examples
-    --------
-    >>> from missdp.accounting import LaplaceEvent
-    >>> proves([LaplaceEvent(sensitivity=1, scale=2.0)], 0.4, 0.0, "add-remove")
-    False
-    """
+    """Return whether the events prove (epsilon, delta) under ``adjacency``; see `epsilon_under`."""
     parts, known = flatten(events), DEFAULT_ACCOUNTANTS
     if _epsilon_under(parts, delta, adjacency, known, enough=epsilon) <= epsilon:
         return True

@@ -33,18 +33,10 @@ __all__ = ["Budget", "Schedule"]
 Schedule = Literal["fixed", "adaptive"]
 
 
-class _Process:
-    """Which process this is: a new token after every fork, since numbers are used again."""
-
-    token = object()
-
-    @classmethod
-    def renew(cls) -> None:
-        cls.token = object()
-
-
+# Which process this is: a new token after every fork, since the numbers of processes return.
+_FORKS = [object()]
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Process.renew)
+    os.register_at_fork(after_in_child=lambda: _FORKS.append(object()))
 
 
 class Budget:
@@ -122,7 +114,7 @@ class Budget:
         self._label = ""
         self._reserved = False
         self._lock = threading.RLock()
-        self._process = (os.getpid(), _Process.token)
+        self._process = (os.getpid(), _FORKS[-1])
 
     @classmethod
     def from_cost(
@@ -169,8 +161,6 @@ class Budget:
                 raise ParameterError("currency is for budgets with schedule='adaptive'")
             return None
         chosen = currency or ("zcdp" if self._delta > 0 else "pure")
-        if chosen not in get_args(Currency):
-            raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
         return Cost.worth(chosen, self._epsilon, self._delta)
 
     @property
@@ -429,7 +419,7 @@ class Budget:
 
     def check_process(self) -> None:
         """Refuse to go on in a fork of the process that made this budget."""
-        if self._process != (os.getpid(), _Process.token):
+        if self._process != (os.getpid(), _FORKS[-1]):
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "
                 "be spent a second time. Charge it in the parent process, or use threads"

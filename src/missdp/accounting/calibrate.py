@@ -13,11 +13,11 @@ from scipy.special import log_ndtr
 
 from missdp.accounting.accountants import epsilon_under
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
-from missdp.accounting.exact import integer_shift, rho_capacity, scale_for
+from missdp.accounting.exact import integer_shift, scale_for, zcdp_rho
 from missdp.errors import ParameterError, UnprovenError
-from missdp.record import check_delta, check_nonnegative, check_positive
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 
-__all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale", "zcdp_rho"]
+__all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale"]
 
 
 def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
@@ -44,33 +44,9 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
     >>> laplace_scale(1.0, count=4)
     4.0
     """
-    _check_count(count)
+    count = check_whole("count", count, least=1)
     sensitivity = check_positive("sensitivity", sensitivity)
     return scale_for(sensitivity, check_positive("epsilon", epsilon), count=count)
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        Above 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        By the conversion of Canonne, Kamath & Steinke 2020 at its best real order.
-
-    Examples
-    --------
-    >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]
-    [0.0244, 0.0882, 0.1851]
-    """
-    epsilon, delta = _check_target(epsilon, delta)
-    return rho_capacity(epsilon, delta)
 
 
 def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:
@@ -137,11 +113,15 @@ def gaussian_sigma(
     >>> round(gaussian_sigma(1.0, 1e-6), 1)
     4.2
     """
-    epsilon, delta = _check_target(epsilon, delta)
-    _check_count(count)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    if delta == 0:
+        raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
+    count = check_whole("count", count, least=1)
     if not discrete:
         total = check_positive("sensitivity", sensitivity) * math.sqrt(count)
-        return _continuous_sigma(epsilon, delta) * total
+        return total * _least(
+            lambda sigma: gaussian_delta(epsilon, sigma=sigma) <= delta, 1.0, 1e-12, 1000
+        )
     if integer_shift(sensitivity) < 1:
         raise ParameterError(f"an integer query has sensitivity at least 1, got {sensitivity}")
 
@@ -202,57 +182,40 @@ def calibrate(
     delta = check_delta("delta", delta)
     tolerance = check_positive("tolerance", tolerance)
 
+    start = check_positive("start", start)
+
     def meets(noise: float) -> bool:
         return epsilon_under(make_events(noise), delta, adjacency) <= epsilon
 
-    high = check_positive("start", start)
-    for _ in range(60):
-        if meets(high):
+    def known_to_meet(noise: float) -> bool:
+        try:
+            return meets(noise)
+        except UnprovenError:
+            return False
+
+    found = _least(known_to_meet, start, tolerance)
+    if math.isinf(found) and not meets(start):  # unless even this is refused
+        raise ParameterError("no noise level meets the target; is delta large enough?")
+    return found
+
+
+def _least(
+    enough: Callable[[float], bool], start: float, tolerance: float, doublings: int = 60
+) -> float:
+    """Return nearly the least number that is enough, and one that is; infinity if none is."""
+    high = start
+    for _ in range(doublings):
+        if enough(high):
             break
         high *= 2
     else:
-        raise ParameterError("no noise level meets the target; is delta large enough?")
+        return math.inf
     low = high / 2
-    for _ in range(60):
-        if not _meets_or_refused(meets, low):
+    for _ in range(doublings):
+        if not enough(low):
             break
         low, high = low / 2, low
     while high - low > tolerance * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _meets_or_refused(meets, middle) else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def _meets_or_refused(meets: Callable[[float], bool], noise: float) -> bool:
-    """Treat noise levels that the events or accountants refuse as not enough noise."""
-    try:
-        return meets(noise)
-    except UnprovenError:
-        return False
-
-
-def _continuous_sigma(epsilon: float, delta: float) -> float:
-    """Least sigma at sensitivity 1, bisected on `gaussian_delta`, from the safe side."""
-    high = 1.0
-    while gaussian_delta(epsilon, sigma=high) > delta:
-        high *= 2
-    low = high / 2
-    while gaussian_delta(epsilon, sigma=low) <= delta:
-        low, high = low / 2, low
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        enough = gaussian_delta(epsilon, sigma=middle) <= delta
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
-def _check_target(epsilon: float, delta: float) -> tuple[float, float]:
-    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
-    if delta == 0:
-        raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
-    return epsilon, delta
-
-
-def _check_count(count: int) -> None:
-    if isinstance(count, bool) or count != int(count) or count < 1:
-        raise ParameterError(f"count must be a whole number of at least 1, got {count}")

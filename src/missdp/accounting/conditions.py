@@ -6,15 +6,18 @@ guarantees unites them, and printing a guarantee prints them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from missdp.errors import ParameterError, SchemaError
+from missdp.accounting.exact import rounded_up
+from missdp.errors import ParameterError, SchemaError, WeakGuaranteeWarning
 from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
 from missdp.schema import Schema
 
 __all__ = [
+    "NAMES",
     "Assumption",
     "BoundedObservation",
     "Condition",
@@ -29,11 +32,23 @@ __all__ = [
     "RowIndependentMissingness",
     "Undeclared",
     "domain_conditions",
+    "warn_if_weak",
+    "weaknesses",
 ]
 
 
+def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise ParameterError(f"{what} must be a collection of names, not one string")
+    return tuple(sorted({str(value) for value in values}))
+
+
+# A field that holds names, kept sorted.
+NAMES = {"check": _names}
+
+
 @dataclass(frozen=True)
-class Condition(Record):
+class Condition(Record, abstract=True):
     """Base class of every assumption; subclass it (as a frozen dataclass) to add one.
 
     Attributes
@@ -252,14 +267,9 @@ class DataDependentDomain(Condition):
     ('a', 'b')
     """
 
-    attributes: tuple[str, ...]
+    attributes: tuple[str, ...] = field(metadata=NAMES)
 
     holds_for_every_mask: ClassVar[bool] = True
-
-    def __init__(self, attributes: Iterable[str]) -> None:
-        if isinstance(attributes, str):
-            raise ParameterError("attributes must be a collection of names, not one string")
-        object.__setattr__(self, "attributes", tuple(sorted({str(name) for name in attributes})))
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -359,9 +369,8 @@ Undeclared = Literal["refuse", "accept"]
 def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condition, ...]:
     """Return the conditions that a schema puts on every release that uses it.
 
-    Levels and bounds shape the output, so a guarantee always rests on their being public:
-    `PublicDomain`, or `DataDependentDomain` for the attributes that are marked as read from the
-    private cells (with `PublicDomain` for the others).
+    Levels and bounds shape the output, so a guarantee rests on their being public: `PublicDomain`,
+    or `DataDependentDomain` for the attributes that are marked as read from the private cells.
 
     Parameters
     ----------
@@ -372,8 +381,6 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
 
     Raises
     ------
-    ParameterError
-        If ``undeclared`` is neither.
     SchemaError
         If some facts are not declared public, and that is refused.
 
@@ -381,12 +388,10 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     --------
     >>> from missdp import Categorical, Schema
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
-    >>> for condition in domain_conditions(Schema((read, Categorical(name="b", levels=("y",)))),
-    ...                                    undeclared="accept"):
+    >>> for condition in domain_conditions(Schema((read,)), undeclared="accept"):
     ...     print(condition)
     WARNING: categories or bounds were read from the private table, which the stated guarantee
     does not cover, for: a.
-    Columns, categories and bounds were declared without the private table (of: b).
     """
     if undeclared not in ("refuse", "accept"):
         raise ParameterError("undeclared must be 'refuse' or 'accept'")
@@ -402,3 +407,43 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     declared = [name for name in schema.names if name not in marked]
     warning = DataDependentDomain(tuple(sorted(marked)))
     return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)
+
+
+def weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
+    """Return what makes a guarantee next to worthless, in sentences; usually nothing.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the guarantee.
+    n : int, optional
+        The number of rows, *declared or released*, never the private one: whether there is a
+        sentence would tell.
+
+    Examples
+    --------
+    >>> for sentence in weaknesses(12.0, 0.01, n=1000):
+    ...     print(sentence)
+    epsilon = 12 is above 10: someone who knows all other rows may learn almost surely what a
+    person answered; values of about 1 are usual
+    delta = 0.01 is at least 1/n (n = 1000): publishing each row in full with this probability
+    would keep the same promise; state a delta far below 1/n
+    """
+    found = []
+    if epsilon > 10:
+        found.append(
+            f"epsilon = {rounded_up(epsilon)} is above 10: someone who knows all "
+            "other rows may learn almost surely what a person answered; values of about 1 are usual"
+        )
+    if n is not None and delta > 0 and delta * n >= 1:
+        found.append(
+            f"delta = {rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
+            "with this probability would keep the same promise; state a delta far below 1/n"
+        )
+    return tuple(found)
+
+
+def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
+    """Warn of every one of the `weaknesses`."""
+    for sentence in weaknesses(epsilon, delta, n=n):
+        warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)

@@ -285,6 +285,8 @@ class Cost:
         """
         if currency == "pure":
             return cls(currency=currency, amount=epsilon)
+        if currency not in get_args(Currency):
+            raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
         if delta <= 0:
             raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
         order = best_order(epsilon, delta)
@@ -376,7 +378,7 @@ class FilterEvent(Event):
     log : sequence of Event
         What was released in the end: an outcome, kept for the record. No number follows from it.
     label, gate, adjacency
-        See `Event`; the adjacency is that of the capacity.
+        As of every `Event`; the adjacency is that of the capacity.
 
     Raises
     ------
@@ -408,7 +410,7 @@ class FilterEvent(Event):
 
     @property
     def cost(self) -> Cost:
-        """The capacity as a cost."""
+        """The capacity, as a cost."""
         kind = type(self.capacity)
         if kind is PureEvent:
             return Cost(currency="pure", amount=self.capacity.epsilon)  # type: ignore[attr-defined]
@@ -429,7 +431,7 @@ class FilterEvent(Event):
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return every single release, those in the logs of filters too: what happened, no more.
+    """Return every single release among ``events``, those in the logs of filters too.
 
     Accountants must not add these up: see `FilterEvent`. For that, use `flatten`.
 

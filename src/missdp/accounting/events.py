@@ -1,8 +1,7 @@
 """Events: frozen facts about mechanisms, apart from the accountants that add them up.
 
-An event says what was done (noise, sensitivity), never what it costs: the cost follows from an
-accountant. Events compose, travel as JSON, and translate to `dp_accounting`'s events where that
-library has an equivalent one (`to_dp_event`).
+An event says what was done (noise, sensitivity), never what it costs: accountants derive the cost.
+Events compose, travel as JSON, and translate to those of `dp_accounting` (`to_dp_event`).
 """
 
 from __future__ import annotations
@@ -56,13 +55,13 @@ def check_adjacency(value: str) -> Adjacency:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event(Record):
-    """Base class of all events.
+class Event(Record, abstract=True):
+    """Base class of all events; every kind takes these parameters, too.
 
     Parameters
     ----------
     label : str, default ""
-        A public name for reports, e.g. ``"marginal age x income"``.
+        A public name for reports.
     gate : frozenset of str or None, default None
         The mechanism reads a row only if all these attributes are observed in it. None: it reads
         every row. The empty set is the same as None in effect.
@@ -137,8 +136,6 @@ class PureEvent(Event):
     ----------
     epsilon : float
         At least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -164,8 +161,6 @@ class SelectionEvent(PureEvent):
     ----------
     epsilon : float
         At least 0; 2 * sensitivity / scale for Gumbel noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -175,7 +170,28 @@ class SelectionEvent(PureEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceEvent(Event):
+class _NoiseEvent(Event, abstract=True):
+    """Noise on every coordinate of a query, whole numbers or real ones."""
+
+    sensitivity: float = field(metadata=POSITIVE)
+    discrete: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.discrete, bool):
+            raise ParameterError("discrete must be True or False")
+        if self.discrete and self.sensitivity < 1:
+            raise ParameterError(
+                "an integer query that a row can change has sensitivity at least 1, got "
+                f"{self.sensitivity}"
+            )
+
+    def _doubled(self) -> dict[str, Any]:
+        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(_NoiseEvent):
     """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers and the noise has mass
@@ -190,8 +206,6 @@ class LaplaceEvent(Event):
         Noise scale b, above 0.
     discrete : bool, default True
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -199,20 +213,11 @@ class LaplaceEvent(Event):
     2.0
     """
 
-    sensitivity: float = field(metadata=POSITIVE)
     scale: float = field(metadata=POSITIVE)
-    discrete: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_query(self.sensitivity, self.discrete)
-
-    def _doubled(self) -> dict[str, Any]:
-        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianEvent(Event):
+class GaussianEvent(_NoiseEvent):
     """Gaussian noise on every coordinate of a query of bounded L2 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers, with mass proportional to
@@ -229,8 +234,6 @@ class GaussianEvent(Event):
         Noise parameter, above 0 (the standard deviation if continuous).
     discrete : bool, default True
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -238,16 +241,7 @@ class GaussianEvent(Event):
     3.0
     """
 
-    sensitivity: float = field(metadata=POSITIVE)
     sigma: float = field(metadata=POSITIVE)
-    discrete: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_query(self.sensitivity, self.discrete)
-
-    def _doubled(self) -> dict[str, Any]:
-        return {"sensitivity": 2 * self.sensitivity}  # triangle inequality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,8 +254,6 @@ class ApproximateEvent(Event):
         At least 0.
     delta : float
         In [0, 1).
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -287,8 +279,6 @@ class ZCDPEvent(Event):
     ----------
     rho : float
         At least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -304,7 +294,7 @@ class ZCDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RDPEvent(Event):
-    """A mechanism known by its tabulated Rényi curve.
+    """A mechanism of which its Rényi divergence is known at some orders.
 
     Parameters
     ----------
@@ -312,8 +302,6 @@ class RDPEvent(Event):
         Rényi orders, each above 1, strictly increasing.
     epsilons : sequence of float
         Upper bound on the Rényi divergence at each order, at least 0.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -355,8 +343,6 @@ class SampledGaussianEvent(Event):
         Number of steps, at least 1.
     discrete : bool, default False
         Integer-valued query and noise.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -385,8 +371,6 @@ class ComposedEvent(Event):
     ----------
     events : sequence of Event
         The parts, all under the adjacency of the composition.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -419,7 +403,7 @@ class ComposedEvent(Event):
 
 
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return the elementary events of one event or of a sequence of them.
+    """Return the elementary events of one event or of a sequence of them, in order.
 
     Examples
     --------
@@ -431,15 +415,6 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
         if not isinstance(event, Event):
             raise ParameterError(f"expected an Event, got {type(event).__name__}")
     return tuple(part for event in sequence for part in event.flatten())
-
-
-def _check_query(sensitivity: float, discrete: bool) -> None:
-    if not isinstance(discrete, bool):
-        raise ParameterError("discrete must be True or False")
-    if discrete and sensitivity < 1:
-        raise ParameterError(
-            f"an integer query that a row can change has sensitivity at least 1, got {sensitivity}"
-        )
 
 
 def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:

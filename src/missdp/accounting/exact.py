@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -21,6 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
+
+from missdp.errors import ParameterError
+from missdp.record import check_delta, check_positive
 
 __all__ = [
     "add_remove_share",
@@ -36,16 +40,15 @@ __all__ = [
     "float_up",
     "integer_shift",
     "replace_one_of",
-    "rho_capacity",
+    "rounded_up",
     "scale_for",
     "share_of",
     "total",
+    "zcdp_rho",
 ]
-
 
 # Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
 _MAX_BITS = 4096
-
 
 _FINE = 2**1024
 
@@ -121,6 +124,8 @@ def float_down(number: Fraction) -> float:
 def share_of(amount: float, part: float) -> float:
     """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
 
+    ``amount`` is at least 0, and ``part`` in [0, 1].
+
     Examples
     --------
     >>> share_of(0.3, 0.1)
@@ -130,7 +135,9 @@ def share_of(amount: float, part: float) -> float:
 
 
 def difference(amount: float, *parts: float, up: bool = False) -> float:
-    """Return what parts leave of a budget, rounded down or up; 0 if they leave nothing.
+    """Return what parts leave of a budget, rounded down (or ``up``); 0 if they leave nothing.
+
+    ``amount`` and ``parts`` are at least 0, in one currency.
 
     Examples
     --------
@@ -144,7 +151,7 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
 
-    Infinity if there is none.
+    ``sensitivity`` (in L1 norm) and ``epsilon`` are above 0. Infinity if there is no such scale.
 
     Examples
     --------
@@ -166,7 +173,6 @@ def _float(number: Fraction) -> float:
 
 
 FloatArray = NDArray[np.float64]
-
 
 # Rounding of (1 + e^epsilon) and of its product with delta, upwards.
 _OUTWARD = 1 + 2.0**-50
@@ -216,14 +222,35 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(0.0, log_delta)))
 
 
-def rho_capacity(epsilon: float, delta: float) -> float:
-    """Return the largest rho such that rho-zCDP implies (epsilon, delta)-DP here."""
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        By the conversion of Canonne, Kamath & Steinke 2020 at its best real order.
+
+    Examples
+    --------
+    >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]
+    [0.0244, 0.0882, 0.1851]
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    if delta == 0:
+        raise ParameterError("delta must be above 0: rho-zCDP is worth nothing at delta 0")
     order = best_order(epsilon, delta)
     return max(0.0, (epsilon - float(overhead(order, delta))) / order)
 
 
 def best_order(epsilon: float, delta: float) -> float:
-    """Return the order at which `rho_capacity` is attained: a public function of the target."""
+    """Return the order at which `zcdp_rho` is attained: a public function of the target."""
     return _minimum(lambda a: -(epsilon - float(overhead(a, delta))) / a)[0]
 
 
@@ -304,14 +331,14 @@ def chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArr
 
 
 def randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Rényi divergence of the worst epsilon-DP pair: one bit, flipped with odds exp(-epsilon)."""
+    """Return the Rényi divergence of the worst pure pair: a bit flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
     return _rounded_up(logsumexp(terms, axis=0), epsilon, orders)
 
 
 def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: float) -> FloatArray:
-    """Rényi divergence of the discrete Laplace law against itself shifted, summed exactly.
+    """Return the Rényi divergence of the discrete Laplace law against itself shifted, exactly.
 
     The loss is shift/scale below the first centre, falls by 2/scale per step to -shift/scale at
     the second. One coordinate moved by the whole L1 sensitivity is the worst case: for
@@ -332,7 +359,7 @@ def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: floa
 
 
 def continuous_laplace(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Mironov 2017, Proposition 6; L1 worst case as in `discrete_laplace`."""
+    """Return that of the continuous law (Mironov 2017, Proposition 6), by the same worst case."""
     rise = np.log(orders / (2 * orders - 1)) + (orders - 1) * epsilon
     fall = np.log((orders - 1) / (2 * orders - 1)) - orders * epsilon
     return _rounded_up(np.logaddexp(rise, fall), epsilon, orders)
@@ -393,3 +420,16 @@ def _binomials() -> tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray]
     order = np.repeat(_SAMPLED_ORDERS, counts)
     k = np.arange(order.size) - np.repeat(start, counts) + 2.0
     return start, order, k, gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+
+
+def rounded_up(value: float, *, digits: int = 4) -> str:
+    """Return ``value`` with ``digits`` significant digits, rounded up: never a rosier number.
+
+    Examples
+    --------
+    >>> rounded_up(0.12341), rounded_up(2.0), rounded_up(1e-6)
+    ('0.1235', '2', '1e-06')
+    """
+    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
+    near = Decimal(f"{value:.12g}")
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(near)):.{digits}g}"

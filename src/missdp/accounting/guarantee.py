@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self, get_args
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, get_args
 
-from missdp.accounting.accountants import (
-    epsilon_under,
-    proves,
-)
+from missdp.accounting.accountants import epsilon_under, proves
 from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
 from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
@@ -23,19 +22,18 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
+from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
-from missdp.errors import ParameterError, UnprovenError, replacing
-from missdp.record import check_delta, check_nonnegative, read_json, sealed, unsealed
+from missdp.errors import ParameterError, UnprovenError
+from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta, check_nonnegative
 
 __all__ = ["Guarantee", "Protects"]
 
-_FORMAT = 3  # the first whose texts have a checksum
-_READABLE = (1, 2, 3)
+_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Record):
     """An (epsilon, delta) guarantee with everything it rests on.
 
     Prefer `from_events` or `Budget.spent`, which compute the numbers. Stated numbers are checked
@@ -88,16 +86,17 @@ class Guarantee:
     missdp.errors.ParameterError: epsilon is smaller than the events prove
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float = field(metadata=NONNEGATIVE)
+    delta: float = field(default=0.0, metadata=DELTA)
     adjacency: Adjacency = "add-remove"
     protects: Protects = "incomplete"
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
 
+    _sealed_since: ClassVar[int] = 3
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_delta("delta", self.delta))
+        super().__post_init__()
         check_adjacency(self.adjacency)
         if self.protects not in get_args(Protects):
             raise ParameterError(
@@ -111,14 +110,10 @@ class Guarantee:
         """One event for a statement that comes with none; for the ground truth nothing is known."""
         if self.protects == "ground-truth":
             return ()
+        known: dict[str, Any] = {"epsilon": self.epsilon, "adjacency": self.adjacency}
         if self.delta > 0:
-            event: Event = ApproximateEvent(
-                epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency
-            )
-            return (event,)
-        if self.epsilon > 0:
-            return (PureEvent(epsilon=self.epsilon, adjacency=self.adjacency),)
-        return ()
+            return (ApproximateEvent(delta=self.delta, **known),)
+        return (PureEvent(**known),) if self.epsilon > 0 else ()
 
     def _check_claim(self) -> None:
         parts = flatten(self.events)
@@ -338,81 +333,109 @@ class Guarantee:
         It rests on this condition:
         - WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
         """
-        from missdp.accounting.words import guarantee_in_words
-
-        return guarantee_in_words(self)
+        sentences = [_statement(self), _odds(self), _guess(self)]
+        sentences.append(f"What is protected: {_PROTECTED[self.protects]}.")
+        lines = [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *_conditions(self)])
 
     def __str__(self) -> str:
         return self.in_words()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the guarantee as a JSON-ready dictionary."""
-        return {
-            "format": _FORMAT,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": self.adjacency,
-            "protects": self.protects,
-            "conditions": [condition.to_dict() for condition in self.conditions],
-            "events": [event.to_dict() for event in self.events],
-        }
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild the guarantee written by `to_dict`; refuse what is not a guarantee."""
-        known = {"format", "epsilon", "delta", "adjacency", "protects", "conditions", "events"}
-        if not isinstance(data, Mapping) or set(data) != known or data["format"] not in _READABLE:
-            raise ParameterError(f"a guarantee needs exactly {sorted(known)}, format {_FORMAT}")
-        unreadable = ParameterError("conditions and events must be lists")
-        with replacing(TypeError, by=unreadable):
-            conditions = tuple(Condition.from_dict(item) for item in data["conditions"])
-            events = tuple(Event.from_dict(item) for item in data["events"])
-        if not events and (data["epsilon"] or data["delta"]):
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the guarantee of a dictionary, which must name every field: none may be lost."""
+        known = {f.name for f in fields(cls)}
+        if not known <= set(data) or data.get("format", FORMAT) not in range(1, FORMAT + 1):
+            raise ParameterError(f"a guarantee needs {sorted(known)}, format {FORMAT} or before")
+        read = None
+        if data.get("format", FORMAT) != FORMAT:  # before sums were exact: rounded up if need be
+            with suppress(ParameterError):
+                read = super()._read(data)
+            data = {**data, "epsilon": check_nonnegative("epsilon", data["epsilon"]) * _UP}
+        read = read or super()._read(data)
+        if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")
-        read = cls(
-            data["epsilon"], data["delta"], data["adjacency"], data["protects"], conditions, events
-        )
-        if data["format"] == 1 and FixedSchedule() not in conditions:
-            # Perhaps of an adaptive schedule, whose cap was not written down: they prove nothing
-            # but that the statement is none of too little.
+        if data.get("format") == 1 and FixedSchedule() not in read.conditions:
+            # Perhaps of an adaptive schedule, whose cap was not written down: they prove only that
+            # the statement is none of too little.
             return replace(read, events=())
         return read
-
-    def to_json(self) -> str:
-        """Return the guarantee as JSON.
-
-        Examples
-        --------
-        >>> from missdp.accounting import Guarantee
-        >>> Guarantee.from_json(Guarantee(0.5).to_json()) == Guarantee(0.5)
-        True
-        """
-        return json.dumps(sealed(self.to_dict()), sort_keys=True, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Rebuild the guarantee written by `to_json`.
-
-        Raises
-        ------
-        DataError
-            If the text was changed since.
-        ParameterError
-            If it is no guarantee.
-        """
-        read = read_json(text)
-        written = isinstance(read, Mapping) and read.get("format") == _FORMAT
-        return cls.from_dict(unsealed(read) if written else read)
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     kept = tuple(conditions)
     if not all(isinstance(condition, Condition) for condition in kept):
         raise ParameterError("conditions must all be Condition objects")
-    return tuple(sorted(set(kept), key=lambda c: (type(c).__name__, c.to_json())))
+    return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
 
 
 def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     kept = (events,) if isinstance(events, Event) else tuple(events)
     flatten(kept)
     return kept
+
+
+_WIDTH = 92
+
+
+_PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
+
+
+_CHANGE = {
+    "add-remove": "Adding one person's row to the table, or removing it",
+    "replace-one": "Replacing one person's row of the table by any other row",
+}
+
+
+_PROTECTED = {
+    "incomplete": "the table the curator holds, including which of its cells are missing",
+    "ground-truth": "the table as it was before values went missing",
+}
+
+
+def _statement(guarantee: Guarantee) -> str:
+    epsilon = rounded_up(guarantee.epsilon)
+    if guarantee.delta == 0:
+        name = f"{epsilon}-differentially private (pure)"
+    else:
+        name = f"({epsilon}, {rounded_up(guarantee.delta)})-differentially private"
+    return f"The release is {name} under {guarantee.adjacency} adjacency."
+
+
+def _odds(guarantee: Guarantee) -> str:
+    if guarantee.epsilon <= _PRINTABLE:
+        factor = rounded_up(math.exp(guarantee.epsilon))
+    else:
+        factor = f"e^{rounded_up(guarantee.epsilon)}"
+    beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # Before values went missing there were no missing cells.
+    holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
+    change = _CHANGE[guarantee.adjacency]
+    change = f"{change}{holes}" if holes else change.removesuffix(",")
+    return (
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+    )
+
+
+def _guess(guarantee: Guarantee) -> str:
+    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
+    chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
+    return (
+        "Someone who sees only this release, and to whom both tables seemed equally likely "
+        "before, guesses which of them was used correctly with probability at most "
+        f"{rounded_up(100 * chance)} %."
+    )
+
+
+def _conditions(guarantee: Guarantee) -> list[str]:
+    if not guarantee.conditions:
+        return ["It rests on no condition."]
+    count = len(guarantee.conditions)
+    head = "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
+    lines = [head]
+    for condition in guarantee.conditions:
+        lines += textwrap.wrap(
+            condition.statement(), _WIDTH, initial_indent="- ", subsequent_indent="  "
+        )
+    return lines

@@ -81,7 +81,8 @@ def compose(events: Sequence[Event]) -> Any:
     for event in events:
         if reason := _refusal(event):
             raise UnprovenError(f"PLD accounting refuses a {type(event).__name__}: {reason}")
-    return _composed(frozenset(Counter(bare(event) for event in events).items()))
+    # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
+    return _composed(tuple(sorted(Counter(bare(event) for event in events).items(), key=repr)))
 
 
 def bare(event: Event) -> Event:
@@ -118,12 +119,12 @@ def _gaussian_refusal(event: GaussianEvent) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def _composed(counts: frozenset[tuple[Event, int]]) -> Any:
+def _composed(counts: tuple[tuple[Event, int], ...]) -> Any:
     """Compose once for all the deltas that are asked of the same events."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = pld.identity(value_discretization_interval=_INTERVAL)
-    for event, count in counts:
+    for event, count in sorted(counts, key=repr):  # rounding depends on the order
         single = _single(event)
         repeats = count * (event.steps if isinstance(event, SampledGaussianEvent) else 1)
         total = total.compose(single.self_compose(repeats) if repeats > 1 else single)

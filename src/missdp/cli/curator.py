@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from missdp.cli.app import (
     DataArgument,
@@ -30,15 +29,16 @@ from missdp.cli.app import (
     emit,
 )
 from missdp.cli.main import check_stdout, note_spending, say
-from missdp.cli.synthesize import KeptModel, model_beside, paid, progress_bar, write_rows
+from missdp.cli.synthesize import KeptModel, model_beside, paid, write_rows
 from missdp.datasets import yrbss
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs, reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
+from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.synth import PrivBayes
 from missdp.table import Table, draft_columns
-from missdp.table.frames import output_format, write_arrow
+from missdp.table.table import output_format, write_arrow
 
 __all__ = ["demo", "evaluate", "schema", "simulate"]
 
@@ -183,7 +183,6 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity
-    from missdp.evaluate import progress_bar as counting
 
     facts = Schema.from_toml(schema)
     truth, other = Table.read(data, facts), Table.read(synthetic, facts)
@@ -191,7 +190,7 @@ def evaluate(
     document: dict[str, Any] = {"curator_only": True, "marginals": {}}
     parts = [_WARNING]
     for k in sizes:
-        with counting(f"{k}-way marginals", console=Console(stderr=True)) as progress:
+        with progress_bar() as progress:
             distance = marginal_distance(truth, other, k=k, bins=bins, progress=progress)
         document["marginals"][str(k)] = distance.to_dict()
         parts.append(str(distance))
@@ -199,7 +198,7 @@ def evaluate(
     document["missing"] = fidelity.to_dict()
     parts.append(str(fidelity))
     if f1:
-        with counting("training classifiers", console=Console(stderr=True)) as progress:
+        with progress_bar() as progress:
             scores = classifier_f1(
                 truth,
                 other,

@@ -22,10 +22,10 @@ from missdp.errors import OutputError, replacing
 
 __all__ = [
     "EXIT_CODES",
+    "allow_unprintable",
     "check_stdout",
     "complain",
-    "forgive_streams",
-    "give_streams_up",
+    "flush_or_drop",
     "main",
     "note_release",
     "note_spending",
@@ -94,10 +94,10 @@ def run() -> NoReturn:
     called = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if called in COMMANDS:
         command_named(called)  # what takes long, while stopping is simple
-    forgive_streams()
+    allow_unprintable()
     _on_stop(_stop)
     code = main()
-    give_streams_up()
+    flush_or_drop()
     sys.exit(code)
 
 
@@ -196,14 +196,14 @@ def complain(text: str) -> None:
             sys.stderr.flush()
 
 
-def forgive_streams() -> None:
+def allow_unprintable() -> None:
     """Show a question mark where a terminal cannot show a letter; that is no reason to fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
-def give_streams_up() -> None:
+def flush_or_drop() -> None:
     """Give what cannot be printed up for lost, instead of a traceback at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -13,7 +13,7 @@ from missdp.accounting import (
     MissingCompletelyAtRandom,
     RowIndependentMissingness,
 )
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.cli.app import JsonOption, emit
 from missdp.errors import ParameterError, replacing
 from missdp.files import check_writable

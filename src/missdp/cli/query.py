@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import typer
@@ -79,7 +78,7 @@ def query(
     request = QueryRequest(
         impute=impute,
         match=match,
-        statistic=statistic,  # type: ignore[arg-type]  # a key of the table above
+        statistic=statistic,
         of=of,
         where=where,
         epsilon=epsilon,
@@ -105,9 +104,7 @@ def _question(asked: dict[str, str | None]) -> tuple[str, str]:
 
 
 def _document(answer: Estimate | Histogram) -> dict[str, Any]:
-    document = asdict(answer)
-    document["guarantee"] = answer.guarantee.to_dict()
-    return document
+    return answer.to_dict()
 
 
 def _text(answer: Estimate | Histogram) -> str:

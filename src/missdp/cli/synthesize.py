@@ -9,21 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from missdp.cli.app import DataArgument, JsonOption, SchemaOption, SeedOption, check_epsilon, emit
 from missdp.cli.main import check_stdout, note_release, note_spending
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
+from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES, strategy_named
 from missdp.synth import load
@@ -31,7 +29,7 @@ from missdp.synth.base import Synthesizer
 from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.synth.state import chosen_delta
 from missdp.table import Table
-from missdp.table.frames import output_format, write_arrow
+from missdp.table.table import output_format, write_arrow
 
 __all__ = [
     "KeptModel",
@@ -39,7 +37,6 @@ __all__ = [
     "counted",
     "model_beside",
     "paid",
-    "progress_bar",
     "sample",
     "synthesize",
     "write_rows",
@@ -248,32 +245,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-@contextlib.contextmanager
-def progress_bar() -> Iterator[Callable[[str, float | None], None]]:
-    """Show a progress bar on standard error; it gets stage names and fractions only.
-
-    The fraction None stands for a stage of unknown length.
-    """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=sys.stderr is None or not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def show(stage: str, done: float | None) -> None:
-            total = None if done is None else 1.0
-            bar.update(task, description=stage, completed=done or 0.0, total=total)
-
-        yield show
-
-
 # Set aside for a model before it is paid for; more than the models of ordinary surveys take.
 _ROOM = 8 * 2**20
 
@@ -339,7 +310,7 @@ def write_rows(
     rows: int | None,
     keep_holes: bool,
     seed: int | None,
-    progress: Callable[[str, float | None], None],
+    progress: Progress,
 ) -> Table:
     """Draw rows from a released model, write them, and return them."""
     wanted = model.n_rows_ if rows is None else rows

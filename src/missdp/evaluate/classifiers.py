@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from missdp.errors import (
 )
 from missdp.evaluate.distances import align
 from missdp.progress import Progress
+from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
 
@@ -177,7 +178,7 @@ def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ClassifierF1:
+class ClassifierF1(Record):
     """F1 of classifiers trained on a synthetic table. Private: tested on the truth without noise.
 
     Parameters
@@ -200,6 +201,8 @@ class ClassifierF1:
     skipped: tuple[str, ...]
     held_out: bool
 
+    derived: ClassVar[tuple[str, ...]] = ("mean", "by_learner", "by_attribute")
+
     @property
     def mean(self) -> float:
         """Mean over all targets and learners (NaN if every attribute was skipped)."""
@@ -218,17 +221,6 @@ class ClassifierF1:
     def by_attribute(self) -> dict[str, float]:
         """Mean over the learners, per target."""
         return {name: float(np.mean(list(row.values()))) for name, row in self.scores.items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON (an undefined mean is None)."""
-        return {
-            "mean": self.mean if self.scores else None,
-            "by_learner": self.by_learner,
-            "by_attribute": self.by_attribute,
-            "scores": {name: dict(row) for name, row in self.scores.items()},
-            "skipped": list(self.skipped),
-            "held_out": self.held_out,
-        }
 
     def __str__(self) -> str:
         rows = {**self.by_learner, "mean": self.mean}
@@ -314,7 +306,7 @@ def classifier_f1(
     max_rows : int, default 5000
         Most rows to train on, and most rows to test on.
     progress : callable, optional
-        Called with the number of fits done and in total; see :func:`progress_bar`.
+        Called with what is going on and the share that is done; see :func:`progress_bar`.
 
     Returns
     -------
@@ -443,6 +435,6 @@ def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
 
     def report() -> None:
         if progress is not None:
-            progress(next(done), total)
+            progress("training classifiers", next(done) / total)
 
     return report

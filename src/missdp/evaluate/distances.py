@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, SchemaError, whole
 from missdp.missingness import missing_mask
 from missdp.progress import Progress
+from missdp.record import Record
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.sources import MemorySource, Rows
 from missdp.table import Table
@@ -59,7 +60,7 @@ def rebin(table: Table, bins: int) -> Table:
     Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
     """
     attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
-    columns = {name: _column(table, name) for name in attributes}
+    columns = {name: table.column(name) for name in attributes}
     for name, attribute in attributes.items():
         if isinstance(attribute, Numeric):
             attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
@@ -76,7 +77,7 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     wanted = min(bins, finest)
     if wanted <= attribute.size:
         return attribute, column
-    finer = attribute.model_copy(update={"bins": wanted, "edges": None})
+    finer = replace(attribute, bins=wanted, edges=None)
     codes = finer.encode_values(column.values)
     codes[column.codes == attribute.missing_code] = finer.missing_code
     return finer, Column(codes.astype(code_dtype(finer)), column.values)
@@ -91,27 +92,17 @@ def _read(data: Any, schema: Schema) -> Table:
     for attribute in schema:
         if not _same_domain(attribute, data.schema[attribute.name]):
             raise SchemaError(f"the two tables declare different domains for {attribute.name!r}")
-        columns[attribute.name] = _column(data, attribute.name)
+        columns[attribute.name] = data.column(attribute.name)
     return Table(schema, columns, kind=data.kind)
 
 
-def _column(table: Table, name: str) -> Column:
-    values: NDArray[np.float64] | None = None
-    if isinstance(table.schema[name], Numeric):
-        try:
-            values = table.values(name)
-        except DataError:  # a table of bins only
-            values = None
-    return Column(table.codes(name), values)
-
-
 def _all_nullable(schema: Schema) -> Schema:
-    return Schema(tuple(a.model_copy(update={"nullable": True}) for a in schema))
+    return Schema(tuple(replace(a, nullable=True) for a in schema))
 
 
 def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
     if isinstance(one, Numeric) and isinstance(two, Numeric):
-        same = one.integer == two.integer and one.size == two.size
+        same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
         return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
     return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 
@@ -121,7 +112,7 @@ _BATCH_CELLS = 10_000_000
 
 
 @dataclass(frozen=True)
-class MarginalDistance:
+class MarginalDistance(Record):
     """Distances of the k-way marginals of two tables. Private: made from the truth without noise.
 
     Parameters
@@ -145,6 +136,8 @@ class MarginalDistance:
     k: int
     per_marginal: dict[tuple[str, ...], float]
 
+    derived: ClassVar[tuple[str, ...]] = ("mean", "max")
+
     @property
     def mean(self) -> float:
         """Mean over all marginals."""
@@ -159,11 +152,6 @@ class MarginalDistance:
         """Return the marginals that are furthest off, worst first."""
         ranked = sorted(self.per_marginal.items(), key=lambda item: -item[1])
         return dict(ranked[:count])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        rows = [{"clique": list(c), "distance": d} for c, d in self.per_marginal.items()]
-        return {"k": self.k, "mean": self.mean, "max": self.max, "marginals": rows}
 
     def __str__(self) -> str:
         lines = [
@@ -206,7 +194,7 @@ def marginal_distance(
         Whether a marginal counts the rows observed on all of its attributes, each table relative to
         its own total, or all rows with missing as one more level.
     progress : callable, optional
-        Called with the number of marginals done and in total.
+        Called with what is going on and the share that is done.
 
     Returns
     -------
@@ -249,7 +237,7 @@ def marginal_distance(
         one, two = (source.counts(batch, rows=rows) for source in sources)
         distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
         if progress is not None:
-            progress(len(distances), total)
+            progress(f"{k}-way marginals", len(distances) / total)
     return MarginalDistance(k, distances)
 
 
@@ -276,7 +264,7 @@ def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
 
 
 @dataclass(frozen=True)
-class MissingFidelity:
+class MissingFidelity(Record):
     """Missingness of two tables side by side. Private: made from the truth without noise.
 
     Parameters
@@ -300,6 +288,12 @@ class MissingFidelity:
     pairs: dict[tuple[str, str], float]
     patterns: float
 
+    derived: ClassVar[tuple[str, ...]] = (
+        "mean_rate_difference",
+        "max_rate_difference",
+        "mean_pair_distance",
+    )
+
     @property
     def rate_differences(self) -> dict[str, float]:
         """Synthetic minus true missing rate, per attribute."""
@@ -319,18 +313,6 @@ class MissingFidelity:
     def mean_pair_distance(self) -> float:
         """Mean distance of the pairwise mask patterns (0 if there is one attribute)."""
         return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {
-            "truth_rates": dict(self.truth_rates),
-            "synthetic_rates": dict(self.synthetic_rates),
-            "mean_rate_difference": self.mean_rate_difference,
-            "max_rate_difference": self.max_rate_difference,
-            "mean_pair_distance": self.mean_pair_distance,
-            "pairs": [{"clique": list(p), "distance": d} for p, d in self.pairs.items()],
-            "patterns": self.patterns,
-        }
 
     def __str__(self) -> str:
         width = max(map(len, self.truth_rates))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from missdp.accounting import pld
@@ -22,9 +22,10 @@ from missdp.accounting.costs import (
     pure_epsilon,
     zcdp_rho_of,
 )
-from missdp.accounting.events import Event
+from missdp.accounting.events import Adjacency, Event
+from missdp.accounting.exact import add_remove_share
 from missdp.errors import UnprovenError
-from missdp.ground_truth.gates import DataChosenGates, FixedGates, gate_probability
+from missdp.ground_truth.gates import DataChosenGates, FixedGates, Structure, gate_probability
 from missdp.ground_truth.mixture import mask_mixture
 from missdp.ground_truth.one_gate import (
     amplified_epsilon,
@@ -35,7 +36,7 @@ from missdp.ground_truth.one_gate import (
 )
 from missdp.ground_truth.partition import candidate_partitions
 
-__all__ = ["Bound", "best_bound"]
+__all__ = ["Bound", "amplify", "best_bound"]
 
 
 _MAX_DISTINCT = 400
@@ -56,7 +57,7 @@ def best_bound(
     events: Sequence[Event],
     delta: float,
     assumption: Condition,
-    structure: FixedGates | DataChosenGates,
+    structure: Structure,
 ) -> Bound | None:
     """Return the smallest proven bound for elementary add-remove events, or None.
 
@@ -91,11 +92,54 @@ def best_bound(
     return min(found, key=lambda bound: round(bound.epsilon, 9), default=None)
 
 
+def amplify(
+    events: Sequence[Event],
+    delta: float,
+    assumption: Condition,
+    structure: Structure,
+    adjacency: Adjacency,
+    *,
+    plain: float,
+) -> Bound | None:
+    """Return the best amplified bound of elementary events, converted for replace-one adjacency.
+
+    Events that are stated under replace-one adjacency are not amplified: given its mask, a row is
+    then compared with another row, not with no row, and the mixture argument does not apply.
+
+    Parameters
+    ----------
+    events, delta, assumption, structure
+        As for `best_bound`.
+    adjacency : {"add-remove", "replace-one"}
+        The relation of the result.
+    plain : float
+        Epsilon of the events without amplification, at ``delta``.
+
+    Examples
+    --------
+    >>> from missdp.accounting import BoundedObservation, PureEvent
+    >>> events = [PureEvent(epsilon=1.0, gate={"a"})]
+    >>> known = BoundedObservation(0.5), FixedGates()
+    >>> round(amplify(events, 0.0, *known, "replace-one", plain=2.0).epsilon, 4)
+    1.2402
+    """
+    if any(event.adjacency != "add-remove" for event in events):
+        return None
+    if adjacency == "add-remove":
+        return best_bound(events, delta, assumption, structure)
+    # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
+    inner = add_remove_share(plain, delta)
+    found = best_bound(events, inner, assumption, structure)
+    if found is None or found.epsilon > plain:
+        return None
+    return replace(found, epsilon=2.0 * found.epsilon, delta=delta)
+
+
 def _proven(
     events: Sequence[Event],
     delta: float,
     assumption: Condition,
-    structure: FixedGates | DataChosenGates,
+    structure: Structure,
 ) -> Iterator[Bound | None]:
     if isinstance(assumption, MissingCompletelyAtRandom):
         observed = dict(assumption.observed)

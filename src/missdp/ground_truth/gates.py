@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -18,8 +18,9 @@ from scipy import special
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from missdp.accounting.conditions import Assumption, Condition
+from missdp.accounting.conditions import NAMES, Assumption, Condition
 from missdp.errors import ParameterError
+from missdp.record import COUNT
 
 __all__ = [
     "DataChosenGates",
@@ -27,6 +28,7 @@ __all__ = [
     "Gate",
     "NoiseKind",
     "ObservedRateBound",
+    "Structure",
     "as_gate",
     "check_epsilons",
     "check_observed",
@@ -119,7 +121,7 @@ def check_epsilons(epsilons: Iterable[float], *, count: int, name: str = "epsilo
 
 
 def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
-    """Probability that all attributes of a gate are observed, under independent masks.
+    """Return the probability that all attributes of a gate are observed, under independent masks.
 
     Attributes without a stated probability count as always observed (no amplification).
 
@@ -174,19 +176,17 @@ class DataChosenGates(Condition):
     The attributes that mechanisms need observed were chosen from the data among a, b, c; whatever the data, each needs at least 2 of them.
     """  # noqa: E501
 
-    attributes: tuple[str, ...]
-    smallest: int = 0
-    always: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = field(metadata=NAMES)
+    smallest: int = field(default=0, metadata=COUNT)
+    always: tuple[str, ...] = field(default=(), metadata=NAMES)
     distinct_targets: bool = False
 
     holds_for_every_mask: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _names(self.attributes))
-        object.__setattr__(self, "always", _names(self.always))
-        if int(self.smallest) != self.smallest or not 0 <= self.smallest <= len(self.attributes):
-            raise ParameterError("smallest must be a whole number, at most that of the attributes")
-        object.__setattr__(self, "smallest", int(self.smallest))
+        super().__post_init__()
+        if self.smallest > len(self.attributes):
+            raise ParameterError("smallest must be at most the number of attributes")
         if not isinstance(self.distinct_targets, bool):
             raise ParameterError("distinct_targets must be True or False")
         if not set(self.always) <= set(self.attributes):
@@ -231,10 +231,7 @@ class DataChosenGates(Condition):
         return bool((maximum_bipartite_matching(csr_array(holds), perm_type="column") >= 0).all())
 
 
-def _names(values: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise ParameterError("attribute names must be a collection, not one string")
-    return tuple(sorted({str(value) for value in values}))
+Structure = FixedGates | DataChosenGates
 
 
 NoiseKind = Literal["laplace", "discrete-laplace", "gaussian", "discrete-gaussian"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from missdp.accounting.accountants import DEFAULT_ACCOUNTANTS, FAST_ACCOUNTANTS, epsilon_under
 from missdp.accounting.conditions import (
@@ -19,26 +19,20 @@ from missdp.accounting.conditions import (
 )
 from missdp.accounting.costs import FilterEvent
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
-from missdp.accounting.exact import add_remove_share
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import ParameterError, UnprovenError
-from missdp.ground_truth.bounds import Bound, best_bound
-from missdp.ground_truth.gates import DataChosenGates, FixedGates
+from missdp.ground_truth.bounds import Bound, amplify, best_bound
+from missdp.ground_truth.gates import DataChosenGates, FixedGates, Structure
 
 __all__ = [
     "AmplifiedEvent",
     "ExPostLoss",
     "GroundTruthPrice",
-    "Structure",
-    "amplify",
     "ex_post_loss",
     "ground_truth_guarantee",
     "ground_truth_price",
     "incomplete_guarantee",
 ]
-
-
-Structure = FixedGates | DataChosenGates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +50,6 @@ class AmplifiedEvent(Event):
         How values went missing.
     structure : FixedGates or DataChosenGates
         Who chose the gates.
-    label, gate, adjacency
-        See `Event`.
 
     Examples
     --------
@@ -82,10 +74,7 @@ class AmplifiedEvent(Event):
             raise UnprovenError("amplification is proven under add-remove adjacency only")
         if not isinstance(self.assumption, Condition):
             raise ParameterError("assumption must be a Condition")
-        if isinstance(self.structure, DataChosenGates):
-            self.structure.check([e.gate for e in flatten(self.events) if e.gate])
-        elif not isinstance(self.structure, FixedGates):
-            raise ParameterError("structure must be FixedGates or DataChosenGates")
+        _checked(self.structure, flatten(self.events))
 
     def flatten(self) -> tuple[Event, ...]:
         """Return the elementary events of the releases."""
@@ -108,49 +97,6 @@ class AmplifiedEvent(Event):
             flatten(self.events), delta, self.assumption, self.structure, adjacency, plain=plain
         )
         return math.inf if found is None else found.epsilon
-
-
-def amplify(
-    events: Sequence[Event],
-    delta: float,
-    assumption: Condition,
-    structure: Structure,
-    adjacency: Adjacency,
-    *,
-    plain: float,
-) -> Bound | None:
-    """Return the best amplified bound of elementary events, converted for replace-one adjacency.
-
-    Events that are stated under replace-one adjacency are not amplified: given its mask, a row is
-    then compared with another row, not with no row, and the mixture argument does not apply.
-
-    Parameters
-    ----------
-    events, delta, assumption, structure
-        As for `best_bound`.
-    adjacency : {"add-remove", "replace-one"}
-        The relation of the result.
-    plain : float
-        Epsilon of the events without amplification, at ``delta``.
-
-    Examples
-    --------
-    >>> from missdp.accounting import BoundedObservation, PureEvent
-    >>> events = [PureEvent(epsilon=1.0, gate={"a"})]
-    >>> known = BoundedObservation(0.5), FixedGates()
-    >>> round(amplify(events, 0.0, *known, "replace-one", plain=2.0).epsilon, 4)
-    1.2402
-    """
-    if any(event.adjacency != "add-remove" for event in events):
-        return None
-    if adjacency == "add-remove":
-        return best_bound(events, delta, assumption, structure)
-    # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
-    inner = add_remove_share(plain, delta)
-    found = best_bound(events, inner, assumption, structure)
-    if found is None or found.epsilon > plain:
-        return None
-    return replace(found, epsilon=2.0 * found.epsilon, delta=delta)
 
 
 Source = Guarantee | Event | Iterable[Event]
@@ -264,7 +210,7 @@ def ground_truth_price(
     delta: float = 0.0,
     conditions: Iterable[Condition] = (),
 ) -> GroundTruthPrice:
-    """Do what :func:`ground_truth_guarantee` does, and say which bound gave the number.
+    """Return what `ground_truth_guarantee` returns, and which bound gave the number.
 
     Parameters
     ----------
@@ -417,7 +363,7 @@ def ex_post_loss(
     *,
     delta: float = 0.0,
 ) -> ExPostLoss:
-    """Loss of the structure that the data chose, as if it had been fixed in advance.
+    """Return the loss of the structure that the data chose, as if it had been fixed in advance.
 
     Parameters
     ----------

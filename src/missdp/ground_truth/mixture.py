@@ -82,7 +82,7 @@ def mask_mixture(
     observed: Mapping[str, float],
     treewidth_limit: int = TREEWIDTH_LIMIT,
 ) -> MaskMixture:
-    r"""Bound the privacy loss for the ground truth of gated mechanisms under MCAR.
+    r"""Return a bound on the loss of gated mechanisms when cells go missing completely at random.
 
     Mechanism j reads a row only if all attributes of gate S_j are observed in it, and is
     (ε_j, δ_j)-DP under add-remove adjacency. With independent masks of known observed
@@ -131,7 +131,7 @@ def mask_mixture(
     e^{-ε(m)} falls and δ(m) rises with the observed set, Harris' inequality for product measures
     bounds E[e^{-ε} δ]/E[e^{-ε}] by E[δ]. Averaging over the other rows' masks keeps both.
 
-    The bound sharpens Theorem 5.6 and Algorithm 4 of Mohapatra et al. (PVLDB 2024). For pure
+    The bound sharpens Theorem 5.6 and Algorithm 4 of Mohapatra et al. (2024). For pure
     mechanisms that attain their ε_j the bound is attained.
 
     Examples

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
-    r"""Privacy loss log(1 + p(e^ε - 1)) of a pure mechanism that reads a row with probability p.
+    r"""Return the loss log(1 + p(e^ε - 1)) of a pure mechanism that reads a row with probability p.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     The law with the row is the mixture (1-p)Q + pP of the law Q without it and a law P with
     e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
     1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
-    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024).
+    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928
+    (2026) has it for rows that lose values independently.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def largest_gate_probability(
     smallest: int,
     always: Collection[str] = (),
 ) -> float:
-    """Largest probability that a gate is open, over all gates that the data might choose.
+    """Return the largest probability that a gate is open, over all that the data might choose.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def largest_gate_probability(
 def distinct_targets_bound(
     epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
 ) -> float:
-    """Guarantee for data-chosen gates where each measurement has a target attribute of its own.
+    """Return a bound for data-chosen gates where each measurement has a target of its own.
 
     Bayesian networks are the case: every attribute is the child of exactly one measurement, in
     an order that the data chose, and a measurement's gate holds its child.
@@ -163,7 +164,7 @@ _FLOOR = 8.0
 
 
 def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float], float]) -> float:
-    r"""Privacy profile for the ground truth of a composition gated by one set.
+    r"""Return the privacy profile, at one ε̄, of a composition behind one gate.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ def gated_delta(epsilon: float, *, probability: float, profile: Callable[[float]
 
 
 def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float], float]) -> float:
-    """Smallest ε̄ with ``gated_delta(ε̄) <= delta``, rounded up.
+    """Return the smallest ε̄ at which `gated_delta` is at most ``delta``, rounded up.
 
     Parameters
     ----------
@@ -272,7 +273,7 @@ def gated_epsilon(delta: float, *, probability: float, profile: Callable[[float]
 def gate_loss_distribution(
     loss: privacy_loss_distribution.PrivacyLossDistribution, probability: float
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
-    r"""Privacy loss distribution for the ground truth of a composition gated by one set.
+    r"""Return the privacy loss distribution of a composition behind one gate.
 
     Parameters
     ----------

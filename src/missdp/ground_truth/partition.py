@@ -108,7 +108,7 @@ def best_partition(
     tolerance: float = 1e-6,
     seconds: float = 20.0,
 ) -> Partition:
-    """Find the partition into groups behind disjoint gates with the smallest total cost.
+    """Return the partition into groups behind disjoint gates with the smallest total cost.
 
     Parameters
     ----------

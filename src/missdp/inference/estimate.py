@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
+from missdp.record import Record
 
 __all__ = ["Estimate", "PairCounts", "Recipe"]
 
@@ -133,7 +134,7 @@ class Estimate:
         ones: list[NDArray[np.int64]],
         *,
         std: float,
-        extended: list[bool],
+        extended: Sequence[bool],
         n_rows: float | None,
         partial: bool,
         rng: np.random.Generator,
@@ -340,7 +341,7 @@ def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Record):
     """How a model was learned; public parameters and released values.
 
     Parameters
@@ -351,7 +352,7 @@ class Recipe:
         Noise of each one-way marginal.
     sigmas : mapping of Clique to float
         Noise of each larger marginal.
-    extended : list of bool
+    extended : tuple of bool
         Attributes counted with a level for missing.
     partial : bool
         Whether marginals counted only the rows observed on them.
@@ -362,7 +363,7 @@ class Recipe:
     n_rows: float
     first_sigma: float
     sigmas: Mapping[Clique, float]
-    extended: list[bool]
+    extended: tuple[bool, ...]
     partial: bool
     shrink: float
     ridge: float
@@ -420,12 +421,3 @@ class Recipe:
             seen &= ~holes[:, v] | self.extended[v]
         flat = np.ravel_multi_index(tuple(column[seen] for column in merged), shape)
         return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {**vars(self), "sigmas": [[list(c), s] for c, s in self.sigmas.items()]}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Recipe:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{**stored, "sigmas": {tuple(c): s for c, s in stored["sigmas"]}})

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, permutations
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import expit, logit, ndtr, ndtri
 
 from missdp.inference.junction import Clique
-from missdp.record import array_from_json, array_to_json
+from missdp.record import Record
 
 __all__ = [
     "MaskModel",
@@ -205,7 +204,7 @@ class Strip:
 
 
 @dataclass(eq=False)
-class MaskModel:
+class MaskModel(Record):
     """Probability that each cell is missing, given the complete row.
 
     Parameters
@@ -321,24 +320,6 @@ class MaskModel:
                 step = -slope
             self.slopes[a, b] = slope + step
             logits += step[rows[:, b]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return released values as JSON."""
-        return {
-            "rates": array_to_json(self.rates),
-            "intercepts": array_to_json(self.intercepts),
-            "correlation": array_to_json(self.correlation),
-            "slopes": [[a, b, array_to_json(s)] for (a, b), s in self.slopes.items()],
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> MaskModel:
-        """Inverse of :meth:`to_json`."""
-        model = cls(array_from_json(stored["rates"]))
-        model.intercepts = array_from_json(stored["intercepts"])
-        model.correlation = array_from_json(stored["correlation"])
-        model.slopes = {(int(a), int(b)): array_from_json(s) for a, b, s in stored["slopes"]}
-        return model
 
 
 def _step(

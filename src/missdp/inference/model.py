@@ -11,7 +11,7 @@ leaves their sensitivity alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.record import array_from_json, array_to_json
+from missdp.record import Record
 
 __all__ = [
     "Codes",
@@ -48,7 +48,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class Levels(Record):
     """How the levels of one attribute are grouped.
 
     Parameters
@@ -151,7 +151,7 @@ def sample_tree(
         new = tuple(v for v in clique if v not in given)
         steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
     codes = sample_rows(steps, n, rng, draws=draws)
-    return np.stack([codes[v] for v in range(len(law.tree.sizes))], axis=1)
+    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
 
 
 def sample_rows(
@@ -258,7 +258,7 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphicalModel:
+class GraphicalModel(Record):
     """Released values only.
 
     Parameters
@@ -305,24 +305,3 @@ class GraphicalModel:
             codes = level.split(rows[:, v], rng)
             out.append(np.where(holes[:, v], len(level.groups), codes))
         return out
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values, exact to the last bit."""
-        return {
-            "groups": [level.groups.tolist() for level in self.levels],
-            "shares": [array_to_json(level.shares) for level in self.levels],
-            "parameters": [[list(c), array_to_json(t)] for c, t in self.parameters.items()],
-            "masks": self.masks.to_json(),
-            "zeros": [[list(c), table.tolist()] for c, table in self.zeros.items()],
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> GraphicalModel:
-        """Inverse of :meth:`to_json`."""
-        levels = tuple(
-            Levels(np.asarray(g, dtype=np.int64), array_from_json(s))
-            for g, s in zip(stored["groups"], stored["shares"], strict=True)
-        )
-        parameters = {tuple(c): array_from_json(t) for c, t in stored["parameters"]}
-        zeros = {tuple(c): np.asarray(t, dtype=bool) for c, t in stored.get("zeros", [])}
-        return cls(levels, parameters, MaskModel.from_json(stored["masks"]), zeros)

@@ -23,7 +23,6 @@ from typing import (
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
 from missdp.accounting import (
     Adjacency,
@@ -337,8 +336,6 @@ def _is_frozen(value: Any) -> bool:
         return not (value.flags.writeable or value.dtype.hasobject)
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_frozen, value))
-    if isinstance(value, BaseModel):
-        return value.model_config.get("frozen", False) and all(_is_frozen(v) for _, v in value)
     if is_dataclass(value) and not isinstance(value, type):
         frozen = value.__dataclass_params__.frozen  # type: ignore[attr-defined]
         return frozen and all(_is_frozen(getattr(value, f.name)) for f in fields(value))

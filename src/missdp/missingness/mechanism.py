@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -16,9 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from missdp.errors import DataError, ParameterError, UnprovenError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
-from missdp.table.encode import Column
 
 __all__ = [
     "MissingMechanism",
@@ -241,21 +241,10 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
 def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
     """Return the table with cells removed; every attribute named is nullable in its schema."""
     schema = Schema(
-        tuple(
-            a.model_copy(update={"nullable": True}) if a.name in holes else a for a in table.schema
-        )
+        tuple(replace(a, nullable=True) if a.name in holes else a for a in table.schema)
     )
-    columns = {name: Column(table.codes(name), _values(table, name)) for name in schema.names}
+    columns = {name: table.column(name) for name in schema.names}
     return Table(schema, columns, kind=table.kind).with_missing(holes)
-
-
-def _values(table: Table, name: str) -> NDArray[np.float64] | None:
-    if not isinstance(table.schema[name], Numeric):
-        return None
-    try:
-        return table.values(name)
-    except DataError:  # a table of bins only
-        return None
 
 
 Scores = Mapping[str, NDArray[np.float64]]

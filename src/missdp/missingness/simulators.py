@@ -296,10 +296,8 @@ class MNAR(_Fitted):
         holes depend on the whole row, its own value included.
     drivers : tuple of str, optional
         The driving columns (default: half of them, drawn at random). Not with ``"all-columns"``.
-    strength : float, default 1.0
-        Standard deviation of the logits in the table.
-    rates : {"expected", "exact"}, default "expected"
-        Whether the rate is met on average or by the exact number of holes in each column.
+    strength, rates
+        As in :class:`MAR`.
 
     References
     ----------
@@ -347,10 +345,8 @@ class SelfMasking(_Fitted):
         Share of missing cells in each column that gets holes, in [0, 1).
     columns : tuple of str, optional
         Columns that get holes (default: all).
-    strength : float, default 1.0
-        Standard deviation of the logits in the table.
-    rates : {"expected", "exact"}, default "expected"
-        Whether the rate is met on average or by the exact number of holes in each column.
+    strength, rates
+        As in :class:`MAR`.
 
     References
     ----------

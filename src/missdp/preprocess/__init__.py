@@ -35,6 +35,7 @@ from missdp.preprocess.domain import (
     LeastStandardDeviation,
     NotFittedOnThisTable,
     RowDomain,
+    StepCondition,
     TrimmedRange,
     column_names,
     rows_of,
@@ -72,7 +73,13 @@ from missdp.preprocess.scale import (
     PCARankReducer,
     StandardScaler,
 )
-from missdp.preprocess.steps import ConstantImputer, RowClipper, StableTransformer
+from missdp.preprocess.steps import (
+    ConstantImputer,
+    Imputer,
+    Response,
+    RowClipper,
+    StableTransformer,
+)
 
 __all__ = [
     "NEIGHBOURS",
@@ -85,6 +92,7 @@ __all__ = [
     "Deduplicator",
     "ExtremeGaps",
     "FrameOverlap",
+    "Imputer",
     "IncompleteRows",
     "LargestCluster",
     "LeastEigenvalue",
@@ -110,11 +118,13 @@ __all__ = [
     "Refused",
     "RegressionImputer",
     "Released",
+    "Response",
     "RowClipper",
     "RowDomain",
     "StableTransformer",
     "Stage",
     "StandardScaler",
+    "StepCondition",
     "TableDistance",
     "TestPlan",
     "TrimmedMeanImputer",

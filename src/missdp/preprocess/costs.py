@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,7 @@ from missdp.accounting import (
     ZCDPEvent,
     epsilon_under,
 )
-from missdp.errors import (
-    ParameterError,
-    UnprovenError,
-    replacing,
-)
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import NEIGHBOURS, Curve, PrivacyMap, TableDistance, tabulated
 from missdp.preprocess.questions import Question
@@ -122,8 +118,13 @@ def trace(
     (999, 0.0392)
     """
     stages: list[Stage] = []
-    for name, step in _checked(steps):
-        stage = _stage(name, step, domain, distance)
+    for name, step in steps:
+        if not isinstance(step, StableTransformer):
+            raise UnprovenError(
+                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                "transformations of missdp.preprocess"
+            )
+        stage = _stage(str(name), step, domain, distance)
         stages.append(stage)
         domain, distance = stage.domain_after, stage.distance_after
     return tuple(stages)
@@ -144,20 +145,6 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
             alone=step.stability(NEIGHBOURS, domain),
             conditions=step.conditions(domain),
         )
-
-
-def _checked(
-    steps: Iterable[tuple[str, StableTransformer]],
-) -> Sequence[tuple[str, StableTransformer]]:
-    checked = []
-    for name, step in steps:
-        if not isinstance(step, StableTransformer):
-            raise UnprovenError(
-                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
-                "transformations of missdp.preprocess"
-            )
-        checked.append((str(name), step))
-    return checked
 
 
 def theorem_two(alpha: float, replaced: Curve, moved: Curve, *, c: float | None = None) -> float:

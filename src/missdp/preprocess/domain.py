@@ -300,7 +300,7 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class StepCondition(Condition):
+class StepCondition(Condition, abstract=True):
     """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
 
     Examples

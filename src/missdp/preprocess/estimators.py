@@ -34,6 +34,8 @@ __all__ = [
     "PrivateMean",
 ]
 
+Method = Literal["gd", "sgd", "iteration"]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateMean(PrivateEstimator):
@@ -208,9 +210,6 @@ def _stretched_covariance(rows: FloatArray) -> FloatArray:
 def _stretch(columns: int) -> FloatArray:
     upper = np.triu_indices(columns)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-
-
-Method = Literal["gd", "sgd", "iteration"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -212,7 +212,18 @@ def gradient_descent_map(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubsampledMap(PrivacyMap):
+class _LossMap(PrivacyMap):
+    """What every map of noisy gradients, some rows at a time, is made of."""
+
+    lipschitz: float
+    smoothness: float
+    rows: int
+    sigma: float
+    slack: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsampledMap(_LossMap):
     """DP-SGD: each step averages the gradients of a fresh uniform sample without replacement.
 
     Parameters
@@ -249,13 +260,8 @@ class SubsampledMap(PrivacyMap):
     True
     """
 
-    lipschitz: float
-    smoothness: float
-    rows: int
     batch: int
-    sigma: float
     steps: int
-    slack: float = 0.0
 
     def __post_init__(self) -> None:
         if not (1 <= self.batch <= self.rows and self.sigma > 0 and self.steps >= 1):
@@ -366,7 +372,7 @@ def subsampled_gaussian_curve(alpha: float, rate: float, multiplier: float) -> f
 
 
 @dataclass(frozen=True, kw_only=True)
-class IterationMap(PrivacyMap):
+class IterationMap(_LossMap):
     """DP-SGD by iteration: one row a step in fixed order, stopped at a secret uniform time.
 
     Only the last iterate is released, after T ~ uniform{1..n} steps; T is not.
@@ -402,11 +408,6 @@ class IterationMap(PrivacyMap):
     True
     """
 
-    lipschitz: float
-    smoothness: float
-    rows: int
-    sigma: float
-    slack: float = 0.0
     _spread: FloatArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

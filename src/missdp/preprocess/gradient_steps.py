@@ -1,7 +1,8 @@
 """Noisy gradients of a loss over rows: many from one charge, or the last iterate of a hidden run.
 
 Rows are sampled, their gradients bounded and noised behind the door. Whoever asks gets noisy
-gradients at points of its choice, or one noisy iterate, and nothing else.
+gradients at points of its choice, or one noisy iterate, and nothing else. `Labels` and
+`BoundedNumbers` say how the target of a loss is read.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from missdp.preprocess.questions import (
     VectorQuery,
     check_frozen,
     check_multiplier,
-    gaussian_slack,
-    noisy_gaussian,
+    noisy_on_grid,
+    rounding_slack,
     sum_slack,
 )
 
@@ -63,6 +64,16 @@ class _LossQuestion:
         check_frozen(self.target, "a target")
         if not self.loss.radius >= self.domain.radius:
             raise ParameterError("the constants of the loss must hold for the radius of the rows")
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each coordinate."""
+        raise NotImplementedError
+
+    def _facts(self, slack: float) -> dict[str, Any]:
+        """Return what privacy maps of noisy gradients take."""
+        constants = {"lipschitz": self.loss.lipschitz, "smoothness": self.loss.smoothness}
+        return {**constants, "rows": self.domain.rows, "sigma": self.sigma, "slack": slack}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,20 +128,14 @@ class GradientSteps(_LossQuestion):
     def privacy_map(self) -> GaussianMap | SubsampledMap:
         """What all steps together reveal."""
         loss, rows = self.loss, self.domain.rows
-        slack = gaussian_slack(self.domain.columns) + sum_slack(self.batch or rows, self.multiplier)
+        slack = rounding_slack("gaussian", self.domain.columns) + sum_slack(
+            self.batch or rows, self.multiplier
+        )
         if self.batch is None:
             return gradient_descent_map(
                 loss, rows=rows, sigma=self.sigma, steps=self.steps, slack=slack
             )
-        return SubsampledMap(
-            lipschitz=loss.lipschitz,
-            smoothness=loss.smoothness,
-            rows=rows,
-            batch=self.batch,
-            sigma=self.sigma,
-            steps=self.steps,
-            slack=slack,
-        )
+        return SubsampledMap(batch=self.batch, steps=self.steps, **self._facts(slack))
 
     def law(self, distance: TableDistance) -> VectorNoise:
         """Return the law of one step, for neighbours that are this far apart where it reads.
@@ -183,13 +188,7 @@ class SecretStop(_LossQuestion):
     @property
     def privacy_map(self) -> IterationMap:
         """What the last iterate reveals."""
-        return IterationMap(
-            lipschitz=self.loss.lipschitz,
-            smoothness=self.loss.smoothness,
-            rows=self.domain.rows,
-            sigma=self.sigma,
-            slack=gaussian_slack(self.domain.columns),
-        )
+        return IterationMap(**self._facts(rounding_slack("gaussian", self.domain.columns)))
 
     def law(self, distance: TableDistance) -> LastIterate:
         """Return the law of the answer; neighbours' gradients are bounded row by row."""
@@ -220,7 +219,8 @@ class LastIterate:
         """Return the last iterate."""
         asked, point = self.question, np.zeros(self.question.domain.columns)
         for row in range(_secret_stop(asked.domain.rows, source)):
-            step = noisy_gaussian(exact.mean(point, np.array([row])), asked.sigma, source)
+            gradient = exact.mean(point, np.array([row]))
+            step = noisy_on_grid(gradient, "gaussian", asked.sigma, source)
             point = clip_rows((point - asked.rate * step)[None, :], asked.loss.coefficient_norm)[0]
         return point
 

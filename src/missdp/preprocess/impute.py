@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,12 @@ from missdp.errors import UnprovenError, number, whole
 from missdp.preprocess.domain import (
     CentralGaps,
     FloatArray,
-    IncompleteRows,
     LeastEigenvalue,
     RowDomain,
     TrimmedRange,
 )
 from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
+from missdp.preprocess.steps import Imputer, PrivateState, Response, require
 
 __all__ = [
     "ColumnImputer",
@@ -33,13 +32,13 @@ __all__ = [
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ColumnImputer(StableTransformer):
+class ColumnImputer(Imputer):
     """Fill the missing cells of each column with one statistic of its observed values.
 
     Parameters
     ----------
     max_incomplete : int
-        Condition: at most this many rows have a missing cell (p); at least 1.
+        See `Imputer`.
     cells_per_row : int or None, default None
         Condition: no row misses more cells than this. None: as many as there are columns.
 
@@ -50,35 +49,21 @@ class ColumnImputer(StableTransformer):
     hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
     """
 
-    max_incomplete: int
     cells_per_row: int | None = None
 
-    _needs_complete = False
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and cells."""
-        if domain.complete:
-            return ()
-        return (IncompleteRows(self._p(domain), self._cells(domain)),)
-
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p other rows move by `shift`."""
-        if domain.complete:
-            return None
         return Response(shift=self.shift(distance, domain), hit=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return how far the imputed cells of one row can move."""
         raise NotImplementedError
 
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain; imputed cells add to the norm of a row."""
-        if domain.complete:
-            return domain
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: imputed cells are added to observed ones."""
         if domain.columns == 1:  # A row is either observed or imputed.
-            return replace(domain, complete=True)
-        extra = self._imputed_norm(domain)
-        return replace(domain, radius=math.hypot(domain.radius, extra), complete=True)
+            return domain.radius
+        return math.hypot(domain.radius, self._imputed_norm(domain))
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -90,7 +75,7 @@ class ColumnImputer(StableTransformer):
         """
         if domain.complete:
             return math.inf
-        if type(self).conditions is not ColumnImputer.conditions:
+        if self.assumed() or type(self).conditions is not Imputer.conditions:
             return super().failure_margin(values, incoming, domain)
         if self._cells(domain) < domain.columns:
             raise UnprovenError(
@@ -99,11 +84,6 @@ class ColumnImputer(StableTransformer):
             )
         incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
-
-    def _p(self, domain: RowDomain) -> int:
-        p = whole("max_incomplete", self.max_incomplete)
-        require(p < domain.rows, "max_incomplete must be below the row count")
-        return p
 
     def _cells(self, domain: RowDomain) -> int:
         if self.cells_per_row is None:
@@ -225,10 +205,9 @@ class MedianImputer(ColumnImputer):
     central_gap: float
     central_ranks: int = 2
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on the gaps around the median."""
-        gaps = CentralGaps(self._gap(), self._ranks())
-        return () if domain.complete else (*super().conditions(domain), gaps)
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the gaps around the median."""
+        return (CentralGaps(self._gap(), self._ranks()),)
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
@@ -292,10 +271,9 @@ class TrimmedMeanImputer(ColumnImputer):
     trim: int
     trimmed_range: float
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on the trimmed range."""
-        limit = TrimmedRange(self._trim(), self._range())
-        return () if domain.complete else (*super().conditions(domain), limit)
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the trimmed range."""
+        return (TrimmedRange(self._trim(), self._range()),)
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
@@ -328,7 +306,7 @@ def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RegressionImputer(StableTransformer):
+class RegressionImputer(Imputer):
     """Fill one column with its linear prediction from the other columns.
 
     Parameters
@@ -369,23 +347,16 @@ class RegressionImputer(StableTransformer):
     """
 
     target: int
-    max_incomplete: int
     regularization: float = 0.0
     least_eigenvalue: float = 0.0
 
-    _needs_complete = False
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the spectrum; none if the ridge alone is enough."""
+        least = number("least_eigenvalue", self.least_eigenvalue)
+        return (LeastEigenvalue(least),) if least > 0 else ()
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bound on incomplete rows and, without enough ridge, on the spectrum."""
-        if domain.complete:
-            return ()
-        rows, (least, _) = IncompleteRows(self._p(domain), domain.columns), self._strength()
-        return (rows, LeastEigenvalue(least)) if least > 0 else (rows,)
-
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p rows move with the fitted coefficients."""
-        if domain.complete:
-            return None
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
         strength = domain.rows * sum(self._strength())
@@ -397,24 +368,20 @@ class RegressionImputer(StableTransformer):
         )
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain; an imputed cell is at most W times its row's norm."""
+        """Return a complete domain; refuse one without the target or a predictor beside it."""
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
         self._column(domain.columns)
-        if domain.complete:
-            return domain
-        W = self._coefficient_norm(domain)
-        return replace(domain, radius=domain.radius * math.sqrt(1 + W * W), complete=True)
+        return super().output_domain(domain)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: an imputed cell is at most W times its row's norm."""
+        return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
 
     def _coefficient_norm(self, domain: RowDomain) -> float:
         least, ridge = self._strength()
         spare = domain.radius**2 - (domain.columns - 1) * least
         require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
         return math.sqrt(spare / (least + ridge))
-
-    def _p(self, domain: RowDomain) -> int:
-        p = whole("max_incomplete", self.max_incomplete)
-        require(p < domain.rows, "max_incomplete must be below the row count")
-        return p
 
     def _column(self, columns: int) -> int:
         target = whole("target", self.target, least=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,11 @@ from missdp.errors import UnprovenError, number, whole
 from missdp.preprocess.domain import (
     BoundedDonations,
     FloatArray,
-    IncompleteRows,
     LargestCluster,
     RowDomain,
 )
 from missdp.preprocess.maps import TableDistance
-from missdp.preprocess.steps import PrivateState, Response, StableTransformer, require
+from missdp.preprocess.steps import Imputer, PrivateState, Response, StableTransformer, require
 
 __all__ = ["Deduplicator", "NeighbourImputer", "Quantizer", "packing_number"]
 
@@ -30,7 +29,7 @@ _BLOCK = 4_000_000  # Distances held in memory at once.
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NeighbourImputer(StableTransformer):
+class NeighbourImputer(Imputer):
     """Fill the missing cells of a row with the mean of its k nearest complete rows.
 
     Nearness is Euclidean distance on the row's observed cells; ties go to the lower row number.
@@ -66,37 +65,28 @@ class NeighbourImputer(StableTransformer):
     (6, 0.5)
     """
 
-    max_incomplete: int
     n_neighbors: int = 5
     max_donations: int | None = None
 
-    _needs_complete = False
     _continuous = False
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and, if declared, on donations."""
-        if domain.complete:
-            return ()
-        rows = IncompleteRows(self._p(domain), domain.columns)
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on donations, if it is declared."""
         if self.max_donations is None:
-            return (rows,)
-        return (rows, BoundedDonations(self._donations(self.max_donations)))
+            return ()
+        return (BoundedDonations(self._donations(self.max_donations)),)
 
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p rows move, or 2 M for each replaced row."""
-        if domain.complete:
-            return None
         k, hit, h = self._k(), self._p(domain), distance.replaced
         if self.max_donations is not None:
             hit = min(hit, 2 * self._donations(self.max_donations) * h)
         return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
 
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain; donated cells are a mean of vectors in the ball."""
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: donated cells are a mean of vectors in the ball."""
         self._p(domain)
-        if domain.complete:
-            return domain
-        return replace(domain, radius=domain.radius * math.sqrt(2), complete=True)
+        return domain.radius * math.sqrt(2)
 
     def _p(self, domain: RowDomain) -> int:
         p = whole("max_incomplete", self.max_incomplete)

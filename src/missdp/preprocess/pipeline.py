@@ -20,7 +20,7 @@ from missdp.accounting import (
     PureEvent,
     epsilon_under,
 )
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.costs import Bound, PreparedRows, Stage, trace
@@ -65,10 +65,8 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         Whether no cell is missing; if True, a missing cell counts as 0.
     delta : float, default 1e-6
         At which the guarantee is stated.
-    budget : Budget or None
-        Charged before anything is computed.
-    random_state : None, int, Generator or NoiseSource
-        None: secure noise. A seed is for tests and becomes a condition.
+    budget, random_state
+        See `PrivateMean`.
 
     Attributes
     ----------

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
+from missdp.accounting.events import Adjacency
 from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
 from missdp.preprocess import estimators, impute, near_rows, scale, steps
 from missdp.preprocess.costs import Stage, bounds
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.maps import NEIGHBOURS
 from missdp.preprocess.pipeline import PricedPipeline
+from missdp.record import Record
+from missdp.schema.schema import load_toml
 
 __all__ = ["Price", "PriceStep", "load_pipeline", "plot_price", "price"]
 
 
 @dataclass(frozen=True)
-class PriceStep:
+class PriceStep(Record):
     """What one step does to a pair of neighbouring tables.
 
     Parameters
     ----------
-    name, kind : str
+    name, transformer : str
         The step's name and class.
     rows_moved : int
         How many other rows the step moves when one row is replaced (Delta infinity).
@@ -45,7 +47,7 @@ class PriceStep:
     """
 
     name: str
-    kind: str
+    transformer: str
     rows_moved: int
     movement: float
     rows_moved_so_far: int
@@ -56,7 +58,7 @@ class PriceStep:
 
 
 @dataclass(frozen=True)
-class Price:
+class Price(Record):
     """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
 
     Parameters
@@ -96,6 +98,13 @@ class Price:
     alternatives: tuple[tuple[str, float], ...]
     guarantee: Guarantee
 
+    derived: ClassVar[tuple[str, ...]] = ("adjacency", "group_epsilon")
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation of every epsilon: that of the guarantee."""
+        return self.guarantee.adjacency
+
     @property
     def group_epsilon(self) -> float:
         """Epsilon by group privacy alone; infinite if even that has no finite bound."""
@@ -103,27 +112,12 @@ class Price:
             return self.epsilon
         return dict(self.alternatives).get("group privacy", math.inf)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the price as a JSON-ready dictionary; an infinite epsilon is None."""
-        return {
-            "steps": [asdict(step) for step in self.steps],
-            "mechanism": self.mechanism,
-            "adjacency": "replace-one",
-            "delta": self.delta,
-            "naive_epsilon": self.naive_epsilon,
-            "epsilon": self.epsilon,
-            "bound": self.bound,
-            "group_epsilon": self.group_epsilon if math.isfinite(self.group_epsilon) else None,
-            "alternatives": [list(pair) for pair in self.alternatives],
-            "guarantee": self.guarantee.to_dict(),
-        }
-
     def __str__(self) -> str:
         head = ("step", "kind", "rows moved", "each by", "chain: rows", "summed", "Frobenius")
         rows = [
             (
                 step.name,
-                step.kind,
+                step.transformer,
                 f"{step.rows_moved}",
                 f"{step.movement:.4g}",
                 f"{step.rows_moved_so_far}",
@@ -225,7 +219,7 @@ def _priced(
 def _step(stage: Stage) -> PriceStep:
     return PriceStep(
         name=stage.name,
-        kind=type(stage.step).__name__,
+        transformer=type(stage.step).__name__,
         rows_moved=stage.alone.moved_rows,
         movement=stage.alone.moved_max,
         rows_moved_so_far=stage.distance_after.moved_rows,
@@ -360,7 +354,7 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     ...     [name for name, step in load_pipeline(path).steps]
     ['impute-mean', 'pca-rank']
     """
-    document = _read(Path(path))
+    document = load_toml(Path(path), ParameterError)
     _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
     table = _section(document, "table")
     _known("[table]", table, {"rows", "columns", "radius", "complete"})
@@ -391,20 +385,6 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
         pipeline.bounds()
     return pipeline
-
-
-def _read(path: Path) -> dict[str, Any]:
-    def unreadable(error: BaseException) -> ParameterError:
-        return ParameterError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', '')}")
-
-    def malformed(error: BaseException) -> ParameterError:
-        return ParameterError(f"{str(path)!r} is not a TOML file: {error}")
-
-    with (
-        replacing(OSError, by=unreadable),
-        replacing(tomllib.TOMLDecodeError, UnicodeDecodeError, by=malformed),
-    ):
-        return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

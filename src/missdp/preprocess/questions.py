@@ -1,6 +1,7 @@
-"""Questions about rows whose number is public: what is asked, and with which noise.
+"""Questions about rows whose number is public: a vector computed from them, with discrete noise.
 
-Vector-valued answers with discrete noise: real ones on a public grid, and counts.
+A question is public: what rows it reads, a function of them, and how far one replaced row can move
+its value. Its answer is noised as whole numbers: counts as they are, others on a public grid.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ __all__ = [
     "check_frozen",
     "check_kind",
     "check_multiplier",
-    "gaussian_slack",
-    "laplace_slack",
-    "noisy_gaussian",
-    "noisy_laplace",
+    "noisy_on_grid",
+    "rounding_slack",
     "sum_slack",
 ]
+
+NoiseKind = Literal["gaussian", "laplace"]
 
 
 class Target(Protocol):
@@ -243,7 +244,6 @@ def check_frozen(value: Any, what: str) -> None:
         raise ParameterError(f"{what} must be a frozen dataclass, so that it can keep no rows")
 
 
-NoiseKind = Literal["gaussian", "laplace"]
 _FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
 # Rounding two values to the grid moves their difference by at most one cell per coordinate; the
 # rest is room for the floating-point error of a few operations (of sums: see `sum_slack`).
@@ -265,7 +265,7 @@ class VectorNoise:
         rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
     whole : bool, default False
         Whether the vector holds whole numbers. They get whole noise, other numbers are rounded to
-        a grid first (see `noisy_gaussian`).
+        a grid first (see `noisy_on_grid`).
 
     Examples
     --------
@@ -289,14 +289,13 @@ class VectorNoise:
         """Return what rounding adds to sensitivity / scale."""
         if self.whole:
             return 0.0
-        return gaussian_slack(dimension) if self.kind == "gaussian" else laplace_slack(dimension)
+        return rounding_slack(self.kind, dimension)
 
     def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
         """Return the vector plus noise."""
         if self.whole:
             return add_noise(exact, self.kind, self.scale, source)
-        add = noisy_gaussian if self.kind == "gaussian" else noisy_laplace
-        return add(exact, self.scale, source)
+        return noisy_on_grid(exact, self.kind, self.scale, source)
 
     def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
         """Return why an event does not pay: the vector moves too far, or the noise is too small.
@@ -335,20 +334,16 @@ def check_kind(kind: Any) -> None:
         raise ParameterError("mechanism must be 'gaussian' or 'laplace'")
 
 
-def gaussian_slack(dimension: int) -> float:
-    """Return what rounding adds to shift / sigma, for a vector of ``dimension`` coordinates.
+def rounding_slack(kind: NoiseKind, dimension: int) -> float:
+    """Return what rounding adds to shift / scale, for a vector of ``dimension`` coordinates.
 
     Examples
     --------
-    >>> gaussian_slack(100) < 1e-4
+    >>> rounding_slack("gaussian", 100) < rounding_slack("laplace", 100) < 1e-4
     True
     """
-    return math.sqrt(dimension) * _CELLS / _FINENESS
-
-
-def laplace_slack(dimension: int) -> float:
-    """Return what rounding adds to shift / scale, for a vector of ``dimension`` coordinates."""
-    return dimension * _CELLS / _FINENESS
+    cells = math.sqrt(dimension) if kind == "gaussian" else dimension
+    return cells * _CELLS / _FINENESS
 
 
 def sum_slack(rows: int, multiplier: float) -> float:
@@ -367,18 +362,21 @@ def sum_slack(rows: int, multiplier: float) -> float:
     return rows * (rows + 16) * 2.0**-53 / multiplier
 
 
-def noisy_gaussian(values: FloatArray, sigma: float, noise: NoiseSource) -> FloatArray:
-    """Round to a grid of sigma / 2**20 and add discrete Gaussian noise.
+def noisy_on_grid(
+    values: FloatArray, kind: NoiseKind, scale: float, noise: NoiseSource
+) -> FloatArray:
+    """Round to a grid of scale / 2**20 and add discrete noise.
 
     Integers are noised and then rescaled, so no floating-point artefact of the private values
-    survives. Guarantee: as `GaussianMap` with `gaussian_slack`.
+    survives. Guarantee: as `GaussianMap` or `LaplaceMap` with `rounding_slack`.
 
     Parameters
     ----------
     values : ndarray
         Finite.
-    sigma : float
-        Standard deviation, above 0.
+    kind : {"gaussian", "laplace"}
+    scale : float
+        Standard deviation, or Laplace scale, above 0.
     noise : NoiseSource
         Where the noise comes from.
 
@@ -390,18 +388,12 @@ def noisy_gaussian(values: FloatArray, sigma: float, noise: NoiseSource) -> Floa
     Examples
     --------
     >>> from missdp.mechanisms.noise import SeededNoise
-    >>> noisy_gaussian(np.zeros(3), 0.5, SeededNoise(0)).shape
+    >>> noisy_on_grid(np.zeros(3), "gaussian", 0.5, SeededNoise(0)).shape
     (3,)
     """
-    cell = sigma / _FINENESS
-    noisy = _cells(values, cell) + noise.discrete_gaussian(_FINENESS, values.shape)
-    return noisy.astype(np.float64) * cell
-
-
-def noisy_laplace(values: FloatArray, scale: float, noise: NoiseSource) -> FloatArray:
-    """Round to a grid of scale / 2**20 and add discrete Laplace noise, as `noisy_gaussian`."""
     cell = scale / _FINENESS
-    noisy = _cells(values, cell) + noise.discrete_laplace(_FINENESS, values.shape)
+    discrete = noise.discrete_gaussian if kind == "gaussian" else noise.discrete_laplace
+    noisy = _cells(values, cell) + discrete(_FINENESS, values.shape)
     return noisy.astype(np.float64) * cell
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
@@ -28,7 +28,7 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import PrivacyMap
-from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, laplace_slack
+from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, rounding_slack
 
 __all__ = [
     "HeldRows",
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 # The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
 _TAIL_ROOM = 2.0**-18
 
@@ -68,7 +69,7 @@ class NoisyTest:
     @property
     def spent(self) -> float:
         """Pure epsilon of the noisy distance."""
-        return self.epsilon + laplace_slack(1)
+        return self.epsilon + rounding_slack("laplace", 1)
 
     @property
     def threshold(self) -> float:
@@ -326,9 +327,6 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
         "Budget(epsilon, delta, adjacency='replace-one'); such a budget takes releases under "
         "add-remove too"
     )
-
-
-RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
 
 
 class TellsUnfitted:

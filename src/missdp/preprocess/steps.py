@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
-from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number
-from missdp.preprocess.domain import FloatArray, RowDomain, Rows, as_rows, clip_rows
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number, whole
+from missdp.preprocess.domain import FloatArray, IncompleteRows, RowDomain, Rows, as_rows, clip_rows
 from missdp.preprocess.maps import TableDistance
 
 __all__ = [
     "ConstantImputer",
+    "Imputer",
     "PrivateState",
     "Response",
     "RowClipper",
@@ -114,8 +115,6 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         start = distance if self._continuous else distance.forget_movement()
         found = self.response(start, domain)
-        if found is None:
-            return distance
         if not self._continuous and start.replaced >= domain.rows:
             raise UnprovenError(
                 f"{type(self).__name__} is not continuous in the values: after a step that moves "
@@ -124,8 +123,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         widest = min(found.diameter, self.output_domain(domain).diameter)
         return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
 
-    def response(self, distance: TableDistance, domain: RowDomain) -> Response | None:
-        """Return how the rows of two tables at ``distance`` respond; None if none moves."""
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return how the rows of two tables at ``distance`` respond."""
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
@@ -330,9 +329,10 @@ class ConstantImputer(StableTransformer):
         del domain
         return ()
 
-    def response(self, distance: TableDistance, domain: RowDomain) -> None:
-        """Return that no row moves."""
-        del distance, domain
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return the distance unchanged."""
+        del domain
+        return distance
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain whose radius allows for a row of imputed cells."""
@@ -347,3 +347,54 @@ class ConstantImputer(StableTransformer):
 
     def _value(self) -> float:
         return number("value", self.value, least=-1e100)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Imputer(StableTransformer):
+    """Base class of steps that fill the missing cells of a few rows.
+
+    Rows of a complete domain stay as they are: nothing is assumed of them, and nothing moves.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p); at least 1.
+    """
+
+    max_incomplete: int
+
+    _needs_complete = False
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return a bound on the distance of the transformed tables."""
+        return distance if domain.complete else super().stability(distance, domain)
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on incomplete rows, and what the step assumes besides."""
+        besides = self.assumed()
+        if domain.complete:
+            return ()
+        return (IncompleteRows(self._p(domain), self._cells(domain)), *besides)
+
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return what the step assumes besides few incomplete rows."""
+        return ()
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain, with room for imputed cells in the norm of a row."""
+        if domain.complete:
+            return domain
+        return replace(domain, radius=self.filled_radius(domain), complete=True)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return a bound on the norm of a row whose missing cells are filled."""
+        raise NotImplementedError
+
+    def _p(self, domain: RowDomain) -> int:
+        p = whole("max_incomplete", self.max_incomplete)
+        require(p < domain.rows, "max_incomplete must be below the row count")
+        return p
+
+    def _cells(self, domain: RowDomain) -> int:
+        """Bound on the missing cells of one row."""
+        return domain.columns

@@ -1,46 +1,33 @@
-"""What one cell means: a function of the cell and of public facts, never of other rows.
+"""Attributes: public facts about one column; those with levels, and how a cell is read.
 
-Every container (pandas, polars, Arrow, CSV, Parquet, DuckDB) hands its cells to the two readers
-here, as text, as a number or as true/false. So the same value means the same thing everywhere, and
-one person's cell cannot change how another person's cell is read.
-
-Public facts about one column: its kind, its domain and whether it may be missing.
+What a cell means is a function of the cell and of public facts, never of other rows. Every
+container (pandas, polars, Arrow, CSV, Parquet, DuckDB) hands its cells to the readers here as text,
+as a number or as true/false. So the same value means the same thing everywhere, and one person's
+cell cannot change how another person's cell is read.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING as REQUIRED
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    model_validator,
-)
-
-from missdp.errors import SchemaError, replacing
+from missdp.errors import SchemaError
+from missdp.record import Record
 
 __all__ = [
+    "MAX_LEVELS",
     "MAX_WHOLE",
     "MISSING",
     "OUTSIDE",
-    "AnyAttribute",
     "Attribute",
     "Categorical",
     "Level",
     "LevelReader",
-    "Numeric",
     "Ordinal",
+    "is_number",
     "number_text",
     "read_number",
 ]
@@ -176,11 +163,25 @@ def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
 Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
-_MAX_LEVELS = 1_000_000
-_LEVEL_TYPES = "levels must be a list, all text, all integers or all true/false"
+MAX_LEVELS = 1_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")  # what no file can hold
 
 
-class Attribute(BaseModel):
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a public fact is a number; true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, tuple) and all(map(_is_text, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute(Record, abstract=True):
     """Facts common to every kind of attribute. Use a subclass.
 
     Parameters
@@ -204,24 +205,41 @@ class Attribute(BaseModel):
         public yet. A release refuses a schema with such marks unless told to go on.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=0)
-
-    name: StrictStr = Field(min_length=1)
-    kind: str
-    nullable: StrictBool = False
-    missing_codes: tuple[StrictStr | StrictInt | StrictFloat, ...] = ()
+    name: str
+    nullable: bool = False
+    missing_codes: tuple[str | float, ...] = ()
     outside: OutsidePolicy = "error"
-    label: StrictStr = ""
-    units: StrictStr = ""
-    undeclared: tuple[StrictStr, ...] = ()
+    label: str = ""
+    units: str = ""
+    undeclared: tuple[str, ...] = ()
 
-    def __init__(self, **data: Any) -> None:
-        def explained(error: BaseException) -> SchemaError:
-            assert isinstance(error, ValidationError)
-            return SchemaError(_explain(data.get("name"), error))
+    def __new__(cls, **facts: Any) -> Self:
+        """Refuse facts that this kind of attribute does not have, or lacks."""
+        known = {f.name: f.default is REQUIRED for f in fields(cls)}
+        lacking = [name for name, required in known.items() if required and name not in facts]
+        for name in facts.keys() - known.keys():
+            raise _refusal(facts.get("name"), f"there is no fact {name!r}")
+        for name in lacking if facts else ():  # a copy or a pickle names its facts later
+            raise _refusal(facts.get("name"), f"{name} is required")
+        return super().__new__(cls)
 
-        with replacing(ValidationError, by=explained):
-            super().__init__(**data)
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+                object.__setattr__(self, field.name, tuple(value))
+        for problem in self._problems():
+            raise _refusal(self.name, problem)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name, the kind and whatever is not as by default."""
+        default = {f.name: f.default for f in fields(self)}
+        kept = {k: v for k, v in super().to_dict().items() if getattr(self, k) != default.get(k)}
+        return {"name": self.name, **kept}
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        return _refusal(data.get("name"), why)
 
     @property
     def size(self) -> int:
@@ -243,50 +261,70 @@ class Attribute(BaseModel):
         """Whether some cell of this column makes reading fail: ``outside`` is ``"error"``."""
         return self.outside == "error"
 
-    @model_validator(mode="after")
-    def _check_common(self) -> Attribute:
+    def _problems(self) -> Iterator[str]:
+        """Yield what is wrong; each check may rely on those before it."""
+        if not _is_text(self.name) or not self.name:
+            yield "name must be text, and not empty"
+        for fact in ("nullable", "integer"):
+            if not isinstance(getattr(self, fact, False), bool):
+                yield f"{fact} must be true or false"
+        for fact in ("label", "units"):
+            if not _is_text(getattr(self, fact)):
+                yield f"{fact} must be text"
+        if self.outside not in get_args(OutsidePolicy):
+            yield f"outside must be one of {', '.join(get_args(OutsidePolicy))}"
+        if not _are_texts(self.undeclared):
+            yield "undeclared must be a list of names of facts"
+        if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
+            yield f"undeclared names facts that do not exist: {unknown}"
+        yield from self._wrong_codes()
+
+    def _wrong_codes(self) -> Iterator[str]:
+        codes = self.missing_codes
+        if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
+            yield "missing_codes must be a list of text or numbers"
         if self.outside == "missing" and not self.nullable:
-            raise ValueError('outside = "missing" needs nullable = true')
-        if self.missing_codes and not self.nullable:
-            raise ValueError("missing_codes need nullable = true")
-        if not all(isinstance(code, str) or abs(code) < MAX_WHOLE for code in self.missing_codes):
-            raise ValueError(
-                "missing_codes that are numbers must be finite and below 2**53 in size"
-            )
-        fields = set(type(self).model_fields)
-        if unknown := [fact for fact in self.undeclared if fact not in fields]:
-            raise ValueError(f"undeclared names facts that do not exist: {unknown}")
-        return self
+            yield 'outside = "missing" needs nullable = true'
+        if codes and not self.nullable:
+            yield "missing_codes need nullable = true"
+        if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
+            yield "missing_codes that are numbers must be finite and below 2**53 in size"
 
 
-class _Levelled(Attribute):
+def _refusal(name: object, why: str) -> SchemaError:
+    """Return one line about an attribute; the schema is public, so its facts may be named."""
+    subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
+    return SchemaError(f"{subject} is not valid: {why}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Levelled(Attribute, abstract=True):
     """An attribute whose domain is a finite list of levels of one type."""
 
-    levels: tuple[StrictStr, ...] | tuple[StrictBool, ...] | tuple[StrictInt, ...]
+    levels: tuple[str, ...] | tuple[bool, ...] | tuple[int, ...]
 
-    @model_validator(mode="after")
-    def _check_levels(self) -> _Levelled:
-        if not self.levels:
-            raise ValueError("levels must not be empty")
-        if len(self.levels) > _MAX_LEVELS:
-            raise ValueError(f"at most {_MAX_LEVELS} levels are supported")
-        if len({type(level) for level in self.levels}) > 1:
-            raise ValueError(_LEVEL_TYPES)
-        if len(set(self.levels)) != len(self.levels):
-            raise ValueError("levels must be distinct")
-        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in self.levels):
-            raise ValueError("levels that are whole numbers must be below 2**53 in size")
-        if any(isinstance(level, str) and level != level.strip() for level in self.levels):
-            raise ValueError(
-                "levels must not begin or end with blanks: they are dropped on reading"
-            )
-        if "" in self.levels:
-            raise ValueError("the empty text cannot be a level: an empty field means missing")
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        levels = self.levels
+        if levels == ():
+            yield "levels must not be empty"
+        kinds = {type(level) for level in levels} if isinstance(levels, tuple) else set()
+        if kinds not in ({int}, {bool}) and not (levels and _are_texts(levels)):
+            yield "levels must be a list, all text, all integers or all true/false"
+        if len(levels) > MAX_LEVELS:
+            yield f"at most {MAX_LEVELS} levels are supported"
+        if len(set(levels)) != len(levels):
+            yield "levels must be distinct"
+        if any(isinstance(level, int) and abs(level) >= MAX_WHOLE for level in levels):
+            yield "levels that are whole numbers must be below 2**53 in size"
+        if any(isinstance(level, str) and level != level.strip() for level in levels):
+            yield "levels must not begin or end with blanks: they are dropped on reading"
+        if "" in levels:
+            yield "the empty text cannot be a level: an empty field means missing"
         if clash := self._levels_that_are_codes():
-            raise ValueError(f"levels and missing_codes overlap: {clash}")
+            yield f"levels and missing_codes overlap: {clash}"
         if self.outside == "clamp":
-            raise ValueError('outside = "clamp" is for numeric attributes only')
-        return self
+            yield 'outside = "clamp" is for numeric attributes only'
 
     def _levels_that_are_codes(self) -> list[str | int | bool]:
         """Levels that a missing code would be read as; text levels clash with equal text only."""
@@ -306,6 +344,7 @@ class _Levelled(Attribute):
         return len(self.levels)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Categorical(_Levelled):
     """An attribute with unordered levels.
 
@@ -320,9 +359,10 @@ class Categorical(_Levelled):
     3
     """
 
-    kind: Literal["categorical"] = "categorical"
+    kind: ClassVar[str] = "categorical"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Ordinal(_Levelled):
     """An attribute with ordered levels, lowest first.
 
@@ -332,150 +372,4 @@ class Ordinal(_Levelled):
     4
     """
 
-    kind: Literal["ordinal"] = "ordinal"
-
-
-class Numeric(Attribute):
-    """A bounded number, cut into bins wherever a finite domain is needed.
-
-    Parameters
-    ----------
-    lower, upper : float
-        Public bounds, ``lower < upper``; both belong to the domain.
-    integer : bool, default False
-        Whether the values are whole numbers.
-    bins : int, optional
-        Number of bins of equal width (default 10, or one per whole number if there are fewer).
-    edges : tuple of float, optional
-        Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
-        the left; the last one is closed on both sides.
-
-    Examples
-    --------
-    >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
-    >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
-    [0, 0, 1, 9]
-    """
-
-    kind: Literal["numeric"] = "numeric"
-    lower: float
-    upper: float
-    integer: StrictBool = False
-    bins: Annotated[StrictInt, Field(ge=1, le=_MAX_LEVELS)] | None = None
-    edges: tuple[float, ...] | None = None
-
-    @model_validator(mode="after")
-    def _check_numeric(self) -> Numeric:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
-            raise ValueError("lower and upper must be finite")
-        if not self.lower < self.upper:
-            raise ValueError("lower must be below upper")
-        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
-            raise ValueError("integer attributes need whole-number bounds")
-        if max(abs(self.lower), abs(self.upper)) >= MAX_WHOLE:
-            raise ValueError(
-                "lower and upper must be below 2**53 in size, where numbers are still told apart"
-            )
-        if self.bins is not None and self.edges is not None:
-            raise ValueError("give bins or edges, not both")
-        if self.edges is not None:
-            self._check_edges(self.edges)
-        if np.any(np.diff(self.bin_edges) <= 0):
-            raise ValueError("bins are narrower than floating-point numbers can tell apart")
-        if self.integer and np.any(self._integer_counts() < 1):
-            raise ValueError("every bin of an integer attribute must hold a whole number")
-        self._check_numeric_codes()
-        return self
-
-    def _check_numeric_codes(self) -> None:
-        for code in self.missing_codes:
-            if isinstance(code, str):
-                number = read_number(code.strip())
-                if number is not None and not math.isnan(number):
-                    raise ValueError(
-                        "missing_codes of a numeric attribute that are numbers go without quotes"
-                    )
-            elif self.lower <= code <= self.upper:
-                raise ValueError(
-                    "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
-                    "cannot be told from values"
-                )
-
-    def _check_edges(self, edges: tuple[float, ...]) -> None:
-        array = np.asarray(edges)
-        if len(edges) < 2 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
-            raise ValueError("edges must be at least two finite, strictly increasing numbers")
-        if edges[0] != self.lower or edges[-1] != self.upper:
-            raise ValueError("edges must start at lower and end at upper")
-
-    @property
-    def bin_edges(self) -> NDArray[np.float64]:
-        """Edges of the bins, shape ``(size + 1,)``."""
-        if self.edges is not None:
-            return np.asarray(self.edges, dtype=np.float64)
-        return np.linspace(self.lower, self.upper, self.size + 1)
-
-    @property
-    def size(self) -> int:
-        """Number of bins."""
-        if self.edges is not None:
-            return len(self.edges) - 1
-        if self.bins is not None:
-            return self.bins
-        whole = int(self.upper - self.lower) + 1 if self.integer else 10
-        return min(10, whole)
-
-    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the bin of each value in ``[lower, upper]``."""
-        codes = np.searchsorted(self.bin_edges, values, side="right") - 1
-        return np.clip(codes, 0, self.size - 1)
-
-    def _integer_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """First whole number of each bin, and the first one after it."""
-        edges = self.bin_edges
-        first, after = np.ceil(edges[:-1]), np.ceil(edges[1:])
-        after[-1] = self.upper + 1
-        return first, after
-
-    def _integer_counts(self) -> NDArray[np.float64]:
-        first, after = self._integer_bounds()
-        return after - first
-
-    def decode(
-        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Draw a value inside each bin, uniformly.
-
-        Parameters
-        ----------
-        codes : array of int, shape (n,)
-            Bin numbers in ``0..size - 1``.
-        uniform : array of float, shape (n,)
-            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
-            finer-grained statistic.
-        """
-        if self.integer:
-            first, after = self._integer_bounds()
-            drawn = first[codes] + np.floor(uniform * (after - first)[codes])
-        else:
-            edges = self.bin_edges
-            drawn = edges[codes] + uniform * np.diff(edges)[codes]
-        return np.asarray(drawn, dtype=np.float64)
-
-
-AnyAttribute: TypeAlias = Annotated[Categorical | Ordinal | Numeric, Field(discriminator="kind")]
-
-
-def _explain(name: object, error: ValidationError) -> str:
-    """One line out of pydantic's report; the schema is public, so its facts may be named."""
-    parts = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
-        where = ".".join(str(step) for step in item["loc"] if not str(step).startswith("tuple["))
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if where.startswith("levels") and item["type"] != "missing":
-            where, message = "", _LEVEL_TYPES
-        if where.startswith("missing_codes"):
-            where, message = "", "missing_codes must be a list of text or numbers"
-        parts.append(f"{where}: {message}" if where else message)
-    subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
-    return f"{subject} is not valid: " + "; ".join(dict.fromkeys(parts))
+    kind: ClassVar[str] = "ordinal"

@@ -1,36 +1,36 @@
-"""A schema: the public facts about all columns of a table.
-
-TOML in and out.
-"""
+"""A schema: the public facts about all columns of a table, and its TOML file."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeAlias, get_args
 
 import tomli_w
 
-from missdp.errors import SchemaError, replacing
+from missdp.errors import MissDPError, SchemaError, replacing
 from missdp.files import write_atomically
-from missdp.schema.attributes import AnyAttribute, Categorical, Numeric, Ordinal
+from missdp.record import Record
+from missdp.schema.attributes import (
+    Categorical,
+    Ordinal,
+)
+from missdp.schema.numeric import Numeric
 
-__all__ = ["Schema", "dump_toml", "load_toml"]
+__all__ = ["AnyAttribute", "Schema", "load_toml", "write_tables"]
 
 
-_KINDS: dict[str, Callable[..., AnyAttribute]] = {
-    "categorical": Categorical,
-    "ordinal": Ordinal,
-    "numeric": Numeric,
-}
-_FORMAT = 1
+_FORMAT = 1  # of the layout that people write
+
+
+AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Record):
     """Public facts about the columns of a table, in order. Output shape depends on nothing else.
 
     Parameters
@@ -122,26 +122,26 @@ class Schema:
         >>> draft.undeclared, draft.declare_public().undeclared
         ({'a': ('levels',)}, {})
         """
-        return Schema(tuple(a.model_copy(update={"undeclared": ()}) for a in self.attributes))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for TOML or JSON."""
-        rows = [_attribute_dict(a) for a in self.attributes]
-        return {"format": _FORMAT, "attribute": rows}
+        return Schema(tuple(replace(a, undeclared=()) for a in self.attributes))
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Schema:
-        """Read what :meth:`to_dict` wrote."""
-        if not isinstance(document, Mapping):
+    def from_dict(cls, data: Any) -> Self:
+        """Return the schema of a dictionary: of a document, or of a TOML file."""
+        if not isinstance(data, Mapping):
             raise SchemaError("a schema is read from a mapping with [[attribute]] tables")
-        if document.get("format", _FORMAT) != _FORMAT:
+        return super().from_dict(data)
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
+        rows = data.get("attributes") if "attributes" in data else data.get("attribute")
+        if "attributes" not in data and data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
-        if unknown := sorted(set(document) - {"format", "attribute"}):
+        if unknown := sorted(set(data) - {"kind", "format", "attribute", "attributes"}, key=str):
             raise SchemaError(f"a schema has 'format' and [[attribute]] tables only, not {unknown}")
-        rows = document.get("attribute")
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
-        return cls(tuple(_parse_attribute(row) for row in rows))
+        return cls(tuple(map(_attribute, rows)))
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -152,31 +152,23 @@ class Schema:
         SchemaError
             If the file cannot be read or is not a valid schema.
         """
-        return cls.from_dict(load_toml(Path(source)))
+        return cls.from_dict(load_toml(Path(source), SchemaError))
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        dump_toml(self.to_dict(), Path(path))
+        write_tables(self.attributes, Path(path))
 
 
-def _attribute_dict(attribute: AnyAttribute) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": attribute.name, "kind": attribute.kind}
-    facts = attribute.model_dump(exclude_defaults=True, exclude_none=True)
-    for key, value in facts.items():
-        row[key] = list(value) if isinstance(value, tuple) else value
-    return row
-
-
-def _parse_attribute(row: Mapping[str, Any]) -> AnyAttribute:
-    kind = row.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
+def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
+    kind, known = row.get("kind"), {found.kind: found for found in get_args(AnyAttribute)}
+    if not isinstance(kind, str) or kind not in known:
         raise SchemaError(
-            f"attribute {row.get('name')!r}: kind must be one of {sorted(_KINDS)}, not {kind!r}"
+            f"attribute {row.get('name')!r}: kind must be one of {sorted(known)}, not {kind!r}"
         )
-    facts = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
-    if not all(isinstance(key, str) for key in facts):
+    if not all(isinstance(key, str) for key in row):
         raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
-    return _KINDS[kind](**facts)
+    found: AnyAttribute = known[kind].from_dict(row)
+    return found
 
 
 _PLACE = re.compile(r" \(at .*\)$")
@@ -189,27 +181,26 @@ _HEADER = """\
 """
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file."""
+def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
+    """Return the tables of a TOML file; raise a ``refusal`` if it cannot be read or is none."""
 
-    def unreadable(error: BaseException) -> SchemaError:
+    def unreadable(error: BaseException) -> MissDPError:
         reason = getattr(error, "strerror", None) or "it is not a readable file"
-        return SchemaError(f"cannot read the schema {str(path)!r}: {reason}")
+        return refusal(f"cannot read {str(path)!r}: {reason}")
 
-    def malformed(error: BaseException) -> SchemaError:
-        # The place only: the reason may quote a character of what is perhaps no schema at all.
+    def malformed(error: BaseException) -> MissDPError:
+        # The place only: the reason may quote a character of what is perhaps no such file at all.
         place = _PLACE.search(str(error))
-        return SchemaError(f"{str(path)!r} is not a TOML file{place[0] if place else ''}")
+        return refusal(f"{str(path)!r} is not a TOML file{place[0] if place else ''}")
 
-    with (
-        replacing(tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, by=malformed),
-        replacing(OSError, by=unreadable),
-    ):
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+    with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
 
 
-def dump_toml(document: Mapping[str, Any], path: Path, *, notes: str = "") -> None:
-    """Write a TOML file, whole or not at all; ``notes`` are comment lines that go last."""
+def write_tables(attributes: Iterable[AnyAttribute], path: Path, *, notes: str = "") -> None:
+    """Write attributes to a TOML file, whole or not at all; ``notes`` are comments that go last."""
+    rows = [attribute.to_dict() for attribute in attributes]
+    document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -409,8 +409,9 @@ def filled_rows(
 
 def complete_schema(schema: Schema) -> Schema:
     """Return the schema of a table whose holes have been filled."""
-    closed = {"nullable": False, "missing_codes": (), "outside": "error"}
-    return Schema(tuple(a.model_copy(update=closed) for a in schema))
+    return Schema(
+        tuple(replace(a, nullable=False, missing_codes=(), outside="error") for a in schema)
+    )
 
 
 Counts = NDArray[np.int64]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
+from missdp.errors import ParameterError
 from missdp.mechanisms.asks import Ask, Noisy
-from missdp.mechanisms.questions import Counts, Rows
+from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
 from missdp.mechanisms.row_door import Charged
-from missdp.schema import AnyAttribute, Level, Numeric
+from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.parts import (
     Estimate,
     Histogram,
@@ -27,9 +29,12 @@ from missdp.statistics.parts import (
     share,
 )
 from missdp.statistics.predicates import Predicate
-from missdp.statistics.worst_case import MissingCells
+from missdp.statistics.worst_case import average_bounds, places, tally, total_bounds
 
 __all__ = [
+    "WORST_CASE_SHARE",
+    "MissingCells",
+    "Uncertainty",
     "correlation",
     "count",
     "histogram",
@@ -120,12 +125,11 @@ def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
 def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
     if not isinstance(attribute, Numeric):
         return tuple(attribute.levels)
-    edges = attribute.bin_edges.tolist()
-    return tuple(f"[{low:g}, {high:g})" for low, high in pairwise(edges))
+    return attribute.interval_names
 
 
 def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
-    """Centre + (sum of centred values) / size, both released."""
+    """Return the mean: the middle of the bounds, plus a released sum of deviations over a count."""
     chosen, cost = missing.where, missing.rest
     small = 0.4 if parts.depends(chosen) else 0.1
     known = (name,)
@@ -144,7 +148,7 @@ def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
 
 
 def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bool) -> Estimate:
-    """Sum of squares around the released mean over (released size - 1)."""
+    """Return the sample variance: squares around the released mean, over the released size - 1."""
     fixed = not parts.depends(chosen)
     known = (name,)
     asks = [
@@ -177,7 +181,7 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
 
 
 def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
-    """Co-moment over the root of the two second moments, all around released means."""
+    """Return Pearson's correlation from three released moments around released means."""
     names = (first, second)
     # The products are labelled by an attribute that makes them depend on other rows, if one does.
     moved = max(names, key=lambda name: name in parts.imputation.shared())
@@ -240,7 +244,7 @@ def _correlation_interval(
 
 
 def square_change(limit: float, width: float) -> float:
-    """Most that (y - c)^2 changes if |y - c| <= limit before and after and y moves by <= width.
+    """Return how far (y - c)^2 can move if y moves by ``width`` and |y - c| stays within a limit.
 
     Examples
     --------
@@ -297,3 +301,124 @@ def _product_change(limits: list[float], moves: list[float], *, same: bool) -> f
         return square_change(limits[0], moves[0]) if moves[0] > 0 else 0.0
     one_at_a_time = moves[0] * limits[1] + moves[1] * limits[0]
     return min(one_at_a_time, 2 * limits[0] * limits[1])
+
+
+Uncertainty = Literal["noise", "worst-case"]
+WORST_CASE_SHARE = 0.1
+"""Share of the cost of a question that pays for its `Estimate.imputation_interval`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingCells:
+    """A question with a worst case: what it is of, what it costs, which cells may be missing.
+
+    Parameters
+    ----------
+    schema : Schema
+        Says which attributes may be missing, and bounds.
+    uncertainty : {"noise", "worst-case"}
+        Whether to pay for the interval.
+    cost : Cost
+        Of the whole question.
+    where : Predicate
+        The subpopulation.
+    of : Numeric, Predicate or None
+        What is added up: values, rows that satisfy a condition, or all rows.
+
+    Raises
+    ------
+    ParameterError
+        If ``uncertainty`` is neither.
+    """
+
+    schema: Schema
+    uncertainty: Uncertainty
+    cost: Cost
+    where: Predicate
+    of: Numeric | Predicate | None = None
+
+    def __post_init__(self) -> None:
+        if self.uncertainty not in get_args(Uncertainty):
+            raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
+
+    @property
+    def rest(self) -> Cost:
+        """What is left for the answer itself."""
+        return share(self.cost, 1 - WORST_CASE_SHARE) if self.asks else self.cost
+
+    @property
+    def asks(self) -> list[Ask]:
+        """The release to charge; none if only noise is asked for."""
+        if self.uncertainty == "noise":
+            return []
+        return [
+            Ask(
+                label="missing cells", cost=share(self.cost, WORST_CASE_SHARE), reads=self._reads,
+                own=QUANTA, dimension=len(self._places), observed=True,
+            )
+        ]  # fmt: skip
+
+    def total(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
+        """Add the interval of a count or sum, if it was charged for."""
+        lower, upper = self._bounds
+        return self._widened(estimate, parts, charged, lambda box: total_bounds(box, lower, upper))
+
+    def average(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
+        """Add the interval of a proportion or mean, if it was charged for."""
+        lower, upper = (0.0, 1.0) if not isinstance(self.of, Numeric) else self._bounds
+
+        def interval(box: dict[str, Interval]) -> Interval:
+            low, high = average_bounds(box)
+            return lower + (upper - lower) * low, upper - (upper - lower) * (1 - high)
+
+        return self._widened(estimate, parts, charged, interval)
+
+    @property
+    def _bounds(self) -> Interval:
+        return (self.of.lower, self.of.upper) if isinstance(self.of, Numeric) else (1.0, 1.0)
+
+    @property
+    def _places(self) -> tuple[str, ...]:
+        nullable = set(self.schema.nullable)
+        return places(
+            where_open=bool(nullable & self.where.names),
+            portion_open=bool(nullable & self._portions), portion_one=self.of is None,
+        )  # fmt: skip
+
+    @property
+    def _portions(self) -> frozenset[str]:
+        """Attributes that decide what a row adds."""
+        if self.of is None:
+            return frozenset()
+        return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
+
+    @property
+    def _reads(self) -> frozenset[str]:
+        return self.where.names | self._portions
+
+    def _widened(
+        self,
+        estimate: Estimate,
+        parts: Parts,
+        charged: Sequence[Charged],
+        bounds: Callable[[dict[str, Interval]], Interval],
+    ) -> Estimate:
+        if not charged:
+            return estimate
+        names, (token,) = self._places, charged
+        question = Sums(
+            function=tally, reads=self._reads, given=(self.where, self.of, names),
+            bound=1.0, numbers=len(names), change=0.0,
+        )  # fmt: skip
+        released = parts.door.answer(token, question).each()
+        # Public noise scale: no share of the error probability goes to the released scale.
+        each = 1 - (1 - parts.confidence) / len(names)
+        box = {}
+        for name, noisy in zip(names, released, strict=True):
+            found = noisy.within(each)
+            assert found is not None
+            box[name] = found
+        low, high = bounds(box)
+        # The released answer is one completion plus noise; an interval without it helps nobody.
+        interval = (min(low, estimate.value), max(high, estimate.value))
+        return replace(estimate, imputation_interval=interval)

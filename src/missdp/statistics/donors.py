@@ -186,7 +186,7 @@ _ROUND_UP = 1 + 2.0**-42
 
 
 class Profile:
-    """Exact donation profile of a private table, computed as far as asked.
+    """The donation profile of a table: how many donees one donor could serve. Private, and lazy.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def _within_reach(
 
 
 class Ring:
-    """Donees of each cell on the circle of labels, among the donors of the same cell. Private."""
+    """Where the donees of each cell stand among its donors on the circle of labels. Private."""
 
     def __init__(self, layout: Layout, near: NearCells) -> None:
         donors, donees = layout.donors, layout.donees

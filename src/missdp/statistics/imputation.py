@@ -245,7 +245,7 @@ class CompleteRows(Imputation):
         schema: Schema,  # noqa: ARG002
         released: Sequence[NDArray[np.float64]] = (),  # noqa: ARG002
     ) -> Preparation:
-        """Keep the complete rows."""
+        """Return how a door keeps the complete rows only."""
         names = tuple(self.impute)
         return Preparation(function=_keep_complete, reads=frozenset(names), given=(names,))
 
@@ -281,7 +281,7 @@ class CappedKNN(Imputation):
             raise ParameterError("max_donees must be at least 1")
 
     def check(self, schema: Schema) -> object:
-        """As the imputation."""
+        """Check the parameters of the imputation."""
         return self.knn.check(schema)
 
     def shared(self) -> frozenset[str]:
@@ -293,13 +293,13 @@ class CappedKNN(Imputation):
         return self.knn.fills()
 
     def step(self, name: str, schema: Schema) -> float:
-        """As the imputation."""
+        """Largest move of a filled value per exchanged donor, as a share of the range."""
         return self.knn.step(name, schema)
 
     def preparation(
         self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
     ) -> Preparation:
-        """As the imputation, with the declared bound in the place of a private one."""
+        """Return how a door imputes its rows, with the declared bound instead of a private one."""
         return replace(self.knn.preparation(schema, released), cap=self.max_donees)
 
 
@@ -350,7 +350,7 @@ class ReleasedModel(Imputation):
         return frozenset(self.impute)
 
     def releases(self, schema: Schema) -> tuple[tuple[Ask, Question], ...]:
-        """One noisy table per attribute."""
+        """Return what is released first: one noisy contingency table per attribute to fill."""
         cost = share(Cost(currency="pure", amount=self.epsilon), 1 / len(self.impute))
         found: list[tuple[Ask, Question]] = []
         for name in self.impute:
@@ -368,7 +368,7 @@ class ReleasedModel(Imputation):
     def preparation(
         self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
     ) -> Preparation:
-        """Fill from the released tables."""
+        """Return how a door fills its rows from the released tables."""
         laws = []
         for name, noisy in zip(self.impute, released, strict=True):
             law = np.ascontiguousarray(self._conditional(noisy.reshape(self._shape(schema, name))))

@@ -183,8 +183,7 @@ def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArra
 def _positions(attribute: AnyAttribute) -> NDArray[np.float64]:
     """Place ordered levels in [0, 1]: by rank, or by the middle of the bin."""
     if isinstance(attribute, Numeric):
-        edges = attribute.bin_edges
-        at = (edges[:-1] + edges[1:]) / 2
+        at = attribute.centres
     else:
         at = np.arange(attribute.size, dtype=np.float64)
     span = at[-1] - at[0]

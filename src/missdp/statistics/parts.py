@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Guarantee
-from missdp.accounting.words import warn_if_weak
+from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, SchemaError, number
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.predicates import Predicate, parse_where
 
@@ -128,7 +129,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class Estimate(Record):
     """A released statistic.
 
     Parameters
@@ -166,7 +167,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram:
+class Histogram(Record):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``."""
 
     name: str
@@ -180,7 +181,7 @@ class Histogram:
 def corners(
     function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
 ) -> Interval | None:
-    """Smallest and largest value of a function monotone in each argument over a box, clipped."""
+    """Return the extreme values over a box of a function monotone in each argument, clipped."""
     known: list[Interval] = []
     for interval in intervals:
         if interval is None:
@@ -314,20 +315,14 @@ class Parts:
         limit: float,
     ) -> Noisy:
         """Return a released sum of values less a centre, each within the limit."""
-        question = Sums(
-            function=_centred,
-            reads=chosen.names.union({name}, self._holes(known)),
-            given=(chosen, self._holes(known), name, centre),
-            bound=limit,
-            change=self.change(name, chosen, limit),
-        )
-        return self.one(charged, question)
+        change = self.change(name, chosen, limit)
+        return self.products(charged, (name,), (centre,), chosen, known, limit=limit, change=change)
 
     def products(
         self,
         charged: Charged,
-        names: tuple[str, str],
-        centres: tuple[float, float],
+        names: Names,
+        centres: tuple[float, ...],
         chosen: Predicate,
         known: Names,
         *,
@@ -345,7 +340,7 @@ class Parts:
         return self.one(charged, question)
 
     def confidence_of_each(self, pieces: int) -> float:
-        """Confidence of each of several released numbers so that all hold together."""
+        """Return the confidence that each of several numbers needs so that all hold together."""
         scale = self.door.scale
         left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
         return 1 - left / pieces
@@ -402,18 +397,12 @@ def _known_members(rows: Rows, chosen: Predicate, names: Names) -> NDArray[np.bo
     return found
 
 
-def _centred(
-    rows: Rows, chosen: Predicate, known: Names, name: str, centre: float
-) -> NDArray[np.float64]:
-    return np.where(_known_members(rows, chosen, known), rows.values(name) - centre, 0.0)
-
-
 def _products(
     rows: Rows,
     chosen: Predicate,
     known: Names,
-    names: tuple[str, str],
-    centres: tuple[float, float],
+    names: Names,
+    centres: tuple[float, ...],
 ) -> NDArray[np.float64]:
-    left, right = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(_known_members(rows, chosen, known), left * right, 0.0)
+    factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(_known_members(rows, chosen, known), math.prod(factors), 0.0)

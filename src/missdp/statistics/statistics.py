@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from inspect import signature
+from typing import TYPE_CHECKING, get_args
 
-from missdp.accounting import Budget, Cost, PureEvent
+from missdp.accounting import Budget, PureEvent
 from missdp.errors import (
     BudgetExceededError,
     DataError,
@@ -17,6 +18,8 @@ from missdp.mechanisms.asks import ScaleRelease, SmoothKind
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
 from missdp.statistics.answers import (
+    MissingCells,
+    Uncertainty,
     correlation,
     count,
     histogram,
@@ -28,12 +31,11 @@ from missdp.statistics.answers import (
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
 from missdp.statistics.predicates import Predicate, parse_where
-from missdp.statistics.worst_case import MissingCells, Uncertainty
 
 if TYPE_CHECKING:
     from missdp.table import Table
 
-__all__ = ["ImputedStatistics", "QueryRequest", "Statistic", "run_query"]
+__all__ = ["ImputedStatistics", "QueryRequest", "run_query"]
 
 
 class ImputedStatistics:
@@ -151,8 +153,7 @@ class ImputedStatistics:
             "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: where the
             answer could be, whatever the missing cells hold.
         """
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        return count(self._parts, where or "", self._missing(uncertainty, cost, chosen))
+        return count(self._parts, where or "", self._asked(where, epsilon, rho, uncertainty))
 
     def proportion(
         self,
@@ -164,9 +165,8 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        missing = self._missing(uncertainty, cost, chosen, self._parts.where(of))
-        return proportion(self._parts, of, missing)
+        part = self._parts.where(of)
+        return proportion(self._parts, of, self._asked(where, epsilon, rho, uncertainty, part))
 
     def mean(
         self,
@@ -178,9 +178,8 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
-        return mean(self._parts, name, missing)
+        values = self._parts.numeric(name)
+        return mean(self._parts, name, self._asked(where, epsilon, rho, uncertainty, values))
 
     def sum(
         self,
@@ -192,20 +191,8 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        missing = self._missing(uncertainty, cost, chosen, self._parts.numeric(name))
-        return total(self._parts, name, missing)
-
-    def _missing(
-        self,
-        uncertainty: Uncertainty,
-        cost: Cost,
-        where: Predicate,
-        of: Numeric | Predicate | None = None,
-    ) -> MissingCells:
-        return MissingCells(
-            schema=self._parts.schema, uncertainty=uncertainty, cost=cost, where=where, of=of
-        )
+        values = self._parts.numeric(name)
+        return total(self._parts, name, self._asked(where, epsilon, rho, uncertainty, values))
 
     def variance(
         self,
@@ -256,6 +243,20 @@ class ImputedStatistics:
         chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
         return histogram(self._parts, name, chosen, cost)
 
+    def _asked(
+        self,
+        where: str | None,
+        epsilon: float | None,
+        rho: float | None,
+        uncertainty: Uncertainty,
+        of: Numeric | Predicate | None = None,
+    ) -> MissingCells:
+        """Check what the questions with a worst case are given, before anything is charged."""
+        return MissingCells(
+            schema=self._parts.schema, uncertainty=uncertainty, cost=cost_of(epsilon, rho),
+            where=self._parts.where(where), of=of,
+        )  # fmt: skip
+
 
 def _prepared(
     door: RowDoor, imputation: Imputation, scale: ScaleRelease | None, confidence: float
@@ -279,23 +280,25 @@ def _prepared(
     return prepared.scaled(scale, confidence=confidence)
 
 
-Statistic = Literal[
-    "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation",
-    "histogram",
-]  # fmt: skip
-_BOUNDED = ("count", "proportion", "mean", "sum")
+# A statistic is a method that takes a subpopulation: its name, and its words.
+_STATISTICS = {
+    name: tuple(signature(method).parameters)[1:]
+    for name, method in vars(ImputedStatistics).items()
+    if name[0] != "_" and "where" in getattr(method, "__annotations__", ())
+}
+_BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest:
-    """A question in text.
+    """One question, asked in text.
 
     Parameters
     ----------
     impute, match : str
         Attribute names, separated by commas.
     statistic : str
-        One of `Statistic`.
+        A method of `ImputedStatistics`, such as "mean".
     of : str
         What it is about: an attribute, two separated by a comma for a correlation, a condition
         for a proportion, nothing for a count.
@@ -329,7 +332,7 @@ class QueryRequest:
 
     impute: str
     match: str
-    statistic: Statistic
+    statistic: str
     of: str = ""
     where: str = ""
     epsilon: float
@@ -343,16 +346,22 @@ class QueryRequest:
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(f"{name} must be text")
         cost_of(self.epsilon, None)
-        if self.statistic not in get_args(Statistic):
-            raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
+        if self.statistic not in _STATISTICS:
+            raise ParameterError(f"statistic must be one of {', '.join(_STATISTICS)}")
         if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
-        if (self.statistic == "count") != (not self.of.strip()):
+        if bool(self.about) != bool(self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
         if self.uncertainty not in get_args(Uncertainty):
             raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
         if self.uncertainty != "noise" and self.statistic not in _BOUNDED:
             raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What the statistic is of, in words: its arguments before the subpopulation."""
+        words = _STATISTICS[self.statistic]
+        return words[: words.index("where")]
 
 
 def run_query(
@@ -413,9 +422,7 @@ def run_query(
 
 
 def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:
-    arguments = [] if request.statistic == "count" else [request.of]
-    if request.statistic not in ("count", "proportion"):
-        arguments = list(_split(request.of))
+    arguments = (request.of,) if request.about == ("of",) else _split(request.of)
     more = {"uncertainty": request.uncertainty} if request.statistic in _BOUNDED else {}
     ask = getattr(statistics, request.statistic)
     answer: Estimate | Histogram = ask(
@@ -426,12 +433,11 @@ def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | His
 
 def _reads(request: QueryRequest, table: Table) -> set[str]:
     reads = set(parse_where(request.where, table.schema).names)
-    if request.statistic == "proportion":
+    if request.about == ("of",):
         return reads | parse_where(request.of, table.schema).names
     names = _split(request.of)
-    wanted = {"count": 0, "correlation": 2}.get(request.statistic, 1)
-    if len(names) != wanted:
-        raise ParameterError(f"{request.statistic} needs {wanted} attribute(s)")
+    if len(names) != len(request.about):
+        raise ParameterError(f"{request.statistic} needs {len(request.about)} attribute(s)")
     for name in names:
         attribute = table.schema[name]
         if request.statistic != "histogram" and attribute.kind != "numeric":

@@ -1,76 +1,64 @@
-"""The paid, optional part of a question: how far missing cells could move the answer.
+"""Worst-case bounds of a statistic over all values that the missing cells could hold.
+
+They are the paid, optional part of a question: how far missing cells could move the answer.
 
 The imputed table is one completion of the table among many. Independently of it, numbers of rows
 are released: they have public sensitivity 1 whatever the imputation, because a row adds to them by
 its own observed cells alone. They bound the statistic over all completions, so no assumption on why
 cells are missing is needed.
 
-A row adds a share in [0, 1] to a statistic: 1 or 0 for a condition, ``(y - lower) / (upper -
-lower)`` for a number. A row of known share e splits into a high part e and a low part 1 - e. It is
-counted in exactly one of four places:
+A row adds a portion in [0, 1] to a statistic: 1 or 0 for a condition, ``(y - lower) / (upper -
+lower)`` for a number. A row of known portion e splits into a high part e and a low part 1 - e. It
+is counted in exactly one of four places:
 
-* ``in_high``, ``in_low``: surely in the subpopulation, share known;
-* ``may_high``, ``may_low``: in it for some values of its missing cells only, share known;
-* ``in_unknown``: surely in it, share unknown;
-* ``may_unknown``: perhaps in it, share unknown.
+* ``in_high``, ``in_low``: surely in the subpopulation, portion known;
+* ``may_high``, ``may_low``: in it for some values of its missing cells only, portion known;
+* ``in_unknown``: surely in it, portion unknown;
+* ``may_unknown``: perhaps in it, portion unknown.
 
 So a row adds one in all: the six numbers together have L1 sensitivity 1 when a row comes or goes.
-They read no imputed value. For every completion the average share T / (T + R) has
+They read no imputed value. For every completion the average portion T / (T + R) has
 ``in_high <= T <= in_high + may_high + in_unknown + may_unknown``, the same for R and the low parts,
 and it grows with T and falls with R; sums are linear. Bounds of that kind are Manski's (2003).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost
-from missdp.errors import ParameterError
-from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.questions import QUANTA, Rows, Sums
-from missdp.mechanisms.row_door import Charged
-from missdp.schema import Numeric, Schema
-from missdp.statistics.parts import Estimate, Interval, Parts, share
+from missdp.mechanisms.questions import QUANTA, Rows
+from missdp.schema import Numeric
+from missdp.statistics.parts import Interval
 from missdp.statistics.predicates import Predicate
 
-__all__ = [
-    "WORST_CASE_SHARE",
-    "MissingCells",
-    "Uncertainty",
-    "average_bounds",
-    "places",
-    "tally",
-    "total_bounds",
-]
+__all__ = ["average_bounds", "places", "tally", "total_bounds"]
 
 
 _NOTHING: Interval = (0.0, 0.0)
 
 
-def places(*, where_open: bool, share_open: bool, share_one: bool) -> tuple[str, ...]:
+def places(*, where_open: bool, portion_open: bool, portion_one: bool) -> tuple[str, ...]:
     """Places that public facts leave open; the others hold no row and need no release.
 
     Parameters
     ----------
-    where_open, share_open : bool
-        Whether an attribute that decides membership, or the share, may be missing at all.
-    share_one : bool
-        Whether every share is 1 (counts), so that low parts are 0.
+    where_open, portion_open : bool
+        Whether an attribute that decides membership, or the portion, may be missing at all.
+    portion_one : bool
+        Whether every portion is 1 (counts), so that low parts are 0.
 
     Examples
     --------
-    >>> places(where_open=False, share_open=True, share_one=False)
+    >>> places(where_open=False, portion_open=True, portion_one=False)
     ('in_high', 'in_low', 'in_unknown')
     """
-    found = ["in_high"] if share_one else ["in_high", "in_low"]
+    found = ["in_high"] if portion_one else ["in_high", "in_low"]
     if where_open:
-        found += ["may_high"] if share_one else ["may_high", "may_low"]
-    if share_open:
+        found += ["may_high"] if portion_one else ["may_high", "may_low"]
+    if portion_open:
         found += ["in_unknown", "may_unknown"] if where_open else ["in_unknown"]
     return tuple(found)
 
@@ -87,7 +75,7 @@ def tally(
     where : Predicate
         The subpopulation.
     of : Numeric, Predicate or None
-        What says a row's share; it is 1 if None does.
+        What says a row's portion; it is 1 if None does.
     names : tuple of str
         From `places`.
 
@@ -97,15 +85,15 @@ def tally(
         Multiples of 1 / `QUANTA`.
     """
     surely, maybe = where.decide(rows)
-    share, known = _shares(rows, of)
-    high = np.where(known, np.rint(np.clip(share, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
+    portion, known = _portions(rows, of)
+    high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
     parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}
     inside = {"in": surely, "may": maybe & ~surely}
     columns = [parts[part] * inside[place] for place, part in (name.split("_") for name in names)]
     return columns[0] if len(names) == 1 else np.stack(columns, axis=1)
 
 
-def _shares(
+def _portions(
     rows: Rows, of: Numeric | Predicate | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Share of each row, and where its observed cells decide it."""
@@ -118,7 +106,7 @@ def _shares(
 
 
 def average_bounds(box: Mapping[str, Interval]) -> Interval:
-    """Bounds of the average share over all completions in which the subpopulation has a row.
+    """Bounds of the average portion over all completions in which the subpopulation has a row.
 
     Parameters
     ----------
@@ -138,12 +126,12 @@ def average_bounds(box: Mapping[str, Interval]) -> Interval:
     most_low = box["in_low"][1] + box["may_low"][1] + open_rows
     low = _quotient(box["in_high"][0], most_low, empty=0.0)
     high = _quotient(most_high, box["in_low"][0], empty=1.0)
-    # Known shares are rounded to whole quanta: half a quantum either way.
+    # Known portions are rounded to whole quanta: half a quantum either way.
     return max(low - 0.5 / QUANTA, 0.0), min(high + 0.5 / QUANTA, 1.0)
 
 
 def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
-    """Bounds over all completions of a sum of values ``lower + share * (upper - lower)``.
+    """Bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
 
     Examples
     --------
@@ -167,131 +155,10 @@ def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Int
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    names = places(where_open=True, share_open=True, share_one=False)
+    names = places(where_open=True, portion_open=True, portion_one=False)
     found = {name: box.get(name, _NOTHING) for name in names}
     return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
 
 
 def _quotient(part: float, rest: float, *, empty: float) -> float:
     return part / (part + rest) if part + rest > 0 else empty
-
-
-Uncertainty = Literal["noise", "worst-case"]
-WORST_CASE_SHARE = 0.1
-"""Share of the cost of a question that pays for its `Estimate.imputation_interval`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MissingCells:
-    """What a question asks, as far as missing cells matter. Public.
-
-    Parameters
-    ----------
-    schema : Schema
-        Says which attributes may be missing, and bounds.
-    uncertainty : {"noise", "worst-case"}
-        Whether to pay for the interval.
-    cost : Cost
-        Of the whole question.
-    where : Predicate
-        The subpopulation.
-    of : Numeric, Predicate or None
-        What is added up: values, rows that satisfy a condition, or all rows.
-
-    Raises
-    ------
-    ParameterError
-        If ``uncertainty`` is neither.
-    """
-
-    schema: Schema
-    uncertainty: Uncertainty
-    cost: Cost
-    where: Predicate
-    of: Numeric | Predicate | None = None
-
-    def __post_init__(self) -> None:
-        if self.uncertainty not in get_args(Uncertainty):
-            raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
-
-    @property
-    def rest(self) -> Cost:
-        """What is left for the answer itself."""
-        return share(self.cost, 1 - WORST_CASE_SHARE) if self.asks else self.cost
-
-    @property
-    def asks(self) -> list[Ask]:
-        """The release to charge; none if only noise is asked for."""
-        if self.uncertainty == "noise":
-            return []
-        return [
-            Ask(
-                label="missing cells", cost=share(self.cost, WORST_CASE_SHARE), reads=self._reads,
-                own=QUANTA, dimension=len(self._places), observed=True,
-            )
-        ]  # fmt: skip
-
-    def total(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
-        """Add the interval of a count or sum, if it was charged for."""
-        lower, upper = self._bounds
-        return self._widened(estimate, parts, charged, lambda box: total_bounds(box, lower, upper))
-
-    def average(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
-        """Add the interval of a proportion or mean, if it was charged for."""
-        lower, upper = (0.0, 1.0) if not isinstance(self.of, Numeric) else self._bounds
-
-        def interval(box: dict[str, Interval]) -> Interval:
-            low, high = average_bounds(box)
-            return lower + (upper - lower) * low, upper - (upper - lower) * (1 - high)
-
-        return self._widened(estimate, parts, charged, interval)
-
-    @property
-    def _bounds(self) -> Interval:
-        return (self.of.lower, self.of.upper) if isinstance(self.of, Numeric) else (1.0, 1.0)
-
-    @property
-    def _places(self) -> tuple[str, ...]:
-        nullable = set(self.schema.nullable)
-        return places(
-            where_open=bool(nullable & self.where.names), share_open=bool(nullable & self._shares),
-            share_one=self.of is None,
-        )  # fmt: skip
-
-    @property
-    def _shares(self) -> frozenset[str]:
-        """Attributes that decide what a row adds."""
-        if self.of is None:
-            return frozenset()
-        return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
-
-    @property
-    def _reads(self) -> frozenset[str]:
-        return self.where.names | self._shares
-
-    def _widened(
-        self,
-        estimate: Estimate,
-        parts: Parts,
-        charged: Sequence[Charged],
-        bounds: Callable[[dict[str, Interval]], Interval],
-    ) -> Estimate:
-        if not charged:
-            return estimate
-        names, (token,) = self._places, charged
-        question = Sums(
-            function=tally, reads=self._reads, given=(self.where, self.of, names),
-            bound=1.0, numbers=len(names), change=0.0,
-        )  # fmt: skip
-        released = parts.door.answer(token, question).each()
-        # Public noise scale: no share of the error probability goes to the released scale.
-        each = 1 - (1 - parts.confidence) / len(names)
-        box = {}
-        for name, noisy in zip(names, released, strict=True):
-            found = noisy.within(each)
-            assert found is not None
-            box[name] = found
-        low, high = bounds(box)
-        # The released answer is one completion plus noise; an interval without it helps nobody.
-        interval = (min(low, estimate.value), max(high, estimate.value))
-        return replace(estimate, imputation_interval=interval)

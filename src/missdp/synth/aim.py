@@ -1,17 +1,231 @@
-"""The AIM synthesizer."""
+"""The AIM synthesizer, and what it shares with MST."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import abc
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
-from missdp.accounting import Budget
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.synth.graphical import GraphicalSynthesizer
-from missdp.synth.learn import Plan
-from missdp.synth.workload import Workload
+from missdp.inference.estimate import Recipe
+from missdp.inference.masks import MaskModel
+from missdp.inference.model import Draws, GraphicalModel, Levels, Zeros
+from missdp.mechanisms.door import Door, Noise, Total
+from missdp.mechanisms.noise import check_scale
+from missdp.schema import Schema
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.learn_graphical import Learner, Plan
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.state import first_array, is_declared, is_whole
+from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros
 
-__all__ = ["AIM"]
+__all__ = ["AIM", "GraphicalSynthesizer"]
+
+
+_BYTES = 8
+_MOST_ROWS = 1_000_000
+# More than a gigabyte of model could not be fitted; regularisation beyond a million either way is
+# none, or nothing but.
+_RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
+_COUNT_SHARE = 0.04  # of rho, for the number of rows: +- 23 at epsilon 1, delta 1e-6
+_LEAST_COUNT_SHARE = 0.005
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GraphicalSynthesizer(Synthesizer):
+    """Base of AIM and MST; see there."""
+
+    strategies: ClassVar[tuple[str, ...]] = (
+        "joint",
+        "observed",
+        "complete-rows",
+        "impute-first",
+    )
+
+    structural_zeros: StructuralZeros | None = None
+    shrink: float = 0.2
+    ridge: float = 0.3
+    model_rows: int = 20_000
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
+
+    released: ClassVar[tuple[str, ...]] = ("model_", "measured_", "_recipe")
+    model_: GraphicalModel = field(init=False)
+    measured_: tuple[tuple[str, ...], ...] = field(init=False)
+    _recipe: Recipe = field(init=False)
+    _draws: Draws = field(default="even", init=False)
+    workload: Workload = field(init=False)
+    max_model_size: float = field(init=False)
+
+    @abc.abstractmethod
+    def _plan(self, attributes: int) -> Plan:
+        """Return the public parameters of the fit."""
+
+    def _check_parameters(self) -> Budget:
+        budget = super()._check_parameters()
+        if self._delta == 0:
+            raise ParameterError(
+                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+            )
+        for name in ("max_model_size", "shrink", "ridge"):
+            value = getattr(self, name)
+            least, most = _RANGES[name]
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise ParameterError(f"{name} must be a number from {least:g} to {most:g}")
+        if not (is_whole(self.model_rows) and 100 <= self.model_rows <= _MOST_ROWS):
+            raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
+        check_imputer(self.imputer)
+        self._check_share("imputer_share")
+        return budget
+
+    def _zeros(self, schema: Schema) -> Zeros:
+        return read_zeros(self.structural_zeros, schema, max_cells=self._max_cells)
+
+    def _check_schema(self, schema: Schema) -> None:
+        weights = candidates(self.workload, schema)
+        self._zeros(schema)
+        plan, share = self._plan(len(schema)), self._count_share(schema)
+        before = share * self._rho + self._imputation_rho(schema)
+        if share > 0:
+            check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
+        plan.check(len(schema), before=before, selects=bool(weights))
+
+    def _imputation_rho(self, schema: Schema) -> float:
+        """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
+        if not self._strategy.fills:
+            return 0.0
+        epsilon = imputation_epsilon(schema, self.imputer, self._imputer_epsilon)
+        return len(schema.nullable) * epsilon**2 / 2
+
+    @property
+    def _imputer_epsilon(self) -> float:
+        return self.imputer_share * self.epsilon
+
+    def _count_share(self, schema: Schema) -> float:
+        """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
+
+        A marginal in which every row counts has the number of rows as its total, with as many
+        cells' noise. In units of the inverse variance that rho would buy if it were all spent on
+        one number, they tell ``first_share * mean(1 / cells)``.
+        """
+        if is_declared(self.n_rows):
+            return 0.0
+        strategy = self._strategy
+        sizes = [
+            strategy.shape((name,), schema)[0]
+            for name in schema.names
+            if strategy.fills or strategy.tells_total((name,), schema)
+        ]
+        first = self._plan(len(schema)).first_share
+        told = first * math.fsum(1 / size for size in sizes) / len(schema)
+        lacking = _COUNT_SHARE - told
+        return lacking if lacking > _LEAST_COUNT_SHARE else 0.0
+
+    def _released_count(self, door: Door) -> Total | None:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(door.schema)
+        if share == 0:
+            return None
+        return door.row_count(Noise("gaussian", math.sqrt(1 / (2 * share * self._rho))))
+
+    def _fit(self, door: Door) -> Total:
+        self._report("preparing", 0.0)
+        total = self._released_count(door)
+        door = impute(door, self.imputer, epsilon=self._imputer_epsilon)
+        schema = door.schema
+        zeros = self._zeros(schema)
+        learner = Learner(
+            door,
+            candidates(self.workload, schema),
+            self._plan(len(schema)),
+            report=self._report,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+            zeros=zeros,
+            total=total,
+        )
+        estimate = learner.run()
+        self.model_ = GraphicalModel(
+            tuple(estimate.levels), estimate.parameters, estimate.masks, zeros
+        )
+        self._recipe = Recipe(
+            n_rows=estimate.n_rows,
+            first_sigma=learner.first_sigma,
+            sigmas={c: float(m.std) for c, m in estimate.measured.items()},
+            extended=tuple(learner.extended),
+            partial=not door.every_row_counts,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            model_rows=self.model_rows,
+        )
+        names = schema.names
+        self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
+        self._report("done", 1.0)
+        return learner.rows()
+
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        for _ in range(multiple):
+            another = copy.copy(self)
+            another.model_ = self._recipe.repeat(self.model_, rng)
+            another._draws = "independent"  # combining takes the variance of real samples for given
+            yield another
+
+    @property
+    def _rho(self) -> float:
+        return zcdp_rho(self.epsilon, self._delta)
+
+    @property
+    def _max_cells(self) -> float:
+        return self.max_model_size * 2**20 / _BYTES
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
+        return dict(zip(self.schema_.names, codes, strict=True))
+
+    @classmethod
+    def _of_first_formats(
+        cls, parameters: dict[str, Any], released: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        model, recipe = released["model"], released["recipe"]
+        levels = zip(model["groups"], model["shares"], strict=True)
+        kept = model["masks"]
+        masks = MaskModel(first_array(kept["rates"]))
+        masks.intercepts = first_array(kept["intercepts"])
+        masks.correlation = first_array(kept["correlation"])
+        masks.slopes = {(a, b): first_array(slope) for a, b, slope in kept["slopes"]}
+        law = GraphicalModel(
+            tuple(Levels(np.array(g, dtype=np.int64), first_array(s)) for g, s in levels),
+            {clique: first_array(table) for clique, table in model["parameters"]},
+            masks,
+            {clique: np.array(table, dtype=bool) for clique, table in model.get("zeros", ())},
+        )
+        zeros = parameters.get("structural_zeros")
+        if zeros is not None:
+            parameters = parameters | {"structural_zeros": dict(map(_first_zeros, zeros))}
+        if isinstance(parameters.get("workload"), tuple):
+            parameters = parameters | {"workload": dict(parameters["workload"])}
+        return parameters, {
+            "model_": law,
+            "measured_": released["measured"],
+            "_recipe": Recipe(**{**recipe, "sigmas": dict(recipe["sigmas"])}),
+        }
+
+
+def _first_zeros(stored: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    table = stored.get("combinations")
+    return stored["names"], np.array(stored["table"], dtype=bool) if table is None else table
+
 
 _ROUNDS_PER_ATTRIBUTE = 3
 _MANY_ROUNDS = 100
@@ -120,11 +334,7 @@ class AIM(GraphicalSynthesizer):
         self._check_share("first_share")
         self._check_share("selection_share")
         rounds = self.rounds
-        if rounds != "auto" and (
-            isinstance(rounds, (bool, str))
-            or not isinstance(rounds, int)
-            or not 1 <= rounds <= _MOST_ROUNDS
-        ):
+        if rounds != "auto" and not (is_whole(rounds) and 1 <= rounds <= _MOST_ROUNDS):
             raise ParameterError(
                 f"rounds must be 'auto' or a whole number from 1 to {_MOST_ROUNDS:,}"
             )

@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 import abc
-import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
-from missdp.accounting import (
-    Budget,
-    Condition,
-    DeclaredRowCount,
-    ExplicitSeed,
-    Guarantee,
-)
-from missdp.accounting.words import warn_if_weak
-from missdp.errors import (
-    BudgetExceededError,
-    DataError,
-    ParameterError,
-    replacing,
-)
+from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
+from missdp.accounting.conditions import warn_if_weak
+from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
+from missdp.progress import Progress
+from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
 from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.state import (
     FittedState,
+    StoredModel,
     chosen_delta,
     is_declared,
     is_noisy,
+    is_number,
     is_whole,
     open_data,
+    read_document,
     read_model,
     sampling_generator,
     write_model,
 )
 from missdp.table import FrameKind, Table
 
-__all__ = ["MissingValues", "Progress", "Synthesizer"]
+__all__ = ["MissingValues", "Synthesizer"]
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
-Progress: TypeAlias = Callable[[str, float], None]
 
 # The noise of every part of a fit then stays in the range that is drawn exactly.
 _LEAST_EPSILON = 1e-6
@@ -58,9 +50,10 @@ _MOST_ROWS = 2**53
 class Synthesizer(FittedState, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
-    A subclass lists the strategies it offers, its default first, and implements :meth:`_fit`,
-    :meth:`_sample`, :meth:`_released` and :meth:`_restore`. Parameters of its own are fields of a
-    dataclass, declared as they are here: ``@dataclass(kw_only=True, eq=False, repr=False)``.
+    A subclass lists the strategies it offers, its default first, names in ``released`` the
+    attributes that make up the released model, and implements :meth:`_fit` and :meth:`_sample`.
+    Parameters of its own are fields of a dataclass, declared as they are here:
+    ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
     Parameters
     ----------
@@ -86,6 +79,7 @@ class Synthesizer(FittedState, abc.ABC):
     """
 
     strategies: ClassVar[tuple[str, ...]] = ()
+    released: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
     delta: float | None = None
@@ -312,30 +306,32 @@ class Synthesizer(FittedState, abc.ABC):
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
-        write_model(
-            Path(path),
+        model = StoredModel(
             family=type(self).__name__,
             parameters=self._fitted_with,
             schema=self.schema_,
-            kind=self.kind_,
+            frame=self.kind_,
             n_rows=self.n_rows_,
             n_rows_std=self.n_rows_std_,
             guarantee=self.guarantee_,
             released=self._released(),
         )
+        write_model(Path(path), model)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that :meth:`save` wrote; it can be sampled, with the guarantee it had."""
-        stored = read_model(Path(path), family=cls.__name__)
-        broken = DataError(f"{str(path)!r} is not a missdp model file")
-        with replacing(ValueError, KeyError, TypeError, AttributeError, by=broken):
+        return cls._opened(read_document(Path(path)), Path(path))
+
+    @classmethod
+    def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
+        """Return the model of a parsed file."""
+        stored = read_model(document, path, family=cls.__name__, upgrade=cls._of_first_formats)
+        with replacing(*WRONG, by=DataError(f"{str(path)!r} is not a missdp model file")):
             model = cls(**stored.parameters)
             model._fitted_with = stored.parameters
-            model.schema_ = stored.schema
-            model.kind_ = stored.kind
-            model.n_rows_ = stored.n_rows
-            model.n_rows_std_ = stored.n_rows_std
+            model.schema_, model.kind_ = stored.schema, stored.frame
+            model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
         model.guarantee_ = stored.guarantee
         model._adopt(model)
@@ -359,13 +355,24 @@ class Synthesizer(FittedState, abc.ABC):
     ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """Draw codes of every attribute."""
 
-    @abc.abstractmethod
     def _released(self) -> dict[str, Any]:
-        """Return the released model as JSON values."""
+        """Return the released model: numbers, text, arrays, records, and mappings of them."""
+        return {name: getattr(self, name) for name in self.released}
 
-    @abc.abstractmethod
     def _restore(self, released: dict[str, Any]) -> None:
-        """Inverse of :meth:`_released`."""
+        """Inverse of :meth:`_released`; a list comes back as a tuple."""
+        types = get_type_hints(type(self))
+        for name in self.released:
+            if not fits(released[name], types.get(name, Any)):
+                raise DataError(f"{name} is of the wrong type")
+            setattr(self, name, released[name])
+
+    @classmethod
+    def _of_first_formats(
+        cls, parameters: dict[str, Any], released: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return parameters and released model of a file of the first two formats."""
+        return parameters, released
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         """Yield fitted models that vary as this one is uncertain."""
@@ -389,7 +396,7 @@ class Synthesizer(FittedState, abc.ABC):
             value = getattr(self, name)
             if name == "delta" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if not is_number(value):
                 raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
         if 0 < self.epsilon < _LEAST_EPSILON:
             raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
@@ -410,8 +417,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     def _check_share(self, name: str) -> None:
         value = getattr(self, name)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not number or not 0 < value < 1:
+        if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
 
     def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from missdp.synth.graphical import GraphicalSynthesizer
-from missdp.synth.learn import Plan
+from missdp.synth.aim import GraphicalSynthesizer
+from missdp.synth.learn_graphical import Plan
 from missdp.synth.workload import Workload
 
 __all__ = ["MST"]

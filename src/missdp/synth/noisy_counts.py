@@ -260,8 +260,7 @@ def _law(
 ) -> NDArray[np.float64]:
     """Return how to draw the holes of an attribute, given its released margin."""
     if imputer == "mean" and isinstance(attribute, Numeric):
-        edges = attribute.bin_edges
-        mean = float(law / law.sum() @ (edges[:-1] + edges[1:])) / 2
+        mean = float(law / law.sum() @ attribute.centres)
         level = int(attribute.encode_values(np.array([mean]))[0])
         return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
     return law

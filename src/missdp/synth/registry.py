@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import os
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.synth.base import Synthesizer
+from missdp.synth.state import read_document
 
 __all__ = ["load", "own_parameters", "read_settings", "synthesizer_named", "synthesizers"]
 
@@ -106,14 +106,10 @@ def load(path: str | Path) -> Synthesizer:
     'PrivBayes'
     """
     place = Path(path)
-    refusal = DataError(f"{str(path)!r} is not a saved missdp model")
     if not os.path.exists(place):
         raise DataError(f"there is no model file {str(path)!r}")
-    with replacing(OSError, ValueError, KeyError, TypeError, RecursionError, by=refusal):
-        family = json.loads(place.read_text(encoding="utf-8"))["family"]
-    if not isinstance(family, str):
-        raise refusal
-    return _class_named(family).load(place)
+    document = read_document(place)
+    return _class_named(document["family"])._opened(document, place)
 
 
 def _class_named(family: str) -> type[Synthesizer]:

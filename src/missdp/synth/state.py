@@ -12,19 +12,26 @@ from __future__ import annotations
 import copy
 import json
 import numbers
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeGuard
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import Budget, Guarantee
-from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    SchemaError,
+    replacing,
+)
 from missdp.files import write_atomically
 from missdp.mechanisms import Witness
-from missdp.record import sealed, unsealed
+from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, is_source, open_source
 from missdp.table import FrameKind, Table
@@ -34,10 +41,13 @@ __all__ = [
     "FittedState",
     "StoredModel",
     "chosen_delta",
+    "first_array",
     "is_declared",
     "is_noisy",
+    "is_number",
     "is_whole",
     "open_data",
+    "read_document",
     "read_model",
     "sampling_generator",
     "write_model",
@@ -154,6 +164,11 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a parameter is a real number."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def is_noisy(n_rows: Any) -> TypeGuard[str]:
     """Whether the number of rows is to be released."""
     return isinstance(n_rows, str) and n_rows == "noisy"
@@ -164,90 +179,111 @@ def is_declared(n_rows: str | int) -> TypeGuard[int]:
     return not is_noisy(n_rows)
 
 
-_FORMAT = 2
-_WITHOUT_CHECKSUM = 1
+_FIRST_FORMATS = (1, 2)  # without kinds of records; the first one without a checksum
+Upgrade: TypeAlias = Callable[
+    [dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]
+]
+"""From parameters and released model of the first two formats to those of today."""
+
 # What strategies were called in files written before version 0.2.
 _RENAMED = {"adaptive": "observed", "auto": "joint"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredModel:
-    """What a model file holds: public facts and released values only."""
+class StoredModel(Record):
+    """What a model file holds: public facts and released values only.
 
+    Parameters
+    ----------
+    family : str
+        The class of the synthesizer.
+    parameters : dict of str
+        Public parameters that it was fitted with.
+    schema : Schema
+    frame : str
+        The kind of data frame that was fitted.
+    n_rows, n_rows_std : int, float
+        Released or declared number of rows, and the standard deviation of its noise.
+    guarantee : Guarantee
+    released : dict of str
+        What the family makes rows from.
+    """
+
+    family: str
     parameters: dict[str, Any]
     schema: Schema
-    kind: FrameKind
+    frame: FrameKind
     n_rows: int
     n_rows_std: float
     guarantee: Guarantee
     released: dict[str, Any]
 
+    _sealed_since: ClassVar[int] = 2
 
-def write_model(
-    path: Path,
-    *,
-    family: str,
-    parameters: Mapping[str, Any],
-    schema: Schema,
-    kind: FrameKind,
-    n_rows: int,
-    n_rows_std: float,
-    guarantee: Guarantee,
-    released: Mapping[str, Any],
-) -> None:
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Return the model of a dictionary; the first two formats had no kinds of records."""
+        if isinstance(data, Mapping) and data.get("format") in _FIRST_FORMATS:
+            with replacing(*WRONG, by=ParameterError("this is no model of the first two formats")):
+                parameters = data["parameters"]
+                missing = _RENAMED.get(parameters["missing"], parameters["missing"])
+                data = {
+                    **{name: data[name] for name in data if name != "kind"},
+                    "frame": data["kind"],
+                    "parameters": {**parameters, "missing": missing},
+                    "schema": {"kind": "Schema", **data["schema"]},
+                    "guarantee": {"kind": "Guarantee", **data["guarantee"]},
+                }
+        return super().from_dict(data)
+
+
+def first_array(stored: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return an array of a file of the first two formats: little-endian doubles in base64."""
+    return np.asarray(decoded({"kind": "array", "type": "<f8", **stored}))
+
+
+def write_model(path: Path, model: StoredModel) -> None:
     """Write a released model, whole or not at all."""
-    document = {
-        "format": _FORMAT,
-        "family": family,
-        "parameters": dict(parameters),
-        "schema": schema.to_dict(),
-        "kind": kind,
-        "n_rows": n_rows,
-        "n_rows_std": n_rows_std,
-        "guarantee": guarantee.to_dict(),
-        "released": dict(released),
-    }
-    write_atomically(
-        path, json.dumps(sealed(document), indent=1, ensure_ascii=False).encode("utf-8")
-    )
+    text = json.dumps(model.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, text.encode("utf-8"))
 
 
-def read_model(path: Path, *, family: str) -> StoredModel:
-    """Read what :func:`write_model` wrote.
+def read_document(path: Path) -> Mapping[str, Any]:
+    """Return the parsed text of a model file, whose family is not known yet.
 
     Raises
     ------
     DataError
-        If the file is absent, is not a model file, or holds a model of another family.
+        If the file is absent or is not a model file.
     """
     broken = DataError(f"{str(path)!r} is not a missdp model file")
 
     def unreadable(error: BaseException) -> DataError:
         return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
 
-    # Not one of ours among the errors of the first two blocks, which are replaced.
-    with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=broken):
-        document = json.loads(path.read_text(encoding="utf-8"))
-    with replacing(KeyError, TypeError, by=broken):
-        written, kind = document["format"], document["family"]
-    if written not in (_FORMAT, _WITHOUT_CHECKSUM):
-        raise DataError(f"{str(path)!r} was written by another version of missdp")
-    if written != _WITHOUT_CHECKSUM:
-        document = unsealed(document)
-    if kind != family:
-        raise DataError(f"{str(path)!r} holds a {kind} model; load it with that class")
-    with replacing(ValueError, KeyError, TypeError, by=broken):
-        return StoredModel(
-            parameters=_renamed(document["parameters"]),
-            schema=Schema.from_dict(document["schema"]),
-            kind=document["kind"],
-            n_rows=int(document["n_rows"]),
-            n_rows_std=float(document["n_rows_std"]),
-            guarantee=Guarantee.from_dict(document["guarantee"]),
-            released=document["released"],
-        )
+    with replacing(OSError, by=unreadable), replacing(ValueError, by=broken):
+        document = read_json(path.read_bytes().decode("utf-8"))
+    if not (isinstance(document, Mapping) and isinstance(document.get("family"), str)):
+        raise broken
+    return document
 
 
-def _renamed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    missing = parameters["missing"]
-    return {**parameters, "missing": _RENAMED.get(missing, missing)}
+def read_model(
+    document: Mapping[str, Any], path: Path, *, family: str, upgrade: Upgrade
+) -> StoredModel:
+    """Return the model of a parsed file; ``upgrade`` is the family's, for the first two formats.
+
+    Raises
+    ------
+    DataError
+        If it was damaged, is of another version, or holds a model of another family.
+    """
+    broken = DataError(f"{str(path)!r} is not a missdp model file")
+    if document["family"] != family:
+        raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
+    with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
+        stored = StoredModel.from_document(document)
+        if document["format"] not in _FIRST_FORMATS:
+            return stored
+        parameters, released = upgrade(stored.parameters, stored.released)
+        return replace(stored, parameters=parameters, released=released)

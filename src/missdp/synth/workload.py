@@ -31,8 +31,6 @@ __all__ = [
     "Workload",
     "candidates",
     "read_zeros",
-    "zeros_from_json",
-    "zeros_to_json",
 ]
 
 
@@ -259,31 +257,3 @@ def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> Non
         possible = False
     if not possible:
         raise ParameterError("structural_zeros rule out every row")
-
-
-def zeros_to_json(given: StructuralZeros | None) -> Any:
-    """Return JSON values of what the caller gave."""
-    if given is None:
-        return None
-    return [
-        {"names": list(names), "table": cells.tolist()}
-        if isinstance(cells, np.ndarray)
-        else {"names": list(names), "combinations": [[_plain(x) for x in cell] for cell in cells]}
-        for names, cells in given.items()
-    ]
-
-
-def zeros_from_json(stored: Any) -> StructuralZeros | None:
-    """Inverse of :func:`zeros_to_json`."""
-    if stored is None:
-        return None
-    return {
-        tuple(one["names"]): np.asarray(one["table"], dtype=bool)
-        if "table" in one
-        else [tuple(cell) for cell in one["combinations"]]
-        for one in stored
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

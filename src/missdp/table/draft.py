@@ -7,8 +7,9 @@ marked as not yet declared public. A release refuses such a schema.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
-from missdp.schema.schema import dump_toml
+from missdp.schema.schema import write_tables
 from missdp.table.encode import Cells, Plain, Unreadable, distinct, encode
 from missdp.table.frames import columns_from_native, file_table
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]
 
 _MAX_DRAFT_LEVELS = 100
+_PILE = 0.05  # the least share of all cells at which a number is proposed as a spike
 _USUAL_CODES = ("?", "NA", "N/A", "n/a", "<NA>", "None", "null", "NULL", ".")
 
 
@@ -47,8 +49,8 @@ class Draft:
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
-        document = Schema(self.attributes).to_dict() if self.attributes else {"format": 1}
-        dump_toml(document, Path(path), notes="".join(_stub(*stub) for stub in self.stubs.items()))
+        notes = "".join(_stub(*stub) for stub in self.stubs.items())
+        write_tables(self.attributes, Path(path), notes=notes)
 
 
 def _stub(name: str, why: str) -> str:
@@ -141,15 +143,16 @@ def _columns(data: Any) -> dict[str, Cells]:
 def _draft(name: str, cells: Cells) -> AnyAttribute | str:
     """Return an attribute that reads these cells, or why there is none."""
     found = _distinct(cells)
-    text = {cell for cell in found if isinstance(cell, str)}
+    text = {cell for cell, _ in found if isinstance(cell, str)}
     codes = tuple(code for code in _USUAL_CODES if code in text)
-    known = [cell for cell in found if not _is_missing(cell) and cell not in codes]
+    counted = [(c, n) for c, n in found if not _is_missing(c) and c not in codes]
+    known = [cell for cell, _ in counted]
     if any(isinstance(cell, Unreadable) for cell in known):
         return "has cells that are neither text, numbers nor true/false"
     if not known:
         return "is empty"
     nullable = len(known) < len(found)
-    numbers = [number for cell in known if (number := _as_number(cell)) is not None]
+    numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
     try:
         if len(numbers) == len(known):
             drafted: AnyAttribute | str = _draft_numeric(name, np.array(numbers), nullable, codes)
@@ -162,16 +165,16 @@ def _draft(name: str, cells: Cells) -> AnyAttribute | str:
     return drafted
 
 
-def _distinct(cells: Cells) -> list[Plain]:
-    """Return the plain values that occur, text without blanks around it; None if any is missing."""
-    found: dict[tuple[type, Plain], None] = {}  # by type, since True == 1.0
+def _distinct(cells: Cells) -> list[tuple[Plain, int]]:
+    """Return the plain values that occur, and how often: text without blanks, None for missing."""
+    found: Counter[tuple[type, Plain]] = Counter()  # by type, since True == 1.0
     for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
         values, indices = distinct(chunk)
-        for index in np.unique(indices).tolist():
+        for index, count in zip(*np.unique(indices, return_counts=True), strict=True):
             value = values[index] if index >= 0 else None
             value = value.strip() if isinstance(value, str) else value
-            found[type(value), value] = None
-    return [value for _, value in found]
+            found[type(value), value] += int(count)
+    return [(value, count) for (_, value), count in found.items()]
 
 
 def _is_missing(cell: Plain) -> bool:
@@ -186,8 +189,9 @@ def _as_number(cell: Plain) -> float | None:
 
 
 def _draft_numeric(
-    name: str, numbers: NDArray[np.float64], nullable: bool, codes: tuple[str, ...]
+    name: str, counted: NDArray[np.float64], nullable: bool, codes: tuple[str, ...]
 ) -> Numeric | str:
+    numbers, counts = counted.T
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return "has no finite numbers"
@@ -195,7 +199,7 @@ def _draft_numeric(
         return "has numbers too large to be told apart: it looks like an identifier"
     lower, upper = float(finite.min()), float(finite.max())
     endless = len(finite) < len(numbers)
-    return Numeric(
+    plain = Numeric(
         name=name,
         lower=lower,
         upper=upper if upper > lower else lower + 1,
@@ -205,6 +209,20 @@ def _draft_numeric(
         outside="clamp" if endless else "error",
         undeclared=("lower", "upper", "integer", *_marks(codes), *(["outside"] * endless)),
     )
+    spikes = _piles(plain, finite, counts[np.isfinite(numbers)])
+    marks = (*plain.undeclared, "spikes")
+    return replace(plain, spikes=spikes, undeclared=marks) if spikes else plain
+
+
+def _piles(
+    attribute: Numeric, values: NDArray[np.float64], counts: NDArray[np.float64]
+) -> tuple[float, ...]:
+    """Return the values that a share of all cells has, far above other values of their bin."""
+    codes = attribute.encode_values(values)
+    others = np.bincount(codes, minlength=attribute.size)[codes] - 1
+    beside = np.bincount(codes, counts, attribute.size)[codes] - counts
+    found = (others > 0) & (counts >= _PILE * counts.sum()) & (counts * others > 3 * beside)
+    return tuple(np.unique(values[found]).tolist())
 
 
 def _draft_levels(

@@ -1,8 +1,7 @@
-"""Rows of a DuckDB relation, as a stream of Arrow batches.
+"""Cells of data frames, DuckDB relations, and CSV and Parquet files, in Arrow's types.
 
-Data frames of any kind in, Arrow inside, and the kind that came in out again.
-
-CSV and Parquet files.
+Nothing about a cell is guessed here: frames keep their types, relations and Parquet files too, and
+the cells of CSV files stay bytes. Errors of the engines, which may quote a cell, are replaced.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from missdp.errors import DataError, MissingDependencyError, OutputError, ParameterError, replacing
-from missdp.files import atomic_path
+from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.encode import Cells, Coded
 
 __all__ = [
@@ -39,10 +37,8 @@ __all__ = [
     "file_table",
     "frame_kind",
     "native_from_arrow",
-    "output_format",
     "relation_batches",
     "relation_table",
-    "write_arrow",
 ]
 
 
@@ -119,12 +115,6 @@ _ARROW_LIKE = (
     pd.Float64Dtype,
     *(getattr(pd, f"{sign}Int{bits}Dtype") for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
-_PANDAS_TYPES = {
-    pa.string(): pd.StringDtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.float64(): pd.Float64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-}
 
 
 def frame_kind(data: Any) -> FrameKind:
@@ -229,6 +219,14 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
         raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 
 
+_PANDAS_TYPES = {
+    pa.string(): pd.StringDtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
+
+
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
     """Give an Arrow table back as the kind of frame that came in.
 
@@ -249,7 +247,6 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
 READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _BLOCK_BYTES = 2**22
 _MAX_BLOCK_BYTES = 2**31 - 1
-_WRITABLE = (".csv", ".parquet", ".pq")
 
 
 def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -427,33 +424,3 @@ def _open_csv(path: Path, header: _Header, names: tuple[str, ...], block: int) -
             check_utf8=False,
         ),
     )
-
-
-def output_format(path: Path) -> str:
-    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path.
-
-    Raises
-    ------
-    OutputError
-        If the suffix is neither.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in _WRITABLE:
-        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
-    return "csv" if suffix == ".csv" else "parquet"
-
-
-def write_arrow(table: pa.Table, path: Path) -> None:
-    """Write an Arrow table to CSV or Parquet, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        If the path cannot be written.
-    """
-    kind = output_format(path)
-    with atomic_path(path) as temporary:
-        if kind == "csv":
-            pa.csv.write_csv(table, temporary)
-        else:
-            pa.parquet.write_table(table, temporary)

@@ -1,4 +1,4 @@
-"""Table: the private rows, as integer codes plus a mask per attribute."""
+"""Table: the private rows, as integer codes plus a mask per attribute; files of tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, OutputError, ParameterError
+from missdp.files import atomic_path
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.table.encode import Cells, Column, code_dtype, encode
 from missdp.table.frames import (
@@ -21,7 +24,7 @@ from missdp.table.frames import (
     native_from_arrow,
 )
 
-__all__ = ["Table"]
+__all__ = ["Table", "output_format", "write_arrow"]
 
 
 class Table:
@@ -112,10 +115,14 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())).codes)
 
+    def column(self, name: str) -> Column:
+        """Codes of an attribute, and its values if the table holds any."""
+        self.schema[name]
+        return self._columns[name]
+
     def codes(self, name: str) -> NDArray[np.unsignedinteger]:
         """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
-        self.schema[name]
-        return self._columns[name].codes
+        return self.column(name).codes
 
     def mask(self, name: str) -> NDArray[np.bool_]:
         """Return True where the cell is missing, shape ``(n,)``."""
@@ -129,7 +136,7 @@ class Table:
         DataError
             If the attribute is not numeric or the table holds bins only.
         """
-        values = self._columns[name].values if self.schema[name] else None
+        values = self.column(name).values
         if values is None:
             raise DataError(f"attribute {name!r} has no numeric values in this table")
         return values
@@ -216,3 +223,36 @@ def _decode(attribute: AnyAttribute, column: Column) -> pa.Array:
         return pa.array(cells, type=kind, mask=missing)
     indices = pa.array(column.codes.astype(np.int64), mask=missing)
     return pa.array(attribute.levels).take(indices)
+
+
+_WRITABLE = (".csv", ".parquet", ".pq")
+
+
+def output_format(path: Path) -> str:
+    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path.
+
+    Raises
+    ------
+    OutputError
+        If the suffix is neither.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _WRITABLE:
+        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
+    return "csv" if suffix == ".csv" else "parquet"
+
+
+def write_arrow(table: pa.Table, path: Path) -> None:
+    """Write an Arrow table to CSV or Parquet, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        If the path cannot be written.
+    """
+    kind = output_format(path)
+    with atomic_path(path) as temporary:
+        if kind == "csv":
+            pa.csv.write_csv(table, temporary)
+        else:
+            pa.parquet.write_table(table, temporary)

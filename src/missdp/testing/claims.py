@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.costs import pure_epsilon
 from missdp.errors import ParameterError, UnprovenError
+from missdp.record import Record
 from missdp.table import Table
 
 __all__ = ["Audit", "Claim", "audit_samples", "judge", "mu_of"]
@@ -182,7 +183,7 @@ def _discrete_gaussian_mu(sigma: float) -> float:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Record):
     """What an attacker achieved, beside what the claim allows.
 
     Parameters
@@ -217,6 +218,8 @@ class Audit:
     confidence: float
     blind: tuple[str, ...] = ()
 
+    derived: ClassVar[tuple[str, ...]] = ("ratio",)
+
     @property
     def ratio(self) -> float:
         """How near to the claim the attacker came: ``mu_emp / mu_claim``."""
@@ -228,10 +231,6 @@ class Audit:
             f"{self.subject}: mu {self.mu_emp:.2f} found, at least {self.mu_low:.2f} with "
             f"confidence {self.confidence:.0%}; {self.mu_claim:.2f} claimed: {verdict}"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the audit as JSON-ready values."""
-        return {**asdict(self), "ratio": self.ratio}
 
 
 def judge(

@@ -57,6 +57,7 @@ class Histograms(Synthesizer):
     """
 
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
+    released: ClassVar[tuple[str, ...]] = ("counts_",)
 
     delta: float | None = 0.0
 
@@ -81,12 +82,6 @@ class Histograms(Synthesizer):
                 law = law[: attribute.size]
             codes[attribute.name] = rng.choice(len(law), size=n, p=law / law.sum())
         return codes
-
-    def _released(self) -> dict[str, Any]:
-        return {"counts": {name: counts.tolist() for name, counts in self.counts_.items()}}
-
-    def _restore(self, released: dict[str, Any]) -> None:
-        self.counts_ = {name: np.array(c) for name, c in released["counts"].items()}
 
 
 class ExactCounts(Histograms):
@@ -188,6 +183,7 @@ class TrainedLogistic(Synthesizer):
 
     # Training needs the rows in memory, and so does this strategy: streams are refused uncharged.
     strategies: ClassVar[tuple[str, ...]] = ("complete-rows",)
+    released: ClassVar[tuple[str, ...]] = ("counts_", "theta_", "ends_")
     gradient: ClassVar[Any] = staticmethod(_logistic)
 
     missing: str = "complete-rows"
@@ -221,14 +217,6 @@ class TrainedLogistic(Synthesizer):
             for law, attribute in zip(laws, others, strict=False)
         ]
         return dict(zip(self.schema_.names, [first, *drawn], strict=True))
-
-    def _released(self) -> dict[str, Any]:
-        names = ("counts_", "theta_", "ends_")
-        return {name: getattr(self, name).tolist() for name in names}
-
-    def _restore(self, released: dict[str, Any]) -> None:
-        for name, kind in (("counts_", np.int64), ("theta_", np.float64), ("ends_", np.int64)):
-            setattr(self, name, np.array(released[name], dtype=kind))
 
 
 def _drawn(

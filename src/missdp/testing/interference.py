@@ -1,10 +1,9 @@
-"""Everything that anyone can see of a fit, as flat facts that can be compared.
+"""Non-interference: whatever a fit shows was answered.
 
-Non-interference: whatever a fit shows was answered.
-
-The answers of a fit on one table are kept and repeated during a fit on another. Model, samples,
-saved file, messages, warnings, refusals and what is left outside the model must then be the same,
-bit by bit: what differs came from the rows by another way. How long a fit takes is not compared.
+Everything that anyone can see of a fit is taken down as flat facts that can be compared. The
+answers of a fit on one table are kept and repeated during a fit on another. Model, samples, saved
+file, messages, warnings, refusals and what is left outside the model must then be the same, bit by
+bit: what differs came from the rows by another way. How long a fit takes is not compared.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from missdp.mechanisms import Witness
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Caught,
     Differs,
     Finding,
@@ -255,12 +254,8 @@ def check_non_interference(
         A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
         its noise (``random_state=witness``). All that it returns is compared, hidden attributes
         too: return what others get to see, and not the door.
-    parameters : mapping, optional
-        Of a family, beside the strategy.
-    strategies : iterable of str, optional
-        Those of a family to check; by default all that it lists.
-    schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable.
+    parameters, strategies, schema : optional
+        For a family, see `check_synthesizer`.
     pairs : iterable of str, optional
         Which pairs of tables (see ``PAIRS``); all by default.
     tables : mapping of str to pair, optional

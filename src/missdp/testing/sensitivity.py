@@ -28,7 +28,7 @@ from missdp.mechanisms.laws import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Answer,
     Broken,
     Differs,
@@ -85,12 +85,8 @@ def check_sensitivity(
         A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
         its noise (``random_state=witness``). If it returns the budget that it charged, or a fitted
         model with a guarantee, charges are compared with answers, too.
-    parameters : mapping, optional
-        Of a family, beside the strategy.
-    strategies : iterable of str, optional
-        Those of a family to check; by default all that it lists.
-    schema : Schema, optional
-        Of the tables that are made up.
+    parameters, strategies, schema : optional
+        For a family, see `check_synthesizer`.
     pairs : iterable of tuple, optional
         Neighbours for a function, instead of tables that are made up: (table, neighbour), or
         (table, neighbour, row) as `neighbours` yields them, which checks gates, too.

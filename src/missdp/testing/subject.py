@@ -5,7 +5,6 @@ Nothing here is private. The checks of a source are here, too: they need no more
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,13 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.errors import ParameterError, SchemaError
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, Rows
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.table.encode import Column
-from missdp.testing.record import Caught, Report, examine, expect, refuses
+from missdp.testing.findings import Caught, Report, examine, expect, refuses
 
 __all__ = [
     "SCHEMA",
@@ -116,10 +115,11 @@ def appended(table: Table, row: Codes) -> Table:
 
 
 def _joined(table: Table, one: Table, name: str) -> Column:
-    codes = np.concatenate([table.codes(name), one.codes(name)])
-    with contextlib.suppress(DataError):  # of attributes without values
-        return Column(codes, np.concatenate([table.values(name), one.values(name)]))
-    return Column(codes)
+    first, last = table.column(name), one.column(name)
+    codes = np.concatenate([first.codes, last.codes])
+    if first.values is None or last.values is None:
+        return Column(codes)
+    return Column(codes, np.concatenate([first.values, last.values]))
 
 
 def with_a_hole(table: Table) -> Table:

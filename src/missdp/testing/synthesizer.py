@@ -27,9 +27,7 @@ from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.claims import Audit, Claim, gaussian_of, judge
-from missdp.testing.habits import HABITS
-from missdp.testing.interference import interference_of
-from missdp.testing.record import (
+from missdp.testing.findings import (
     Differs,
     Enough,
     Finding,
@@ -39,6 +37,8 @@ from missdp.testing.record import (
     examine,
     expect,
 )
+from missdp.testing.habits import HABITS
+from missdp.testing.interference import interference_of
 from missdp.testing.sensitivity import log_ratio, sensitivity_of
 from missdp.testing.subject import TINY, Run, Subject, canary, subjects
 
@@ -57,13 +57,8 @@ def check_habits(
 
     Parameters
     ----------
-    family : type of Synthesizer
-    parameters : mapping, optional
-        Of the family, beside the strategy.
-    strategies : iterable of str, optional
-        Those to check; by default all that the family lists.
-    schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable.
+    family, parameters, strategies, schema
+        See `check_synthesizer`.
     habits : iterable of str, optional
         Names of those to check (see ``HABITS``); all by default.
 

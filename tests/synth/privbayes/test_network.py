@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from missdp.inference.model import draw
-from missdp.synth.privbayes.network import (
-    Network,
-    condition,
-    fill_holes,
-    fit_filling_model,
-)
-from missdp.synth.privbayes.structure import Family
+from missdp.synth.network import Family, Network, condition, fill_holes, fit_filling_model
 
 
 def joint_of(codes, sizes):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from missdp import Categorical, PrivBayes, Schema, Table
-from missdp.synth.privbayes.structure import (
+from missdp.synth.learn_network import TableRule
+from missdp.synth.network import (
     SCORE_SENSITIVITY,
     Family,
-    TableRule,
     candidates,
     dependence_score,
     reachable_cliques,
@@ -117,16 +117,16 @@ def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
         return model.fit(make_table()).sample(200)
 
     expected = synthetic()
-    monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_PER_CALL", 40)
+    monkeypatch.setattr("missdp.synth.learn_network._CELLS_PER_CALL", 40)
     monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 40)
-    monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_AT_ONCE", 100)
+    monkeypatch.setattr("missdp.synth.network._CELLS_AT_ONCE", 100)
     assert synthetic().equals(expected)
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_more_cells_than_memory_holds_are_counted_when_needed(monkeypatch):
     monkeypatch.setattr("missdp.sources.counts._MAX_TOTAL_CELLS", 20_000)
-    monkeypatch.setattr("missdp.synth.privbayes.network._CELLS_PER_CALL", 10_000)
+    monkeypatch.setattr("missdp.synth.learn_network._CELLS_PER_CALL", 10_000)
     monkeypatch.setattr("missdp.sources.strategies._CELLS_AT_ONCE", 10_000)
     levels = ("a", "b", "c", "d")
     schema = Schema(tuple(Categorical(name=f"c{i}", levels=levels) for i in range(8)))

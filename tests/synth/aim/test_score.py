@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.synth.learn import SCORE_SENSITIVITY, marginal_score
+from missdp.synth.learn_graphical import SCORE_SENSITIVITY, marginal_score
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,11 +1,10 @@
-"""Learn a graphical model adaptively: select a marginal, measure it, refit.  The AIM loop.
+"""Learn a graphical model adaptively: select a marginal, measure it, refit. The loop of AIM.
 
 McKenna, Mullins, Sheldon and Miklau (2022), "AIM", PVLDB 15(11), with changes: a share of the
 budget for the one-way marginals, rare levels merged, a regularised warm-started fit, and
-marginals with holes scored and fitted through a model of what is missing.  Everything here is
-post-processing of what the door answers.
-
-How much a marginal deserves to be measured: a score of sensitivity one, rounding included.
+marginals with holes scored and fitted through a model of what is missing. How much a marginal
+deserves to be measured is a score of sensitivity one, rounding included (`marginal_score`).
+Everything here is post-processing of what the door answers.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ __all__ = ["MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "
 _GRID = 2.0**-10  # rows
 _LARGEST = 2.0**31  # rows
 _MOST_ROWS = 2.0**41
-
 #: How far one row moves a score; proven below.
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
-
 _LEAST_LEFT = 1e-6
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,10 +12,9 @@ from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
-from missdp.synth.base import (
-    MissingValues,
-    Synthesizer,
-)
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -24,11 +22,10 @@ from missdp.synth.noisy_counts import (
     impute,
     least_squares_total,
 )
-from missdp.synth.privbayes.network import Learner, Network, fill_holes, fit_filling_model
-from missdp.synth.privbayes.structure import Plan, check_cells, check_degree, make_plan
-from missdp.synth.state import is_declared
+from missdp.synth.state import first_array, is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]
+
 
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
@@ -108,6 +105,10 @@ class PrivBayes(Synthesizer):
         "impute-first",
     )
 
+    released: ClassVar[tuple[str, ...]] = ("network_", "_filling")
+    network_: Network = field(init=False)
+    _filling: Network | None = field(init=False)
+
     delta: float | None = 0.0
     degree: int | Literal["auto"] = "auto"
     theta: float = 8.0
@@ -117,15 +118,11 @@ class PrivBayes(Synthesizer):
 
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
-        if not isinstance(self.theta, numbers.Real) or not 0 < self.theta < float("inf"):
+        if not (is_number(self.theta) and 0 < self.theta < float("inf")):
             raise ParameterError("theta must be a positive number")
         self._check_share("structure_share")
         self._check_share("imputer_share")
-        if self.degree != "auto" and (
-            isinstance(self.degree, (bool, str))
-            or not isinstance(self.degree, numbers.Integral)
-            or not 0 <= self.degree <= 6
-        ):
+        if self.degree != "auto" and not (is_whole(self.degree) and 0 <= self.degree <= 6):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
         check_imputer(self.imputer)
         return budget
@@ -195,7 +192,7 @@ class PrivBayes(Synthesizer):
         return rows
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
-        self._filling: Network | None = None
+        self._filling = None
         if self._strategy.models_holes and self.schema_.nullable:
             self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
 
@@ -210,11 +207,17 @@ class PrivBayes(Synthesizer):
             codes = fill_holes(codes, self._sizes(), self._filling, rng)
         return codes
 
-    def _released(self) -> dict[str, Any]:
-        filling = None if self._filling is None else self._filling.to_json()
-        return {"network": self.network_.to_json(), "filling": filling}
-
-    def _restore(self, released: dict[str, Any]) -> None:
-        self.network_ = Network.from_json(released["network"])
+    @classmethod
+    def _of_first_formats(
+        cls, parameters: dict[str, Any], released: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         filling = released["filling"]
-        self._filling = None if filling is None else Network.from_json(filling)
+        return parameters, {
+            "network_": _first_network(released["network"]),
+            "_filling": None if filling is None else _first_network(filling),
+        }
+
+
+def _first_network(rows: Any) -> Network:
+    families = tuple(Family(row["child"], row["parents"]) for row in rows)
+    return Network(families, {row["child"]: first_array(row["conditional"]) for row in rows})

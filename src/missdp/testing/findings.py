@@ -6,10 +6,10 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
 from missdp.mechanisms import Witness
 from missdp.mechanisms.laws import Law
 from missdp.mechanisms.smooth_laws import Bounded
+from missdp.record import Record
 from missdp.sources import MemorySource
 from missdp.table import Table
 
@@ -49,7 +50,7 @@ class Unchecked(Exception):  # noqa: N818 - neither kept nor broken
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One promise that was checked.
 
     Parameters
@@ -87,7 +88,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Record):
     """Everything that was checked on one subject; prints as a table.
 
     Parameters
@@ -105,6 +106,8 @@ class Report:
 
     subject: str
     findings: tuple[Finding, ...]
+
+    derived: ClassVar[tuple[str, ...]] = ("passed",)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -128,14 +131,6 @@ class Report:
             kept += f"; {len(self.unchecked)} not checked"
         head = f"{self.subject}: {number} promise{'s' * (number != 1)} checked, {kept}"
         return "\n".join([head, *map(str, self.findings)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready values."""
-        return {
-            "subject": self.subject,
-            "passed": self.passed,
-            "findings": [asdict(found) for found in self.findings],
-        }
 
     def checked(self) -> Report:
         """Return the report if every promise is kept.
@@ -284,7 +279,7 @@ class Recorder(Witness):
         if self.scale != 1 and not self.scaled:
             raise ParameterError(
                 f"the noise of {type(law).__name__} cannot be scaled: audit it with scale=1, or "
-                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the source"
+                "let it draw by discrete_laplace, discrete_gaussian or noisy_max of the witness"
             )
         return released
 

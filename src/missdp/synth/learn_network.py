@@ -1,165 +1,25 @@
-"""Which attributes are whose parents: chosen by the exponential mechanism.
+"""Learn a Bayesian network: choose families, then measure their tables, all through the door.
 
-Public arithmetic of PrivBayes: how the budget is split and how large a table may be.
+How the budget is split, and how large a table may be, is decided from public facts and released
+values.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.door import Clique, Score
+from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
+from missdp.synth.network import DEPENDENCE, Family, candidates, reachable_cliques
+from missdp.synth.noisy_counts import least_squares_total, make_consistent
 
-__all__ = [
-    "DEPENDENCE",
-    "MAX_CELLS",
-    "SCORE_SENSITIVITY",
-    "Family",
-    "Plan",
-    "candidates",
-    "check_cells",
-    "check_degree",
-    "dependence_score",
-    "make_plan",
-    "reachable_cliques",
-]
-
-
-# Proven: below 2. The rest is room for floating-point rounding, which stays below 1e-5 up to 2**29
-# rows: rounding errors of the sum are a few units in the last place of m per level of pairwise
-# summation, some 30 * 2**-53 * m for each of two neighbours.
-SCORE_SENSITIVITY = 2.0 + 1e-5
-
-
-@dataclass(frozen=True, order=True)
-class Family:
-    """A node of the network and its parents."""
-
-    child: str
-    parents: Clique
-
-    @property
-    def clique(self) -> Clique:
-        """Parents first, child last: the axes of the family's table."""
-        return (*self.parents, self.child)
-
-
-def dependence_score(counts: NDArray[np.int64]) -> float:
-    """Distance between a family's joint counts and independence of child and parents.
-
-    ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
-    family, in units of rows: between 0 and ``m``.
-
-    Parameters
-    ----------
-    counts : array of int, shape (parents..., child)
-        Joint counts, child on the last axis.
-
-    Notes
-    -----
-    Sensitivity under add-remove is below 2 whatever ``m`` is. With p, q the distributions of
-    child and parents, adding the row (x, pi) changes ``D = c - c c / m`` by
-    ``m / (m + 1) * (e_x - p) (e_pi - q)^T``, whose L1 norm is below 2 * 2, halved: 2.
-    A row that is missing on the family changes nothing. So no
-    private row count enters the sensitivity, unlike with mutual information.
-
-    Examples
-    --------
-    >>> dependence_score(np.array([[5, 0], [0, 5]])), dependence_score(np.array([[2, 2], [4, 4]]))
-    (5.0, 0.0)
-    """
-    joint = counts.reshape(-1, counts.shape[-1]).astype(np.float64)
-    total = joint.sum()
-    if total == 0:
-        return 0.0
-    expected = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / total
-    return 0.5 * float(np.abs(joint - expected).sum())
-
-
-#: What families are selected by.
-DEPENDENCE = Score(dependence_score, sensitivity=SCORE_SENSITIVITY)
-
-
-def candidates(
-    placed: Clique, waiting: Iterable[str], allowed: Callable[[Family], bool], degree: int
-) -> list[Family]:
-    """Families that may come next: every waiting child with every maximal allowed parent set.
-
-    Parameters
-    ----------
-    placed : tuple of str
-        Attributes already in the network: the possible parents.
-    waiting : iterable of str
-        Attributes not yet in it.
-    allowed : callable
-        Public rule on table sizes; an allowed set's subsets are allowed too.
-    degree : int, at least 0
-        Largest number of parents.
-
-    Returns
-    -------
-    list of Family
-        In a fixed order that depends on public facts and earlier choices only. A child with no
-        allowed parents gets the empty parent set.
-    """
-    found = []
-    for child in waiting:
-        sets = list(_maximal(child, placed, allowed, degree))
-        found.extend(sets or [Family(child, ())])
-    return found
-
-
-def _maximal(
-    child: str, placed: Clique, allowed: Callable[[Family], bool], degree: int
-) -> Iterator[Family]:
-    """Allowed families of the child with no larger allowed one, most parents first.
-
-    Grown upwards: a set is tried only if it extends an allowed one.
-    """
-    levels: list[list[Clique]] = [[()]]
-    while len(levels) <= degree and levels[-1]:
-        levels.append(
-            [
-                (*parents, name)
-                for parents in levels[-1]
-                for name in placed[placed.index(parents[-1]) + 1 if parents else 0 :]
-                if allowed(Family(child, (*parents, name)))
-            ]
-        )
-    inside: set[Clique] = set()
-    for level in reversed(levels[1:]):
-        yield from (Family(child, parents) for parents in level if parents not in inside)
-        inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
-
-
-def reachable_cliques(
-    names: Clique, allowed: Callable[[Family], bool], degree: int
-) -> list[Clique]:
-    """Every attribute set that some family could need, each once, in schema order.
-
-    Counting them all in one pass keeps the number of passes over the data at one, however the
-    network turns out.
-    """
-    cliques: list[Clique] = [()]
-    for size in range(1, degree + 2):
-        cliques.extend(
-            clique
-            for clique in itertools.combinations(names, size)
-            if any(_fits(clique, i, allowed) for i in range(size))
-        )
-    return cliques
-
-
-def _fits(clique: Clique, child: int, allowed: Callable[[Family], bool]) -> bool:
-    parents = clique[:child] + clique[child + 1 :]
-    return not parents or allowed(Family(clique[child], parents))
+__all__ = ["MAX_CELLS", "Learner", "Plan", "check_cells", "check_degree", "make_plan"]
 
 
 MAX_CELLS = 200_000
@@ -352,3 +212,132 @@ def usefulness_rule(
     if isinstance(degree, bool) or not isinstance(degree, int) or not 0 <= degree <= 6:
         raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
     return TableRule(sizes, MAX_CELLS), degree
+
+
+class Learner:
+    """Choose and measure families over one view of the private rows.
+
+    Parameters
+    ----------
+    door : Door
+        Asked for each choice of parents.
+    plan : Plan
+    tables : Door
+        The same rows; asked for each table.
+    total : Total or None
+        Released number of rows that the door counts.
+    report : callable
+        Progress; gets public facts only.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        plan: Plan,
+        *,
+        tables: Door,
+        total: Total | None,
+        report: Callable[[str, float], None],
+    ) -> None:
+        self._door, self._tables = door, tables
+        self._plan, self._rows = plan, total
+        self._report = report
+        self._names = door.schema.names
+        #: Released number of rows behind each measured table.
+        self.totals: dict[Clique, Total] = {}
+
+    def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
+        """Choose parents for every attribute, one private selection at a time.
+
+        The first attribute is the one with fewest codes: a public choice, so it is free.
+        """
+        sizes = self._door.sizes
+        rows = self._rows.value if self._rows is not None else 0.0
+        rule, most = usefulness_rule(
+            sizes, degree=degree, theta=theta, n_rows=max(0.0, rows), plan=self._plan
+        )
+        self._expect(rule, most)
+        first = min(self._names, key=lambda name: sizes[name])
+        chosen = [Family(first, ())]
+        waiting = [name for name in self._names if name != first]
+        while waiting:
+            self._report("choosing parents", 0.1 + 0.5 * len(chosen) / len(self._names))
+            placed = tuple(family.child for family in chosen)
+            family = self._select(candidates(placed, waiting, rule, most))
+            chosen.append(family)
+            waiting.remove(family.child)
+        return tuple(chosen)
+
+    def measure(self, families: tuple[Family, ...]) -> dict[Clique, NDArray[np.float64]]:
+        """Release every family's table as consistent proportions on the simplex."""
+        sizes = self._door.sizes
+        cliques = self._to_measure(families)
+        cells = {clique: math.prod(sizes[n] for n in clique) for clique in cliques}
+        scales = self._plan.noise_scales(cells)
+        noisy = {}
+        for i, clique in enumerate(cliques):
+            self._report("measuring tables", 0.6 + 0.3 * i / len(cliques))
+            noisy[clique] = self._release(clique, scales[clique])
+        totals = self._normalisers()
+        consistent = make_consistent(
+            {clique: table / totals[clique] for clique, table in noisy.items()},
+            {clique: (scales[clique] / totals[clique]) ** 2 for clique in cliques},
+        )
+        return {f.clique: _table_of(f.clique, consistent) for f in families}
+
+    def _expect(self, rule: TableRule, degree: int) -> None:
+        """Have every family that can come up counted in one pass over the rows.
+
+        Not if they would fill the memory: then they are counted when they are needed.
+        """
+        cliques = reachable_cliques(self._names, rule, degree)
+        schema = self._door.schema
+        if sum(math.prod(schema.extended_shape(clique)) for clique in cliques) <= _CELLS_PER_CALL:
+            self._door.expect(cliques)
+
+    def _select(self, families: list[Family]) -> Family:
+        # Charged even if only one family is left to choose from: what a fit spends must not depend
+        # on what it found, or its total would be an outcome and no guarantee.
+        cliques = [family.clique for family in families]
+        epsilon = self._plan.selection_epsilon
+        return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon)]
+
+    def _release(self, clique: Clique, scale: float) -> NDArray[np.float64]:
+        noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
+        released = self._tables.marginal(clique, noise)
+        self.totals[clique] = Total(float(released.sum()), released.size * noise.variance)
+        return released.astype(np.float64)
+
+    def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
+        """Cliques to measure: a family inside another one needs no table of its own.
+
+        Of partial marginals nothing is left out, and every one-way margin is added: a smaller
+        clique is observed in more rows, so that it is sharper and less biased when cells do not go
+        missing completely at random.
+        """
+        cliques = list(dict.fromkeys(family.clique for family in families))
+        if not self._door.every_row_counts:
+            return list(dict.fromkeys([*cliques, *((name,) for name in self._names)]))
+        return [c for c in cliques if not any(set(c) < set(other) for other in cliques)]
+
+    def _normalisers(self) -> dict[Clique, float]:
+        """Rows behind each table: its own noisy sum, or that of all tables if they count alike."""
+        if not self._door.every_row_counts:
+            return {clique: max(1.0, total.value) for clique, total in self.totals.items()}
+        counted = [] if self._rows is None else [self._rows]
+        everywhere = least_squares_total([*counted, *self.totals.values()])
+        return dict.fromkeys(self.totals, max(1.0, everywhere.value))
+
+
+def _table_of(clique: Clique, tables: Mapping[Clique, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Table over a clique, from its own measurement or summed out of a larger one."""
+    if clique in tables:
+        return tables[clique]
+    larger = next(other for other in tables if set(clique) <= set(other))
+    out = tuple(i for i, name in enumerate(larger) if name not in clique)
+    rest = [name for name in larger if name in clique]
+    summed = tables[larger].sum(axis=out)
+    return np.transpose(summed, [rest.index(name) for name in clique])
+
+
+_CELLS_PER_CALL = 50_000_000  # 400 MB of counts

@@ -1,0 +1,281 @@
+"""Numbers: what is public about a column of them, and how they are cut into bins and spikes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema.attributes import MAX_LEVELS, MAX_WHOLE, Attribute, is_number, read_number
+
+__all__ = ["Bins", "Numeric"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numeric(Attribute):
+    """A bounded number, cut into bins wherever a finite domain is needed.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, ``lower < upper``; both belong to the domain.
+    integer : bool, default False
+        Whether the values are whole numbers.
+    bins : int, optional
+        Number of bins of equal width (default 10, or one per whole number if there are fewer).
+    edges : tuple of float, optional
+        Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
+        the left; the last one is closed on both sides.
+    spikes : tuple of float, default ()
+        Values at which many rows pile up, such as an income of 0. Each is counted by itself, as
+        if it were a level, and drawn exactly; its bin keeps the other values.
+
+    Examples
+    --------
+    >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
+    >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
+    [0, 0, 1, 9]
+    >>> income = Numeric(name="income", lower=0, upper=1000, bins=2, spikes=(0,))
+    >>> income.size, income.encode_values(np.array([0.0, 1.0, 1000.0])).tolist()
+    (3, [0, 1, 2])
+    """
+
+    kind: ClassVar[str] = "numeric"
+    lower: float
+    upper: float
+    integer: bool = False
+    bins: int | None = None
+    edges: tuple[float, ...] | None = None
+    spikes: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for bound in ("lower", "upper"):
+            object.__setattr__(self, bound, _as_float(getattr(self, bound)))
+        for fact in ("edges", "spikes"):
+            if isinstance(given := getattr(self, fact), (list, tuple)):
+                object.__setattr__(self, fact, tuple(map(_as_float, given)))
+        super().__post_init__()
+
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        bounds = (self.lower, self.upper)
+        if not all(isinstance(bound, float) and math.isfinite(bound) for bound in bounds):
+            yield "lower and upper must be finite numbers"
+        if not self.lower < self.upper:
+            yield "lower must be below upper"
+        if self.integer and not all(bound.is_integer() for bound in bounds):
+            yield "integer attributes need whole-number bounds"
+        if max(map(abs, bounds)) >= MAX_WHOLE:
+            yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
+        yield from self._wrong_bins()
+        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
+        if any(number is not None and not math.isnan(number) for number in numbers):
+            yield "missing_codes of a numeric attribute that are numbers go without quotes"
+        if any(is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
+            yield (
+                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
+                "cannot be told from values"
+            )
+
+    def _wrong_bins(self) -> Iterator[str]:
+        whole = type(self.bins) is int and 0 < self.bins <= MAX_LEVELS
+        if self.bins is not None and not whole:
+            yield f"bins must be a whole number from 1 to {MAX_LEVELS}"
+        if self.bins is not None and self.edges is not None:
+            yield "give bins or edges, not both"
+        if self.edges is not None:
+            increasing = "edges must be at least two finite, strictly increasing numbers"
+            if not isinstance(self.edges, tuple) or len(self.edges) < 2:
+                yield increasing
+            if not all(isinstance(edge, float) and math.isfinite(edge) for edge in self.edges):
+                yield increasing
+            if np.any(np.diff(self.edges) <= 0):
+                yield increasing
+            if (self.edges[0], self.edges[-1]) != (self.lower, self.upper):
+                yield "edges must start at lower and end at upper"
+        if np.any(np.diff(self.bin_edges) <= 0):
+            yield "bins are narrower than floating-point numbers can tell apart"
+        if self.integer and np.any(np.diff(self._bins.firsts) < 1):
+            yield "every bin of an integer attribute must hold a whole number"
+        yield from self._wrong_spikes()
+
+    def _wrong_spikes(self) -> Iterator[str]:
+        spikes = self.spikes
+        if not isinstance(spikes, tuple) or not all(isinstance(s, float) for s in spikes):
+            yield "spikes must be a list of numbers"
+        if not all(self.lower <= spike <= self.upper for spike in spikes):
+            yield "spikes must lie inside [lower, upper]"
+        if len(set(spikes)) < len(spikes):
+            yield "spikes must be distinct"
+        if self.integer and not all(spike.is_integer() for spike in spikes):
+            yield "spikes of an integer attribute must be whole numbers"
+
+    @property
+    def bin_edges(self) -> NDArray[np.float64]:
+        """Edges of the bins, shape ``(number of bins + 1,)``."""
+        if self.edges is not None:
+            return np.asarray(self.edges, dtype=np.float64)
+        whole = int(self.upper - self.lower) + 1 if self.integer else 10
+        return np.linspace(self.lower, self.upper, (self.bins or min(10, whole)) + 1)
+
+    @cached_property
+    def _bins(self) -> Bins:
+        return Bins(self.bin_edges, spikes=self.spikes, integer=self.integer)
+
+    @property
+    def size(self) -> int:
+        """Number of bins and spikes; a bin in which there are only spikes is none."""
+        return self._bins.size
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
+        return self._bins.centres
+
+    @property
+    def interval_names(self) -> tuple[str, ...]:
+        """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
+        return self._bins.names
+
+    def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the bin, or spike, of each value in ``[lower, upper]``."""
+        return self._bins.encode(values)
+
+    def decode(
+        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Draw a value inside each bin, uniformly; a spike is always itself.
+
+        Parameters
+        ----------
+        codes : array of int, shape (n,)
+            Codes in ``0..size - 1``.
+        uniform : array of float, shape (n,)
+            Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
+            finer-grained statistic.
+        """
+        return self._bins.decode(codes, uniform)
+
+
+def _as_float(value: Any) -> Any:
+    """Return a real number as a float (infinite if it is too large); anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class Bins:
+    """Intervals of numbers, and single numbers at which many rows pile up: what codes stand for.
+
+    Codes go up with the middle of what they stand for. A bin whose whole numbers are all spikes
+    has no code of its own.
+
+    Parameters
+    ----------
+    edges : array of float, shape (bins + 1,)
+        Increasing. Bins are closed on the left; the last one is closed on both sides.
+    spikes : sequence of float
+        Distinct numbers from the first edge to the last one.
+    integer : bool
+        Whether values are whole numbers.
+
+    Examples
+    --------
+    >>> bins = Bins(np.array([0.0, 10.0, 20.0]), spikes=(12.0,), integer=True)
+    >>> bins.names, bins.encode(np.array([11.0, 12.0, 13.0])).tolist()
+    (('[0, 10)', '12', '[10, 20) except 12'), [2, 1, 2])
+    """
+
+    def __init__(
+        self, edges: NDArray[np.float64], *, spikes: Sequence[float], integer: bool
+    ) -> None:
+        self._edges, self._integer = edges, integer
+        self._spikes = np.unique(np.asarray(spikes, dtype=np.float64)) + 0.0  # no -0.0
+        self._home = self._bin_of(self._spikes)
+        self.firsts = np.ceil(edges)
+        """First whole number from each edge on; of the last one, the first after the domain."""
+        self.firsts[-1] = edges[-1] + 1
+        taken = np.bincount(self._home, minlength=len(edges) - 1)
+        others = np.diff(self.firsts) - taken if integer else np.ones(len(edges) - 1)
+        kept = np.flatnonzero(others > 0) if len(self._spikes) else np.arange(len(edges) - 1)
+        low = np.concatenate([self._spikes, edges[:-1][kept]])
+        high = np.concatenate([self._spikes, edges[1:][kept]])
+        order = np.argsort((low + high) / 2, kind="stable")
+        self._low, self._high = low[order], high[order]
+        self._bin = np.concatenate([np.full(len(self._spikes), -1), kept])[order]
+        code = np.argsort(order)
+        self._spike_code = code[: len(self._spikes)]
+        # Where only spikes are left, what is no spike (a mean, say) counts as one of them.
+        self._bin_code = np.full(len(edges) - 1, -1, dtype=np.int64)
+        self._bin_code[self._home] = self._spike_code
+        self._bin_code[kept] = code[len(self._spikes) :]
+
+    def _bin_of(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        codes = np.searchsorted(self._edges, values, side="right") - 1
+        return np.clip(codes, 0, len(self._edges) - 2)
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self._low)
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """The middle of what each code stands for, increasing."""
+        return np.asarray((self._low + self._high) / 2)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each code stands for, in text."""
+        found = []
+        for low, high, one in zip(self._low, self._high, self._bin, strict=True):
+            without = ", ".join(f"{s:g}" for s in self._spikes[self._home == one])
+            rest = f" except {without}" if without else ""
+            found.append(f"{low:g}" if one < 0 else f"[{low:g}, {high:g}){rest}")
+        return tuple(found)
+
+    def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the code of each value."""
+        codes = self._bin_code[self._bin_of(values)]
+        if not len(self._spikes):
+            return codes
+        near = np.clip(np.searchsorted(self._spikes, values), 0, len(self._spikes) - 1)
+        return np.where(self._spikes[near] == values, self._spike_code[near], codes)
+
+    def decode(
+        self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return values drawn uniformly from bins, never a spike, and spikes as they are."""
+        where = self._bin[codes]
+        if self._integer:
+            taken = np.bincount(self._home, minlength=len(self._edges) - 1)
+            counts = np.diff(self.firsts) - taken
+            drawn = self.firsts[where] + np.floor(uniform * counts[where])
+            for spike, home in zip(self._spikes, self._home, strict=True):
+                drawn[(where == home) & (drawn >= spike)] += 1  # the next one may be a spike, too
+        else:
+            last = np.nextafter(self._high, -np.inf)
+            drawn = self._low[codes] + uniform * (self._high - self._low)[codes]
+            drawn = self._beside_spikes(np.minimum(drawn, last[codes]), where)
+        return np.asarray(np.where(where < 0, self._low[codes], drawn))
+
+    def _beside_spikes(
+        self, drawn: NDArray[np.float64], where: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Move what was drawn on a spike by the least step towards the middle of its bin."""
+        middle = (self._edges[:-1] + self._edges[1:])[self._home] / 2
+        up, down = self._spikes < middle, self._spikes >= middle
+        for spike, home in zip(self._spikes[up], self._home[up], strict=True):
+            drawn[(where == home) & (drawn == spike)] = np.nextafter(spike, np.inf)
+        for spike, home in zip(self._spikes[down][::-1], self._home[down][::-1], strict=True):
+            drawn[(where == home) & (drawn == spike)] = np.nextafter(spike, -np.inf)
+        return drawn

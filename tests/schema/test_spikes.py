@@ -1,0 +1,177 @@
+"""Numbers at which many rows pile up: levels of their own, drawn exactly, beside their bin."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import AIM, MST, Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.errors import SchemaError
+from missdp.evaluate import marginal_distance
+from missdp.statistics import CompleteRows, ImputedStatistics
+from missdp.table import draft_schema
+
+
+@st.composite
+def attributes(draw):
+    integer = draw(st.booleans())
+    lower = draw(st.integers(-20, 20))
+    upper = lower + draw(st.integers(1, 60))
+    numbers = st.integers(lower, upper) if integer else st.floats(lower, upper)
+    spikes = draw(st.lists(numbers, max_size=4, unique_by=float))
+    most = min(12, upper - lower + 1)
+    edges = None
+    if draw(st.booleans()):
+        inner = (
+            draw(st.lists(st.integers(lower + 1, upper - 1), max_size=5, unique=True))
+            if (upper - lower > 1)
+            else []
+        )
+        edges = (lower, *sorted(inner), upper)
+    bins = None if edges else draw(st.none() | st.integers(1, most))
+    return Numeric(
+        name="x", lower=lower, upper=upper, integer=integer, bins=bins, edges=edges,
+        spikes=tuple(spikes), nullable=True,
+    )  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(attributes(), st.data())
+def test_what_is_drawn_from_a_code_is_read_as_that_code(attribute, data):
+    codes = np.repeat(np.arange(attribute.size), 4)
+    extremes = np.array([0.0, 1 - 2**-53])
+    uniform = np.concatenate([extremes, np.random.default_rng(0).random(2)])
+    drawn = attribute.decode(codes, np.tile(uniform, attribute.size))
+    # The last float below an edge may be rounded onto it, as without spikes.
+    moved = attribute.encode_values(drawn) != codes
+    assert not moved[np.tile(uniform, attribute.size) != extremes[1]].any()
+    assert (drawn >= attribute.lower).all()
+    assert (drawn <= attribute.upper).all()
+    assert not attribute.integer or np.array_equal(drawn, np.floor(drawn))
+    values = np.array(data.draw(st.lists(st.sampled_from(attribute.spikes or (attribute.lower,)))))
+    again = attribute.decode(attribute.encode_values(values), np.full(len(values), 0.7))
+    if attribute.spikes:
+        np.testing.assert_array_equal(again, values)
+
+
+@given(attributes())
+def test_codes_go_up_and_every_one_is_named(attribute):
+    assert len(attribute.interval_names) == attribute.size == len(attribute.centres)
+    assert len(set(attribute.interval_names)) == attribute.size
+    assert (np.diff(attribute.centres) >= 0).all()
+    if not attribute.spikes:
+        assert attribute.size == len(attribute.bin_edges) - 1
+
+
+@given(st.integers(-5, 30), st.integers(0, 4))
+def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, place):
+    attribute = Numeric(
+        name="x", lower=lower, upper=lower + 4, integer=True, bins=1, spikes=(lower + place,)
+    )
+    rest = int(np.flatnonzero(["[" in name for name in attribute.interval_names])[0])
+    drawn = attribute.decode(np.full(400, rest), (np.arange(400) + 0.5) / 400)
+    found, counts = np.unique(drawn, return_counts=True)
+    assert set(found) == set(range(lower, lower + 5)) - {lower + place}
+    assert (counts == 100).all()
+
+
+@pytest.mark.parametrize(
+    ("spikes", "integer", "says"),
+    [
+        ((101,), False, "inside"),
+        ((float("nan"),), False, "inside"),
+        ((1, 1.0), False, "distinct"),
+        ((0, -0.0), False, "distinct"),
+        ((1.5,), True, "whole"),
+        (("0",), False, "numbers"),
+        (0, False, "list"),
+        ((True,), False, "numbers"),
+    ],
+)
+def test_bad_spikes_are_refused(spikes, integer, says):
+    with pytest.raises(SchemaError, match=says):
+        Numeric(name="x", lower=0, upper=100, integer=integer, spikes=spikes)
+
+
+def test_a_schema_with_spikes_survives_toml(tmp_path):
+    schema = Schema((Numeric(name="x", lower=0, upper=10, spikes=(0, 2.5), nullable=True),))
+    schema.to_toml(tmp_path / "s.toml")
+    assert Schema.from_toml(tmp_path / "s.toml") == schema
+    assert Schema.from_dict(schema.to_dict()) == schema
+
+
+def incomes(n=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    sex = rng.integers(0, 2, n)
+    income = np.where(rng.random(n) < 0.15 + 0.3 * sex, 0.0, np.exp(rng.normal(7, 1, n)))
+    frame = pd.DataFrame({"sex": np.array(["m", "f"])[sex], "income": income.clip(0, 50_000)})
+    return frame.mask(np.column_stack([np.zeros(n, bool), rng.random(n) < 0.1]))
+
+
+def schema(*spikes):
+    return Schema(
+        (
+            Categorical(name="sex", levels=("f", "m")),
+            Numeric(name="income", lower=0, upper=50_000, bins=20, spikes=spikes, nullable=True),
+        )
+    )
+
+
+@pytest.mark.parametrize("family", [AIM, MST, PrivBayes])
+def test_a_pile_of_zeros_stays_one(family):
+    truth = incomes()
+    synthetic = family(epsilon=3.0, random_state=0).fit(truth, schema=schema(0)).sample(20_000)
+    share = (truth["income"] == 0).sum() / truth["income"].notna().sum()
+    assert (synthetic["income"] == 0).mean() == pytest.approx(share, abs=0.02)
+    by_sex = (synthetic["income"] == 0).groupby(synthetic["sex"]).mean()
+    assert by_sex["f"] - by_sex["m"] == pytest.approx(0.3, abs=0.05)
+    kept = family(epsilon=3.0, missing="joint", random_state=0)
+    holes = kept.fit(truth, schema=schema(0)).sample(2000, missing_values="keep")["income"]
+    assert holes.isna().any()
+    assert (holes == 0).any()
+    # Without the spike nobody earns exactly nothing.
+    smooth = family(epsilon=3.0, random_state=0).fit(truth, schema=schema()).sample(20_000)
+    assert (smooth["income"] == 0).mean() < 0.01
+    errors = [abs(t["income"].mean() / truth["income"].mean() - 1) for t in (synthetic, smooth)]
+    assert errors[0] < errors[1]
+
+
+def test_evaluation_sees_spikes_in_finer_bins():
+    table = Table.read(incomes(2000), schema(0))
+    assert marginal_distance(table, table, k=1, bins=50).mean == 0
+    moved = Table.from_codes(table.schema, {n: table.codes(n) for n in table.schema.names})
+    assert marginal_distance(table, moved.with_values(np.random.default_rng(0)), k=1).mean == 0
+    with pytest.raises(SchemaError, match="different domains"):
+        marginal_distance(table, Table.read(incomes(200), schema()), k=1)
+
+
+def test_a_histogram_names_them():
+    statistics = ImputedStatistics(
+        Table.read(incomes(), schema(0)),
+        CompleteRows(impute="income"),
+        budget=Budget(1.0),
+        random_state=0,
+    )
+    found = statistics.histogram("income", epsilon=1.0)
+    assert found.levels[0] == "0"
+    assert found.levels[1] == "[0, 2500) except 0"
+    assert dict(zip(found.levels, found.values, strict=True))["0"] > 2000
+
+
+def test_a_draft_proposes_piles_and_marks_them():
+    found = draft_schema(incomes())["income"]
+    assert found.spikes == (0.0,)
+    assert "spikes" in found.undeclared
+    rng = np.random.default_rng(0)
+    ages = pd.DataFrame({"age": rng.integers(18, 90, 5000), "few": rng.integers(0, 4, 5000)})
+    assert all(a.spikes == () for a in draft_schema(ages))
+    assert "spikes" not in draft_schema(ages)["age"].undeclared
+
+
+def test_one_row_decides_for_itself_whether_it_is_in_a_pile():
+    attribute = schema(0)["income"]
+    one = attribute.encode_values(np.array([0.0, 10.0, 0.0, 49_000.0]))
+    assert [int(attribute.encode_values(np.array([v]))[0]) for v in (0.0, 10.0, 0.0, 49_000.0)] == (
+        one.tolist()
+    )
