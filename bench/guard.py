@@ -11,8 +11,9 @@ ratios within one run, so that the machine cancels out:
 
 What looks worse is measured again in as many new rounds, and all count. The reference, with where
 and how it was measured, is `guard.json`; only a change that is meant to cost accuracy or time may
-rewrite it. On another processor than the reference's, where the fit and the workload may compare
-differently, times may be 1.5 times the reference's.
+rewrite it. The fit and the workload compare differently from machine to machine. So what still
+looks slower is timed once more in turns with the code of the reference's commit, taken from git,
+and only that ratio counts. On another processor, times may be 1.5 times the reference's.
 
     python bench/guard.py              # exit code 1: worse
     python bench/guard.py --only aim --first-only --json
@@ -21,12 +22,16 @@ differently, times may be 1.5 times the reference's.
 
 import argparse
 import gc
+import io
 import itertools
 import json
 import os
 import platform
 import statistics
 import subprocess
+import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -43,6 +48,7 @@ REFERENCE = Path(__file__).with_name("guard.json")
 ALLOWED = 1.10
 ELSEWHERE = 1.50  # times, on another processor
 ROUNDS = 9  # at first, and as many again if something looks worse
+TURNS = 3  # of the reference's code and this one
 ROWS = 5_000
 SIZES = (2, 3, 4, 6)
 SYNTHETIC_ROWS = 40_000  # so many that their own sampling error does not count
@@ -209,6 +215,38 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def beside(commit, names):
+    """Times over those of a commit's code, measured in turns; empty if git does not know it."""
+    root = REFERENCE.parents[1]
+    archive = subprocess.run(
+        ["git", "archive", commit, "src", "bench"], cwd=root, capture_output=True, check=False
+    )
+    if archive.returncode:
+        return {}
+    turns = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(folder, filter="data")
+        for _ in range(TURNS):
+            now, then = (timed(place, names) for place in (root, Path(folder)))
+            for name in names:
+                turns[name].append(now[name]["time"] / then[name]["time"])
+    return {name: statistics.median(ratios) for name, ratios in turns.items()}
+
+
+def timed(checkout, names):
+    """What the guard of a checkout finds of its own code, each over the same recorded numbers."""
+    only = [word for name in names for word in ("--only", name)]
+    out = subprocess.run(
+        [sys.executable, checkout / "bench" / "guard.py", "--first-only", "--json", *only],
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(out.stdout)
+
+
 def update(names):
     """Measure all rounds of the named subjects, and write them down."""
     document = json.loads(REFERENCE.read_text()) if REFERENCE.exists() else {}
@@ -254,6 +292,10 @@ def main(arguments=None):
     for name in names:
         SUBJECTS[name][0](0)  # imports
     found = guard(names, reference, allowed, first_only=options.first_only)
+    slow = [name for name in worse(found, allowed) if found[name]["time"] > allowed["time"]]
+    if slow and not options.first_only:
+        for name, ratio in beside(measured.get("commit", ""), slow).items():
+            found[name]["time"] = ratio
     failed = worse(found, allowed)
     if options.json:
         print(json.dumps(found))

@@ -29,6 +29,7 @@ def exit_code(module, monkeypatch):
         monkeypatch.setattr(module, "SUBJECTS", {"privbayes": (once, seeds)})
         # Collecting what thousands of other tests left behind would take minutes.
         monkeypatch.setattr(module, "gc", SimpleNamespace(collect=lambda: None))
+        changes.setdefault("beside", lambda commit, names: {})
         for name, value in changes.items():
             monkeypatch.setattr(module, name, value)
         return module.main([])
@@ -79,6 +80,40 @@ def test_another_processor_has_another_ratio(exit_code, tmp_path):
     assert exit_code(lambda seed: (2.6, 0.5), **run) == 0
     assert exit_code(lambda seed: (3.2, 0.5), **run) == 1
     assert exit_code(lambda seed: (2.0, 0.6), **run) == 1
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(1.05, 0), (1.15, 1)])
+def test_what_looks_slow_is_judged_beside_the_code_that_was_recorded(
+    exit_code, tmp_path, ratio, code
+):
+    recorded = {"time": [2.0] * 18, "error": [0.5] * 18}
+    document = {"subjects": {"privbayes": recorded}, "measured": {"commit": "abc"}}
+    (tmp_path / "guard.json").write_text(json.dumps(document))
+
+    def beside(commit, names):
+        assert (commit, names) == ("abc", ["privbayes"])
+        return {"privbayes": ratio}
+
+    run = {"REFERENCE": tmp_path / "guard.json", "workload": lambda: 1.0, "beside": beside}
+    assert exit_code(lambda seed: (3.0, 0.5), **run) == code
+    assert exit_code(lambda seed: (3.0, 0.6), **run) == 1  # errors are not
+
+
+def test_the_recorded_code_is_known_to_git(module, monkeypatch):
+    assert module.beside("no such commit", ["query"]) == {}
+    if not (SCRIPT.parents[1] / ".git").exists():
+        return  # an unpacked archive: the guard then judges by what is recorded
+    commit = json.loads(module.REFERENCE.read_text())["measured"]["commit"]
+    seen = []
+    monkeypatch.setattr(
+        module,
+        "timed",
+        lambda place, names: (
+            seen.append((place / "bench" / "guard.py").exists()) or {names[0]: {"time": 2.0}}
+        ),
+    )
+    assert module.beside(commit, ["query"]) == {"query": 1.0}
+    assert seen == [True] * 2 * module.TURNS
 
 
 def test_a_noisier_family_fails(exit_code, module):
