@@ -1,4 +1,4 @@
-"""What fits make of noisy counts: the number of rows, consistent proportions, filled holes.
+"""Post-processing of noisy counts: the number of rows, consistent proportions, filled holes.
 
 How many rows a table has is told by everything released that tells it, put together. Noisy
 marginals are projected onto the simplex and made to agree with each other. Holes are filled, each

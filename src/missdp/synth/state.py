@@ -1,10 +1,9 @@
-"""What a fit leaves behind, taken over whole or forgotten whole; copies and pickles of it.
+"""The state of a synthesizer: fitted or not, copied and pickled, and saved as a model file.
 
-Where synthetic rows come from: never the stream that the noise came from.
-
-Open the data of a fit; small questions about its parameters.
-
-Released models on disk: JSON, readable by anyone, executed by no one.
+What a fit learned is taken over whole or forgotten whole (`FittedState`). Beside it stands what
+every family needs around a fit: the source that its data are opened as, checks of its parameters,
+and the random numbers for sampling, which never come from the stream that the noise came from.
+Released models on disk are JSON (`StoredModel`): readable by anyone, executed by no one.
 """
 
 from __future__ import annotations
