@@ -15,7 +15,7 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.sources import Strategy, strategy_named
-from missdp.synth.ground_truth import synthesizer_ground_truth
+from missdp.synth.state import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
 OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}

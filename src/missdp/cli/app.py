@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from missdp import __version__
-from missdp.cli.main import say, warning_texts
+from missdp.cli import say, warning_texts
 from missdp.errors import MissDPError, ParameterError, UnprovenError
 
 __all__ = [

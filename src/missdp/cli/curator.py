@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from missdp.cli import check_stdout, note_spending, say
 from missdp.cli.app import (
     DataArgument,
     JsonOption,
@@ -28,7 +29,6 @@ from missdp.cli.app import (
     check_epsilon,
     emit,
 )
-from missdp.cli.main import check_stdout, note_spending, say
 from missdp.cli.synthesize import KeptModel, model_beside, paid, write_rows
 from missdp.datasets import yrbss
 from missdp.errors import OutputError, ParameterError, replacing

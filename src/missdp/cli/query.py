@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from missdp.accounting import Budget
+from missdp.cli import check_stdout, note_release, note_spending
 from missdp.cli.app import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
-from missdp.cli.main import check_stdout, note_release, note_spending
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from missdp.cli import check_stdout, note_release, note_spending
 from missdp.cli.app import DataArgument, JsonOption, SchemaOption, SeedOption, check_epsilon, emit
-from missdp.cli.main import check_stdout, note_release, note_spending
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar

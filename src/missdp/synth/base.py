@@ -18,7 +18,6 @@ from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
-from missdp.synth.ground_truth import synthesizer_ground_truth
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.state import (
     FittedState,
@@ -32,6 +31,7 @@ from missdp.synth.state import (
     read_document,
     read_model,
     sampling_generator,
+    synthesizer_ground_truth,
     write_model,
 )
 from missdp.table import FrameKind, Table
