@@ -101,7 +101,8 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
             f"{max(0.0, total.value):.0f}, give or take {2 * total.std:.0f} (two standard "
             "deviations), so expect noise rather than signal. Use a larger epsilon or coarser "
-            "levels, or declare n_rows if it is public; sample(n) draws as many rows as asked for",
+            "levels, or declare the number of rows if it is public. As many rows as asked for can "
+            "be drawn in any case",
             SmallTableWarning,
             stacklevel=3,
         )
