@@ -46,7 +46,7 @@ __all__ = ["demo", "evaluate", "schema", "simulate"]
 schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich_markup_mode=None)
 
 
-@schema.command()
+@schema.command(short_help="Write a draft schema, for a person to complete.")
 def draft(
     data: DataArgument,
     output: Annotated[

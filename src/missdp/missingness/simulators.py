@@ -1,4 +1,4 @@
-"""Missing-data mechanisms: completely at random, declared by the user, or fitted to the table.
+"""Simulators of missing data: completely at random, declared by the user, or fitted to the table.
 
 Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
 scaled to the table and their intercepts solved on it, so whether one row loses a value depends on

@@ -233,9 +233,9 @@ class Parts:
 
     # Words
 
-    def where(self, text: str | None) -> Predicate:
+    def where(self, text: str | None, *, named: str = "where") -> Predicate:
         """Parse a subpopulation."""
-        chosen = parse_where(text, self.schema)
+        chosen = parse_where(text, self.schema, named=named)
         self._check_values(chosen.names)
         return chosen
 

@@ -1,4 +1,4 @@
-"""The AIM synthesizer, and what it shares with MST."""
+"""The AIM synthesizer, and what it shares with MST: a graphical model of measured marginals."""
 
 from __future__ import annotations
 
