@@ -161,7 +161,8 @@ class Record:
         """Return the record of a parsed text; see `from_json`."""
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
-        written = document.get("format", 0)
+        # Only classes older than formats of their own were ever written without a number.
+        written = document.get("format", 0 if cls._sealed_since == FORMAT else None)
         if not fits(written, int) or not 0 <= written <= FORMAT:
             raise DataError(
                 f"the file was written by another version of missdp, not {FORMAT} or before"
