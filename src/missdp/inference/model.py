@@ -260,7 +260,7 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
 
 @dataclass(frozen=True, eq=False)
 class GraphicalModel(Record):
-    """Released values only.
+    """A log-linear model of complete rows, with a model of their holes; released values only.
 
     Parameters
     ----------

@@ -224,6 +224,8 @@ def _score(attribute: AnyAttribute, weight: Weight) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted(MissingMechanism):
+    """A mechanism whose weights and intercepts are fitted to the table."""
+
     rate: float
     strength: float = 1.0
     rates: RateKind = "expected"

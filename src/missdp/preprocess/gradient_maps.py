@@ -1,6 +1,7 @@
-"""Built-in losses with their Lipschitz and smoothness constants.
+"""Losses of linear models, and privacy maps of the gradient methods that minimise them.
 
-Privacy maps of gradient methods: full-batch, subsampled, and by iteration.
+Built-in losses come with their Lipschitz and smoothness constants; the maps are of full-batch
+gradients, of subsampled ones, and of a hidden run by iteration.
 """
 
 from __future__ import annotations

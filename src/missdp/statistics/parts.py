@@ -1,4 +1,4 @@
-"""What every statistic is made of: its cost, the imputation, the door, and the released estimate.
+"""Parts of every statistic: its cost, the imputation, the door, and the released estimate.
 
 The functions at the end are what the door runs: plain functions of each row alone. Everything else
 here is public, or released.

@@ -98,7 +98,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Join:
-    """Rows that belong to all parts, or to any."""
+    """Conjunction or disjunction: rows that belong to all parts, or to any."""
 
     parts: tuple[Predicate, ...]
     all_of: bool
@@ -124,7 +124,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Not:
-    """Rows that do not belong."""
+    """Complement: rows that do not belong to ``part``."""
 
     part: Predicate
 
