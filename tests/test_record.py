@@ -262,3 +262,12 @@ def test_derived_facts_are_written_and_not_believed():
     written = MarginalDistance(1, {("a",): 0.5}).to_dict()
     assert (written["mean"], ClassifierF1({}, (), False).to_dict()["mean"]) == (0.5, None)
     assert MarginalDistance.from_dict({**written, "mean": 0.0}).mean == 0.5
+
+
+def test_a_guarantee_without_the_number_of_its_format_is_refused():
+    document = json.loads(Guarantee(1.0, conditions=[ExplicitSeed()]).to_json())
+    for name in ("format", "sha256"):
+        del document[name]  # without the number, no checksum would be asked for
+    with pytest.raises(MissDPError):
+        Guarantee.from_json(json.dumps(document | {"conditions": []}))
+    assert Guarantee.from_dict(document).epsilon == 1.0  # as a part of something else

@@ -47,8 +47,10 @@ _ROOMS = frozenset(
     {
         "accounting",
         "datasets",
+        "errors",
         "evaluate",
         "ground_truth",
+        "inference",
         "mechanisms",
         "missingness",
         "preprocess",

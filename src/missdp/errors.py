@@ -1,9 +1,9 @@
-"""Typed errors that carry public facts only.
+"""Typed errors that carry public facts only, and checks of public parameters that raise them.
 
 Every message says what was expected and what to do about it. No message quotes a private value,
-a private count or a row number: an error is an output like any other, and it is not noised.
-
-Checks of public parameters: typed errors in place of whatever Python would raise.
+a private count or a row number: an error is an output like any other, and it is not noised. So the
+checks raise these errors in place of whatever Python would raise, and `replacing` puts one of them
+in the place of another library's.
 """
 
 from __future__ import annotations

@@ -161,6 +161,8 @@ class Record:
         """Return the record of a parsed text; see `from_json`."""
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
+        if "format" not in document and cls._sealed_since < FORMAT:  # never written without one
+            raise ParameterError(f"{cls.kind} cannot be read: it has no number of its format")
         written = document.get("format", 0)
         if not fits(written, int) or not 0 <= written <= FORMAT:
             raise DataError(

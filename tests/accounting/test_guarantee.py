@@ -310,3 +310,11 @@ def test_replace_one_is_sound_at_any_size(epsilon):
     else:
         assert event.to_replace_one().delta >= 1e-310 * math.exp(epsilon)
         assert replace_one_of(epsilon, add_remove_share(epsilon, 1e-6))[1] <= 1e-6
+
+
+def test_what_changes_is_set_off_by_commas() -> None:
+    truth = Guarantee(1, protects="ground-truth", conditions=[RowIndependentMissingness()])
+    said = " ".join(truth.in_words().split())
+    assert "row to the table, or removing it, changes the probability" in said
+    replaced = " ".join(Guarantee(1, adjacency="replace-one").in_words().split())
+    assert "any other row, its missing cells included, changes the probability" in replaced

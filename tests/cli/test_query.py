@@ -78,6 +78,7 @@ def test_every_question(capsys, question):
         ((*MEAN, "--count"), 2, "exactly one"),
         ((*MEAN, "--epsilon", "0"), 2, "epsilon"),
         ((*MEAN, "--k", "0"), 2, "k"),
+        (("--proportion", "age >"), 2, "--proportion: expected"),
         ((*MEAN, "--where", "age >>> 3"), 2, "where"),
         ((*MEAN, "--where", "__import__('os')"), 2, ""),
         (("--mean", "race"), 2, "numeric"),

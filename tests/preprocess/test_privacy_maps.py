@@ -265,3 +265,16 @@ def test_iteration_is_exact_for_a_single_step(alpha):
     moved = TableDistance(replaced=0, moved_rows=1, moved_max=0.3)
     log_q = norm.logpdf(GRID, 1.3, 2.0)
     assert sgd.curve(alpha, moved) == pytest.approx(renyi(alpha, log_p, log_q), rel=1e-3)
+
+
+@pytest.mark.parametrize("rows", [10**4, 10**7, 10**9, 10**11])
+def test_a_sample_of_very_many_rows_costs_no_less_than_is_proven(rows):
+    # A replaced row is in the sample with probability batch / rows; logarithms of factorials of
+    # such numbers are off by more than that.
+    batch, sigma = 10**4, 0.02
+    sgd = SubsampledMap(
+        lipschitz=1.0, smoothness=0.25, rows=rows, batch=batch, sigma=sigma, steps=1
+    )
+    moved = TableDistance(replaced=1, moved_rows=10, moved_max=1e-12)
+    proven = math.log1p(batch / rows * math.expm1((2 / (batch * sigma)) ** 2))
+    assert proven <= sgd.curve(2.0, moved) <= proven * (1 + 1e-6) + 2e-9

@@ -85,6 +85,8 @@ def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, place):
         ((0, -0.0), False, "distinct"),
         ((1.5,), True, "whole"),
         (("0",), False, "numbers"),
+        (("x",), True, "numbers"),
+        (({},), True, "numbers"),
         (0, False, "list"),
         ((True,), False, "numbers"),
     ],
@@ -92,6 +94,14 @@ def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, place):
 def test_bad_spikes_are_refused(spikes, integer, says):
     with pytest.raises(SchemaError, match=says):
         Numeric(name="x", lower=0, upper=100, integer=integer, spikes=spikes)
+
+
+@pytest.mark.parametrize("bounds", [(0, 5e-324), (1, 1 + 2**-52)])
+def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
+    for spikes in ((bounds[0],), bounds):
+        attribute = Numeric(name="x", lower=bounds[0], upper=bounds[1], bins=1, spikes=spikes)
+        drawn = attribute.decode(np.arange(attribute.size), np.zeros(attribute.size))
+        assert ((drawn >= attribute.lower) & (drawn <= attribute.upper)).all()
 
 
 def test_a_schema_with_spikes_survives_toml(tmp_path):

@@ -84,6 +84,12 @@ def test_refusals(text: str) -> None:
         parse_where(text, SCHEMA)
 
 
+def test_refusals_name_the_parameter() -> None:
+    with pytest.raises(ParameterError, match=r"^of: expected") as caught:
+        parse_where("age >", SCHEMA, named="of")
+    assert caught.value.__context__ is None
+
+
 @given(st.text(alphabet="age<=>!()'\"` andornti,0.5\n", max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_any_text_is_parsed_or_refused(text: str) -> None:

@@ -77,7 +77,7 @@ _MAX_TOTAL = 100.0
 
 
 class Accountant(Protocol):
-    """What every accountant offers; ``name`` is printable."""
+    """Protocol of accountants: the cost of events in (epsilon, delta); ``name`` is printable."""
 
     name: str
 

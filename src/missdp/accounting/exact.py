@@ -1,12 +1,12 @@
-"""Numbers: exact sums of costs, Rényi divergences, and what they are worth in (epsilon, delta).
+"""Exact sums of costs, Rényi divergences, and conversions to (epsilon, delta).
 
 A budget that adds floating-point numbers accepts charges of 1e-17 without end. Here a number that a
 person wrote (``epsilon=0.1``) counts as that decimal number, and a number that follows from noise
 (sensitivity / scale) counts as the exact quotient, rounded up wherever it must be rounded.
 
-From Rényi and zCDP curves to (epsilon, delta) and back: the tight conversions.
-Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy",
-Proposition 12: R(a) gives epsilon = R(a) + log(1 - 1/a) - (log delta + log a) / (a - 1).
+Rényi and zCDP curves are converted to (epsilon, delta) and back by Proposition 12 of Canonne,
+Kamath and Steinke (2020): a divergence R(a) of order a gives
+epsilon = R(a) + log(1 - 1/a) - (log delta + log a) / (a - 1).
 """
 
 from __future__ import annotations

@@ -410,8 +410,9 @@ def _odds(guarantee: Guarantee) -> str:
     beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
     # Before values went missing there were no missing cells.
     holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
-    change = _CHANGE[guarantee.adjacency]
-    change = f"{change}{holes}" if holes else change.removesuffix(",")
+    change = f"{_CHANGE[guarantee.adjacency]}{holes}"
+    if not holes and guarantee.adjacency == "add-remove":
+        change += ","
     return (
         f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
     )

@@ -1,12 +1,9 @@
 """Commands that show exact figures: for the curator, or of a table that is public.
 
-``missdp schema``: draft and check the public facts.
-
-``missdp simulate``: punch holes into a complete table.
-
-``missdp evaluate``: how close a synthetic table is to the truth.
-
-``missdp demo``: the main job on a real survey with real holes.
+* ``missdp schema``: draft and check the public facts.
+* ``missdp simulate``: punch holes into a complete table.
+* ``missdp evaluate``: how close a synthetic table is to the truth.
+* ``missdp demo``: synthesize a real survey with real holes.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ __all__ = ["demo", "evaluate", "schema", "simulate"]
 schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich_markup_mode=None)
 
 
-@schema.command()
+@schema.command(short_help="Write a draft schema, for a person to complete.")
 def draft(
     data: DataArgument,
     output: Annotated[

@@ -1,4 +1,4 @@
-"""How close a synthetic table is to the truth. Curator only.
+"""Evaluation: how close a synthetic table is to the truth. Curator only.
 
 What compares tables reads the private truth and adds no noise: results are **not** differentially
 private. Do not publish them, and do not choose what to publish by them, without a mechanism.

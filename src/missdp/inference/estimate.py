@@ -1,14 +1,15 @@
-"""The model that is refitted after each measurement, from released values only.
+"""Estimation of a model with holes: refitted after each measurement, from released values only.
 
 `Estimate` holds everything measured so far, and fits the complete-data model and the model of
-missingness to it in turns.  Nothing here sees private counts.
+missingness to it in turns. Nothing here sees private counts.
 
-`Recipe` is a parametric bootstrap: several models that differ as much as the released one is
-uncertain.  Tables drawn from one fitted model agree with each other far better than with the truth:
-they know nothing of the noise, of the sample, or of the holes behind the model.  Here each table
-gets a model of its own: the private table is simulated (rows, holes), the same marginals are
-counted in it, noise of the released size is added, and the model is fitted again.  Everything is a
-function of released values, so it costs no privacy.
+`Recipe` says how a model was learned, and draws others like it by a parametric bootstrap: several
+models that differ as much as the released one is uncertain. Tables drawn from one fitted model
+agree with each other far better than with the truth: they know nothing of the noise, of the sample,
+or of the holes behind the model. With a recipe each table gets a model of its own: the private
+table is simulated (rows, holes), the same marginals are counted in it, noise of the released size
+is added, and the model is fitted again. Everything is a function of released values, so it costs no
+privacy.
 """
 
 from __future__ import annotations

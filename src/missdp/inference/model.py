@@ -1,12 +1,13 @@
-"""The released graphical model, and the one sampler of rows.
+"""The released graphical model, the merging of its rare levels, and the one sampler of rows.
 
-A level whose released count is lost in the noise cannot be told apart from its rare neighbours in
-any larger marginal: measuring it there only adds noise. As in the public copies of MST (McKenna,
-Miklau and Sheldon 2021), such `Levels` are merged for modelling and split again for sampling.
-Merging is post-processing of the released one-way marginals, and adding up private counts over it
-leaves their sensitivity alone.
+`GraphicalModel` holds released values only, and `sample_rows` draws rows ancestrally, from a
+junction tree or from a Bayesian network.
 
-`sample_rows` draws rows ancestrally, from a junction tree or from a Bayesian network.
+`Levels` says which levels of an attribute are modelled together. A level whose released count is
+lost in the noise cannot be told apart from its rare neighbours in any larger marginal: measuring it
+there only adds noise. As in the public copies of MST (McKenna, Miklau and Sheldon 2021), such
+levels are merged for modelling and split again for sampling. Merging is post-processing of the
+released one-way marginals, and adding up private counts over it leaves their sensitivity alone.
 """
 
 from __future__ import annotations
@@ -259,7 +260,7 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
 
 @dataclass(frozen=True, eq=False)
 class GraphicalModel(Record):
-    """Released values only.
+    """A log-linear model of complete rows, with a model of their holes; released values only.
 
     Parameters
     ----------

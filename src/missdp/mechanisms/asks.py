@@ -135,7 +135,7 @@ class Noisy:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Released numbers.
+    """Released numbers, with what is publicly known of their error.
 
     Parameters
     ----------

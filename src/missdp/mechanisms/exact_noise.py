@@ -189,7 +189,7 @@ def falls_below(
 
 
 class LatticeSampler:
-    """The tables of one law and scale; see the module's text for the method.
+    """Exact sampler of one discrete law and scale; the text of the module has the method.
 
     Parameters
     ----------

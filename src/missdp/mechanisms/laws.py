@@ -1,4 +1,4 @@
-"""What passes through a door: the laws by which exact numbers become released ones.
+"""Laws by which exact numbers become released ones, and what is common to all doors.
 
 Whatever anyone learns about private rows is an answer: a `Law` drew it from exact numbers, after an
 event was charged for it. A `Witness` in the place of the noise sees all of it, for tests. A

@@ -1,6 +1,7 @@
-"""Counts that leave: charge the budget, then compute, then add noise, in this order.
+"""Mechanisms to be used one by one: release of noisy counts, and selection by private scores.
 
-Selection: pick the best of several public candidates by private scores.
+Each charges the budget, then computes, then adds noise, in this order. Selection picks the best of
+several public candidates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What every missing-data mechanism does, and where the holes of a table are.
+"""Missing-data mechanisms: what each of them does, and which cells of a table are holes.
 
-Logistic models of missingness have one score per level: logit = intercept + Σ score[code]. What is
-computed from a table is private, for the curator's eyes.
+`MissingMechanism` decides which cells of a complete table go missing; masks and patterns say where
+the holes of a table are. Logistic models of missingness have one score per level: logit = intercept
++ Σ score[code]. What is computed from a table is private, for the curator's eyes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Missing-data mechanisms: completely at random, declared by the user, or fitted to the table.
+"""Simulators of missing data: completely at random, declared by the user, or fitted to the table.
 
 Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
 scaled to the table and their intercepts solved on it, so whether one row loses a value depends on
@@ -224,6 +224,8 @@ def _score(attribute: AnyAttribute, weight: Weight) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted(MissingMechanism):
+    """A mechanism whose weights and intercepts are fitted to the table."""
+
     rate: float
     strength: float = 1.0
     rates: RateKind = "expected"

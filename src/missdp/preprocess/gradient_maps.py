@@ -1,6 +1,7 @@
-"""Built-in losses with their Lipschitz and smoothness constants.
+"""Losses of linear models, and privacy maps of the gradient methods that minimise them.
 
-Privacy maps of gradient methods: full-batch, subsampled, and by iteration.
+Built-in losses come with their Lipschitz and smoothness constants; the maps are of full-batch
+gradients, of subsampled ones, and of a hidden run by iteration.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 
 from missdp.errors import ParameterError
@@ -302,14 +302,10 @@ def _sample_counts(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Numbers of replaced and of moved rows in a sample, with the logarithm of their mass."""
     in_sample, others, weights = [], [], []
-    for a in range(min(replaced, batch) + 1):
-        log_a = float(_log_hypergeometric(np.array(a), rows, replaced, batch))
-        if log_a == -math.inf:
-            continue
-        h = np.arange(max(0, batch - a - (rows - replaced - moved)), min(moved, batch - a) + 1)
-        log_h = _log_hypergeometric(h, rows - replaced, moved, batch - a)
-        in_sample.append(np.full(h.size, float(a)))
-        others.append(h.astype(np.float64))
+    for a, log_a in zip(*_hypergeometric(rows, replaced, batch), strict=True):
+        h, log_h = _hypergeometric(rows - replaced, moved, batch - int(a))
+        in_sample.append(np.full(h.size, a))
+        others.append(h)
         weights.append(log_a + log_h)
     # Rounding in the masses is far below the guard added here.
     return (
@@ -319,20 +315,21 @@ def _sample_counts(
     )
 
 
-def _log_hypergeometric(
-    marked: NDArray[np.int64], rows: int, of_them: int, drawn: int
-) -> NDArray[np.float64]:
-    """Log-probability of so many marked rows among those that are drawn without replacement."""
-    others, rest = rows - of_them, drawn - marked
-    possible = (marked <= of_them) & (rest >= 0) & (rest <= others)
-    inside = np.where(possible, marked, 0), np.where(possible, rest, 0)
-    mass = _log_choose(of_them, inside[0]) + _log_choose(others, inside[1])
-    return np.where(possible, mass - _log_choose(rows, np.array(drawn)), -np.inf)
+def _hypergeometric(rows: int, marked: int, drawn: int) -> tuple[FloatArray, FloatArray]:
+    """Numbers of marked rows among those drawn without replacement, with their log-masses.
 
-
-def _log_choose(n: int, k: NDArray[np.int64]) -> NDArray[np.float64]:
-    log: NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return log
+    From the mode on, neighbours by their ratio, and all together 1: factorials of large numbers
+    would lose more digits than the masses have.
+    """
+    k = np.arange(max(0, drawn - (rows - marked)), min(marked, drawn) + 1, dtype=np.float64)
+    here = k[:-1]
+    up = np.log((marked - here) * (drawn - here)) - np.log(
+        (here + 1) * (rows - marked - drawn + here + 1)
+    )
+    mode = int(np.count_nonzero(up > 0))
+    left, right = -np.cumsum(up[:mode][::-1])[::-1], np.cumsum(up[mode:])
+    log_mass = np.concatenate([left, [0.0], right])
+    return k, log_mass - float(logsumexp(log_mass))
 
 
 @lru_cache(maxsize=4096)

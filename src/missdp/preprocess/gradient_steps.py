@@ -349,7 +349,7 @@ def _secret_stop(rows: int, noise: NoiseSource) -> int:
 
 @dataclass(frozen=True)
 class Labels:
-    """One label counts as 1, any other as -1.
+    """A binary target: one label counts as 1, any other as -1.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class BoundedNumbers:
-    """Numbers clipped to an interval around 0; whatever is not a number counts as 0.
+    """A target of numbers, clipped to an interval around 0; what is no number counts as 0.
 
     Parameters
     ----------

@@ -290,7 +290,7 @@ class TestPlan:
 
 @dataclass(frozen=True)
 class Released:
-    """The test passed: here is the release.
+    """Outcome of propose-test-release: the test passed, and this is the release.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Refused:
-    """The test did not pass: nothing is released but this outcome itself.
+    """Outcome of propose-test-release: the test did not pass, which is all that is released.
 
     Parameters
     ----------

@@ -101,9 +101,9 @@ class Numeric(Attribute):
                 yield "edges must start at lower and end at upper"
         if np.any(np.diff(self.bin_edges) <= 0):
             yield "bins are narrower than floating-point numbers can tell apart"
+        yield from self._wrong_spikes()
         if self.integer and np.any(np.diff(self._bins.firsts) < 1):
             yield "every bin of an integer attribute must hold a whole number"
-        yield from self._wrong_spikes()
 
     def _wrong_spikes(self) -> Iterator[str]:
         spikes = self.spikes
@@ -266,6 +266,7 @@ class Bins:
             last = np.nextafter(self._high, -np.inf)
             drawn = self._low[codes] + uniform * (self._high - self._low)[codes]
             drawn = self._beside_spikes(np.minimum(drawn, last[codes]), where)
+            drawn = np.clip(drawn, self._edges[0], self._edges[-1])  # no float but spikes is left
         return np.asarray(np.where(where < 0, self._low[codes], drawn))
 
     def _beside_spikes(

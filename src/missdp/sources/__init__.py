@@ -1,4 +1,4 @@
-"""Who counts: exact, private counts of many cliques in one pass. Sources never add noise."""
+"""Sources: exact, private counts of many cliques in one pass. They never add noise."""
 
 from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
 from missdp.sources.duckdb import DuckDBSource

@@ -1,13 +1,13 @@
-"""The protocol every source obeys.
+"""Exact counts of many cliques in one pass over the rows: what a source promises, and the kernel.
 
-The counting kernel: codes of a chunk of rows in, exact counts of many cliques out.
+`MarginalSource` is the protocol that every source obeys, and `MemorySource` the source for tables
+held in memory. Every source feeds chunks of rows, as codes, to one counting kernel (`Counter`), so
+every source counts alike.
 
-Every source feeds this one kernel, so every source counts alike. Cliques that overlap are counted
-together: a chunk's cells are indexed once per *group* of attributes (a small joint domain that
-contains several cliques), and the cliques are summed out of the groups at the end. All pairs of 15
-attributes need about 20 groups instead of 105 index computations.
-
-Counts of a table held in memory.
+Cliques that overlap are counted together: a chunk's cells are indexed once per *group* of
+attributes (a small joint domain that contains several cliques), and the cliques are summed out of
+the groups at the end. All pairs of 15 attributes need about 20 groups instead of 105 index
+computations.
 """
 
 from __future__ import annotations

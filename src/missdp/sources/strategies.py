@@ -1,7 +1,8 @@
 """Missing-data strategies: which rows are counted, and what that makes of their holes.
 
-With the exact counts under a strategy, which a door keeps while they are needed, and the source
-that fits an input.
+A `Strategy` states its facts: which rows it reads, behind which gates, and whether holes are
+modelled. `ExactCounts` counts a source under a strategy, and a door keeps these counts while they
+are needed. `open_source` finds the source that fits an input.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout:
-    """A private table seen by the donor search.
+    """A private table as the search for donors sees it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What every statistic is made of: its cost, the imputation, the door, and the released estimate.
+"""Parts of every statistic: its cost, the imputation, the door, and the released estimate.
 
 The functions at the end are what the door runs: plain functions of each row alone. Everything else
 here is public, or released.
@@ -233,9 +233,9 @@ class Parts:
 
     # Words
 
-    def where(self, text: str | None) -> Predicate:
+    def where(self, text: str | None, *, named: str = "where") -> Predicate:
         """Parse a subpopulation."""
-        chosen = parse_where(text, self.schema)
+        chosen = parse_where(text, self.schema, named=named)
         self._check_values(chosen.names)
         return chosen
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.questions import RowView
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 
@@ -98,7 +98,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Join:
-    """Rows that belong to all parts, or to any."""
+    """Conjunction or disjunction: rows that belong to all parts, or to any."""
 
     parts: tuple[Predicate, ...]
     all_of: bool
@@ -124,7 +124,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Not:
-    """Rows that do not belong."""
+    """Complement: rows that do not belong to ``part``."""
 
     part: Predicate
 
@@ -154,7 +154,7 @@ _DEEPEST = 50
 _WORDS = {"and", "or", "not", "in", "true", "false"}
 
 
-def parse_where(text: str | None, schema: Schema) -> Predicate:
+def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
     """Parse a subpopulation.
 
     Parameters
@@ -163,6 +163,8 @@ def parse_where(text: str | None, schema: Schema) -> Predicate:
         None or blank means everyone.
     schema : Schema
         Its attributes and levels are the only names and constants known.
+    named : str
+        What refusals call the text: the parameter that it was given for.
 
     Returns
     -------
@@ -183,13 +185,18 @@ def parse_where(text: str | None, schema: Schema) -> Predicate:
     if text is None:
         return Everyone()
     if not isinstance(text, str):
-        raise ParameterError("where: a subpopulation is written as text")
+        raise ParameterError(f"{named}: a subpopulation is written as text")
     if not text.strip():
         return Everyone()
-    parser = _Parser(_tokens(text), schema)
-    found = parser.any_of()
-    parser.expect("end")
+    with replacing(_Unreadable, by=lambda error: ParameterError(f"{named}: {error}")):
+        parser = _Parser(_tokens(text), schema)
+        found = parser.any_of()
+        parser.expect("end")
     return found
+
+
+class _Unreadable(Exception):  # noqa: N818 - never leaves this file
+    """A text is not a subpopulation, for the reason given: public, like the text itself."""
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -198,7 +205,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ParameterError(f"where: cannot read {text[at:].strip()[:20]!r}")
+            raise _Unreadable(f"cannot read {text[at:].strip()[:20]!r}")
         kind, word = str(match.lastgroup), match.group(str(match.lastgroup))
         if kind == "name" and word.lower() in _WORDS:
             kind = word = word.lower()
@@ -220,9 +227,7 @@ class _Parser:
     def expect(self, *wanted: str) -> str:
         kind, word = self._tokens[self._at]
         if kind not in wanted and word not in wanted:
-            raise ParameterError(
-                f"where: expected {' or '.join(wanted)}, found {word or 'the end'!r}"
-            )
+            raise _Unreadable(f"expected {' or '.join(wanted)}, found {word or 'the end'!r}")
         self._at += 1
         return word
 
@@ -252,7 +257,7 @@ class _Parser:
         """Read what follows a `not` or an opening parenthesis."""
         self._at, self._depth = self._at + 1, self._depth + 1
         if self._depth > _DEEPEST:
-            raise ParameterError(f"where: more than {_DEEPEST} conditions inside each other")
+            raise _Unreadable(f"more than {_DEEPEST} conditions inside each other")
         inner = part()
         self._depth -= 1
         return inner
@@ -295,7 +300,7 @@ class _Parser:
         name = self.expect("name", "quoted")
         name = name[1:-1] if name.startswith("`") else name
         if name not in self._schema:
-            raise ParameterError(f"where: the schema has no attribute {name!r}")
+            raise _Unreadable(f"the schema has no attribute {name!r}")
         return self._schema[name]
 
     def _constant(self) -> Level | float:
@@ -310,15 +315,15 @@ def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predic
     """Check a constant against the public domain and turn a level into its code."""
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
-            raise ParameterError(f"where: {attribute.name!r} is numeric; compare it with a number")
+            raise _Unreadable(f"{attribute.name!r} is numeric; compare it with a number")
         return Compare(attribute, sign, float(value))
     if isinstance(attribute, Categorical) and sign not in ("=", "==", "!="):
-        raise ParameterError(f"where: {attribute.name!r} has no order; use =, != or in")
+        raise _Unreadable(f"{attribute.name!r} has no order; use =, != or in")
     kind = type(attribute.levels[0])
     wanted = _as_level(value, kind)
     codes = [code for code, level in enumerate(attribute.levels) if level == wanted]
     if wanted is None or not codes:
-        raise ParameterError(f"where: {value!r} is not a level of {attribute.name!r}")
+        raise _Unreadable(f"{value!r} is not a level of {attribute.name!r}")
     return Compare(attribute, sign, float(codes[0]))
 
 

@@ -165,7 +165,7 @@ class ImputedStatistics:
         uncertainty: Uncertainty = "noise",
     ) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        part = self._parts.where(of)
+        part = self._parts.where(of, named="of")
         return proportion(self._parts, of, self._asked(where, epsilon, rho, uncertainty, part))
 
     def mean(
@@ -434,7 +434,7 @@ def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | His
 def _reads(request: QueryRequest, table: Table) -> set[str]:
     reads = set(parse_where(request.where, table.schema).names)
     if request.about == ("of",):
-        return reads | parse_where(request.of, table.schema).names
+        return reads | parse_where(request.of, table.schema, named=request.statistic).names
     names = _split(request.of)
     if len(names) != len(request.about):
         raise ParameterError(f"{request.statistic} needs {len(request.about)} attribute(s)")

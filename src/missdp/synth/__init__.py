@@ -1,11 +1,11 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
 * `base`: what every family is: one charged fit, free sampling; `state` is what a fit leaves behind,
-  in memory and in a file; `registry` knows all families by name.
+  in memory and in a file, with its guarantee for the table before values went missing; `registry`
+  knows all families by name.
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
-* `ground_truth`: what a guarantee means for the table before values went missing.
 """
 
 from missdp.synth.aim import AIM

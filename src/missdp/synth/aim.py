@@ -1,4 +1,4 @@
-"""The AIM synthesizer, and what it shares with MST."""
+"""The AIM synthesizer, and what it shares with MST: a graphical model of measured marginals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEAST_COUNT_SHARE = 0.005
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraphicalSynthesizer(Synthesizer):
-    """Base of AIM and MST; see there."""
+    """Base of AIM and MST: a graphical model, fitted to marginals that the door releases."""
 
     strategies: ClassVar[tuple[str, ...]] = (
         "joint",

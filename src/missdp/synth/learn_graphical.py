@@ -1,10 +1,10 @@
-"""Learn a graphical model adaptively: select a marginal, measure it, refit. The loop of AIM.
+"""Adaptive learning of a graphical model, the loop of AIM: select a marginal, measure it, refit.
 
-McKenna, Mullins, Sheldon and Miklau (2022), "AIM", PVLDB 15(11), with changes: a share of the
-budget for the one-way marginals, rare levels merged, a regularised warm-started fit, and
-marginals with holes scored and fitted through a model of what is missing. How much a marginal
-deserves to be measured is a score of sensitivity one, rounding included (`marginal_score`).
-Everything here is post-processing of what the door answers.
+After McKenna, Mullins, Sheldon and Miklau (2022), with changes: a share of the budget for the
+one-way marginals, rare levels merged, a regularised warm-started fit, and marginals with holes
+scored and fitted through a model of what is missing. How much a marginal deserves to be measured is
+a score of sensitivity one, rounding included (`marginal_score`). Everything here is post-processing
+of what the door answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learn a Bayesian network: choose families, then measure their tables, all through the door.
+"""Learning of a Bayesian network: choose families, then measure their tables, all through the door.
 
 How the budget is split, and how large a table may be, is decided from public facts and released
 values.

@@ -1,4 +1,4 @@
-"""The MST synthesizer."""
+"""The MST synthesizer: a graphical model of the two-way marginals along a spanning tree."""
 
 from __future__ import annotations
 

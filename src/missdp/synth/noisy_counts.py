@@ -1,4 +1,4 @@
-"""What fits make of noisy counts: the number of rows, consistent proportions, filled holes.
+"""Post-processing of noisy counts: the number of rows, consistent proportions, filled holes.
 
 How many rows a table has is told by everything released that tells it, put together. Noisy
 marginals are projected onto the simplex and made to agree with each other. Holes are filled, each
@@ -101,7 +101,8 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             f"the table is too small for epsilon={epsilon:g}: its number of rows was released as "
             f"{max(0.0, total.value):.0f}, give or take {2 * total.std:.0f} (two standard "
             "deviations), so expect noise rather than signal. Use a larger epsilon or coarser "
-            "levels, or declare n_rows if it is public; sample(n) draws as many rows as asked for",
+            "levels, or declare the number of rows if it is public. As many rows as asked for can "
+            "be drawn in any case",
             SmallTableWarning,
             stacklevel=3,
         )

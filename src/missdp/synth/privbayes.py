@@ -1,4 +1,4 @@
-"""The PrivBayes synthesizer."""
+"""The PrivBayes synthesizer: a private Bayesian network, in pure differential privacy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a fit: its data, what it leaves behind, and what its guarantee means.
+"""The state of a synthesizer around a fit: its data, what it learned, and the guarantee restated.
 
 * The data of a fit are opened, and small questions about its parameters answered.
 * What a fit sets is taken over whole or forgotten whole, and goes into copies and pickles.

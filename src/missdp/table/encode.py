@@ -1,11 +1,9 @@
-"""Cells of any container as plain Python values: text, a number, true/false, or nothing at all.
+"""Reading of cells: one column of any container becomes integer codes plus a mask, only here.
 
-What a cell becomes depends on the cell alone. The type of its column may choose a faster way to the
-same answer, never another answer.
-
-One column of any kind becomes integer codes plus a mask. This is the only place it happens.
-
-Row locality: the code, mask and value of a cell are a function of that cell and of the attribute.
+First every cell becomes a plain Python value: text, a number, true or false, or nothing at all.
+Then its attribute says which code that is. The reading is row-local: the code, mask and value of a
+cell are a function of that cell and of the attribute alone. The type of a column may choose a
+faster way to the same answer, never another answer.
 """
 
 from __future__ import annotations

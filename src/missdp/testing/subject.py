@@ -1,4 +1,4 @@
-"""What is checked, and on what: families, sources, and made-up tables with holes.
+"""Subjects of checks: families, sources, and the made-up tables with holes that they run on.
 
 Nothing here is private. The checks of a source are here, too: they need no more than such tables.
 """
