@@ -25,7 +25,7 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.costs import ORDERS, theorem_two
+from missdp.preprocess.chain import ORDERS, theorem_two
 from missdp.preprocess.maps import GaussianMap, Sensitivity
 
 mpl.rcParams["svg.hashsalt"] = "missdp"  # The same picture byte for byte.

@@ -36,7 +36,7 @@ from missdp.preprocess import (
     TableDistance,
     overall_curve,
 )
-from missdp.preprocess.costs import theorem_two
+from missdp.preprocess.chain import theorem_two
 from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
 from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
 

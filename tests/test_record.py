@@ -26,8 +26,8 @@ from missdp.accounting import (
 from missdp.errors import MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
+from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
-from missdp.ground_truth.guarantee import AmplifiedEvent
 from missdp.inference.estimate import Recipe
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import GraphicalModel, Levels

@@ -29,12 +29,12 @@ from missdp.preprocess import (
     propose_test_release,
 )
 from missdp.preprocess import costs as prices
-from missdp.preprocess.costs import Bound
+from missdp.preprocess.chain import Bound
 from missdp.preprocess.gradient_maps import LogisticLoss
 from missdp.preprocess.gradient_steps import LastIterate
 from missdp.preprocess.maps import Sensitivity, TableDistance
-from missdp.preprocess.questions import VectorNoise, VectorQuery
 from missdp.preprocess.replace_one import ReplaceOneDoor
+from missdp.preprocess.vector_query import VectorNoise, VectorQuery
 from preprocess import stability_cases as cases
 from preprocess.cases import ESTIMATORS
 from preprocess.witnesses import Different, Tape

@@ -31,7 +31,7 @@ from missdp.preprocess import (
     propose_test_release,
 )
 from missdp.preprocess import costs as prices
-from missdp.preprocess.costs import PreparedRows
+from missdp.preprocess.chain import PreparedRows
 from missdp.preprocess.replace_one import ReplaceOneDoor
 from preprocess.cases import CHAINS, ESTIMATORS, released, target
 from preprocess.witnesses import Different, Tape

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from missdp.errors import ParameterError
 from missdp.preprocess import NEIGHBOURS, TableDistance, overall_curve
-from missdp.preprocess.costs import theorem_two
+from missdp.preprocess.chain import theorem_two
 from missdp.preprocess.gradient_maps import (
     IterationMap,
     LogisticLoss,
@@ -26,7 +26,7 @@ from missdp.preprocess.gradient_maps import (
     subsampled_gaussian_curve,
 )
 from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, Sensitivity
-from missdp.preprocess.questions import noisy_on_grid, rounding_slack
+from missdp.preprocess.vector_query import noisy_on_grid, rounding_slack
 
 GRID = np.linspace(-60, 60, 120_001)
 STEP = GRID[1] - GRID[0]

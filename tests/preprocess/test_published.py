@@ -20,7 +20,7 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.costs import theorem_two
+from missdp.preprocess.chain import theorem_two
 from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, Sensitivity
 
 N, P, ETA, GAP, EPSILON = 1000, 20, 0.01, 0.25, 0.3

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from missdp.accounting import Budget, DeclaredRowCount, ExplicitSeed, PublicDomain
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise, Witness
-from missdp.preprocess.costs import PreparedRows
+from missdp.preprocess.chain import PreparedRows
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.gradient_maps import LogisticLoss, SquaredLoss
 from missdp.preprocess.gradient_steps import (
@@ -27,8 +27,8 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import Sensitivity, TableDistance
-from missdp.preprocess.questions import VectorNoise, VectorQuery, rounding_slack
 from missdp.preprocess.replace_one import NoisyTest, ReplaceOneDoor
+from missdp.preprocess.vector_query import VectorNoise, VectorQuery, rounding_slack
 
 DOMAIN = RowDomain(rows=40, columns=2)
 FACTS = PreparedRows(raw=DOMAIN, label="test", delta=1e-3)

@@ -89,6 +89,8 @@ def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, place):
         (({},), True, "numbers"),
         (0, False, "list"),
         ((True,), False, "numbers"),
+        (tuple(range(5000)), False, "inside"),
+        (tuple(x / 50 for x in range(5000)), False, "at most"),
     ],
 )
 def test_bad_spikes_are_refused(spikes, integer, says):

@@ -21,7 +21,7 @@ from missdp.mechanisms.laws import Best, Handle
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.preprocess import PrivateLogisticRegression, PrivateMean
-from missdp.preprocess.questions import VectorNoise
+from missdp.preprocess.vector_query import VectorNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import (

@@ -4,6 +4,14 @@
 numbers (gates, epsilons, observed probabilities).
 """
 
+from missdp.ground_truth.amplified import (
+    AmplifiedEvent,
+    ExPostLoss,
+    GroundTruthPrice,
+    ex_post_loss,
+    ground_truth_guarantee,
+    ground_truth_price,
+)
 from missdp.ground_truth.gates import (
     DataChosenGates,
     FixedGates,
@@ -12,14 +20,6 @@ from missdp.ground_truth.gates import (
     ObservedRateBound,
     gate_probability,
     observed_rate_bound,
-)
-from missdp.ground_truth.guarantee import (
-    AmplifiedEvent,
-    ExPostLoss,
-    GroundTruthPrice,
-    ex_post_loss,
-    ground_truth_guarantee,
-    ground_truth_price,
 )
 from missdp.ground_truth.mixture import MaskMixture, mask_mixture
 from missdp.ground_truth.one_gate import (

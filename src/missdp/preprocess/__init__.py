@@ -11,9 +11,9 @@ Read the files in this order:
 * `maps`: how far two tables are apart, and what that means for the outputs of a mechanism.
 * `steps`: what a step must state and prove. The steps: `impute` (by columns), `near_rows` (by
   neighbours and clusters), `scale` (and principal components).
-* `questions`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients, whose
+* `vector_query`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients, whose
   privacy maps are in `gradient_maps`.
-* `costs`: a chain of steps, and the best bound on what a question after it reveals.
+* `chain`: a chain of steps, and the best bound on what a question after it reveals.
 * `replace_one`: the door that holds rows, charges and answers, and who may ask there.
 * `estimators`, `pipeline` (and propose-test-release), `prices` (table, picture, TOML file).
 
@@ -21,7 +21,7 @@ All guarantees are under *replace-one* adjacency with a public number of rows, t
 the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.preprocess.costs import Bound, Stage, bounds, overall_curve, trace
+from missdp.preprocess.chain import Bound, Stage, bounds, overall_curve, trace
 from missdp.preprocess.domain import (
     BoundedDonations,
     CentralGaps,

@@ -22,8 +22,8 @@ from missdp.preprocess.gradient_steps import (
     SecretStop,
 )
 from missdp.preprocess.maps import Sensitivity
-from missdp.preprocess.questions import NoiseKind, Target, VectorQuery
 from missdp.preprocess.replace_one import PrivateEstimator
+from missdp.preprocess.vector_query import NoiseKind, Target, VectorQuery
 
 __all__ = [
     "Method",

@@ -22,7 +22,7 @@ from missdp.mechanisms.noise import NoiseSource, SeededNoise
 from missdp.preprocess.domain import FloatArray, RowDomain, as_number, clip_rows
 from missdp.preprocess.gradient_maps import IterationMap, Loss, SubsampledMap, gradient_descent_map
 from missdp.preprocess.maps import GaussianMap, TableDistance
-from missdp.preprocess.questions import (
+from missdp.preprocess.vector_query import (
     Target,
     VectorNoise,
     VectorQuery,

@@ -287,7 +287,7 @@ class GaussianMap(PrivacyMap):
     steps : int, default 1
         Number of queries, at least 1.
     slack : float, default 0.0
-        Added to shift / sigma for rounding to a grid (see `missdp.preprocess.questions`).
+        Added to shift / sigma for rounding to a grid (see `missdp.preprocess.vector_query`).
 
     Notes
     -----

@@ -23,7 +23,7 @@ from missdp.accounting import (
 from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows, Stage, trace
+from missdp.preprocess.chain import Bound, PreparedRows, Stage, trace
 from missdp.preprocess.domain import RowDomain, Rows, table_shape
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (

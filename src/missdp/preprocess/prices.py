@@ -16,7 +16,7 @@ from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
 from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
 from missdp.preprocess import estimators, impute, near_rows, scale, steps
-from missdp.preprocess.costs import Stage, bounds
+from missdp.preprocess.chain import Stage, bounds
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.maps import NEIGHBOURS
 from missdp.preprocess.pipeline import PricedPipeline

@@ -17,7 +17,7 @@ from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.preprocess.costs import Bound, PreparedRows, Stage
+from missdp.preprocess.chain import Bound, PreparedRows, Stage
 from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, Rows, as_rows
 from missdp.preprocess.gradient_steps import (
     Asked,
@@ -28,7 +28,7 @@ from missdp.preprocess.gradient_steps import (
     samples,
 )
 from missdp.preprocess.maps import PrivacyMap
-from missdp.preprocess.questions import Target, VectorNoise, VectorQuery, rounding_slack
+from missdp.preprocess.vector_query import Target, VectorNoise, VectorQuery, rounding_slack
 
 __all__ = [
     "HeldRows",
@@ -115,7 +115,7 @@ class ReplaceOneDoor(Handle):
     --------
     >>> import numpy as np
     >>> from missdp.mechanisms import SecureNoise
-    >>> from missdp.preprocess.costs import PreparedRows
+    >>> from missdp.preprocess.chain import PreparedRows
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
     >>> budget = Budget(1.0, 1e-6, adjacency="replace-one")
     >>> with ReplaceOneDoor(np.zeros((100, 2)), facts, budget=budget, noise=SecureNoise()) as door:

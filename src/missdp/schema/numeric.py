@@ -16,6 +16,8 @@ from missdp.schema.attributes import MAX_LEVELS, MAX_WHOLE, Attribute, is_number
 
 __all__ = ["Bins", "Numeric"]
 
+_MOST_SPIKES = 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Numeric(Attribute):
@@ -113,6 +115,8 @@ class Numeric(Attribute):
             yield "spikes must lie inside [lower, upper]"
         if len(set(spikes)) < len(spikes):
             yield "spikes must be distinct"
+        if len(spikes) > _MOST_SPIKES:
+            yield f"at most {_MOST_SPIKES} spikes are supported; use bins, or an ordinal attribute"
         if self.integer and not all(spike.is_integer() for spike in spikes):
             yield "spikes of an integer attribute must be whole numbers"
 

@@ -23,8 +23,8 @@ from missdp.accounting import (
 from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import NEIGHBOURS, Curve, PrivacyMap, TableDistance, tabulated
-from missdp.preprocess.questions import Question
 from missdp.preprocess.steps import StableTransformer
+from missdp.preprocess.vector_query import Question
 
 __all__ = [
     "ORDERS",
@@ -365,7 +365,7 @@ class PreparedRows:
 
     Examples
     --------
-    >>> from missdp.preprocess.questions import VectorQuery
+    >>> from missdp.preprocess.vector_query import VectorQuery
     >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
     >>> query = VectorQuery.mean(facts.domain, multiplier=5.0)
     >>> facts.bounds(query)[0].name

@@ -44,6 +44,7 @@ __all__ = [
     "sum_slack",
 ]
 
+
 NoiseKind = Literal["gaussian", "laplace"]
 
 
