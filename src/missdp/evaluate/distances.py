@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,8 +111,30 @@ MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000
 
 
+class _ByClique(Record, abstract=True):
+    """A record with a number for each of many cliques, written as rows that any language reads."""
+
+    _written: ClassVar[dict[str, str]]  # field, and what its rows are called in files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        found = super().to_dict()
+        for name, called in self._written.items():
+            numbers = getattr(self, name).items()
+            del found[name]
+            found[called] = [{"clique": list(c), "distance": float(d)} for c, d in numbers]
+        return found
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        read = {key: value for key, value in data.items() if key not in cls._written.values()}
+        for name, called in cls._written.items():
+            read[name] = {tuple(row["clique"]): row["distance"] for row in data[called]}
+        return super()._read(read)
+
+
 @dataclass(frozen=True)
-class MarginalDistance(Record):
+class MarginalDistance(_ByClique):
     """Distances of the k-way marginals of two tables. Private: made from the truth without noise.
 
     Parameters
@@ -137,6 +159,7 @@ class MarginalDistance(Record):
     per_marginal: dict[tuple[str, ...], float]
 
     derived: ClassVar[tuple[str, ...]] = ("mean", "max")
+    _written: ClassVar[dict[str, str]] = {"per_marginal": "marginals"}
 
     @property
     def mean(self) -> float:
@@ -264,7 +287,7 @@ def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
 
 
 @dataclass(frozen=True)
-class MissingFidelity(Record):
+class MissingFidelity(_ByClique):
     """Missingness of two tables side by side. Private: made from the truth without noise.
 
     Parameters
@@ -293,6 +316,7 @@ class MissingFidelity(Record):
         "max_rate_difference",
         "mean_pair_distance",
     )
+    _written: ClassVar[dict[str, str]] = {"pairs": "pairs"}
 
     @property
     def rate_differences(self) -> dict[str, float]:

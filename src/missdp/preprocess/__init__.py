@@ -11,8 +11,8 @@ Read the files in this order:
 * `maps`: how far two tables are apart, and what that means for the outputs of a mechanism.
 * `steps`: what a step must state and prove. The steps: `impute` (by columns), `near_rows` (by
   neighbours and clusters), `scale` (and principal components).
-* `vector_query`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients, whose
-  privacy maps are in `gradient_maps`.
+* `vector_query`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients,
+  whose privacy maps are in `gradient_maps`.
 * `chain`: a chain of steps, and the best bound on what a question after it reveals.
 * `replace_one`: the door that holds rows, charges and answers, and who may ask there.
 * `estimators`, `pipeline` (and propose-test-release), `prices` (table, picture, TOML file).
