@@ -28,7 +28,7 @@ from missdp.preprocess import (
     StandardScaler,
     propose_test_release,
 )
-from missdp.preprocess import costs as prices
+from missdp.preprocess import chain as prices
 from missdp.preprocess.chain import Bound
 from missdp.preprocess.gradient_maps import LogisticLoss
 from missdp.preprocess.gradient_steps import LastIterate

@@ -30,7 +30,7 @@ from missdp.preprocess import (
     estimators,
     propose_test_release,
 )
-from missdp.preprocess import costs as prices
+from missdp.preprocess import chain as prices
 from missdp.preprocess.chain import PreparedRows
 from missdp.preprocess.replace_one import ReplaceOneDoor
 from preprocess.cases import CHAINS, ESTIMATORS, released, target
