@@ -209,8 +209,9 @@ class Bins:
         """First whole number from each edge on; of the last one, the first after the domain."""
         self.firsts[-1] = edges[-1] + 1
         taken = np.bincount(self._home, minlength=len(edges) - 1)
-        others = np.diff(self.firsts) - taken if integer else np.ones(len(edges) - 1)
-        kept = np.flatnonzero(others > 0) if len(self._spikes) else np.arange(len(edges) - 1)
+        self._others = np.diff(self.firsts) - taken  # whole numbers of each bin but spikes
+        keeps = self._others > 0 if integer and len(self._spikes) else np.ones(taken.shape, bool)
+        kept = np.flatnonzero(keeps)
         low = np.concatenate([self._spikes, edges[:-1][kept]])
         high = np.concatenate([self._spikes, edges[1:][kept]])
         order = np.argsort((low + high) / 2, kind="stable")
@@ -261,9 +262,7 @@ class Bins:
         """Return values drawn uniformly from bins, never a spike, and spikes as they are."""
         where = self._bin[codes]
         if self._integer:
-            taken = np.bincount(self._home, minlength=len(self._edges) - 1)
-            counts = np.diff(self.firsts) - taken
-            drawn = self.firsts[where] + np.floor(uniform * counts[where])
+            drawn = self.firsts[where] + np.floor(uniform * self._others[where])
             for spike, home in zip(self._spikes, self._home, strict=True):
                 drawn[(where == home) & (drawn >= spike)] += 1  # the next one may be a spike, too
         else:
