@@ -216,7 +216,7 @@ def processor():
 
 
 def beside(commit, names):
-    """Times over those of a commit's code, measured in turns; empty if git does not know it."""
+    """Times over those of a commit's code, in turns; empty if git or Python cannot take it up."""
     root = REFERENCE.parents[1]
     archive = subprocess.run(
         ["git", "archive", commit, "src", "bench"], cwd=root, capture_output=True, check=False
@@ -228,14 +228,17 @@ def beside(commit, names):
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(folder, filter="data")
         for _ in range(TURNS):
-            now, then = (timed(place, names) for place in (root, Path(folder)))
+            then = timed(Path(folder), names)
+            if then is None:  # it needs what is no longer installed
+                return {}
+            now = timed(root, names)
             for name in names:
                 turns[name].append(now[name]["time"] / then[name]["time"])
     return {name: statistics.median(ratios) for name, ratios in turns.items()}
 
 
 def timed(checkout, names):
-    """What the guard of a checkout finds of its own code, each over the same recorded numbers."""
+    """What the guard of a checkout finds of its code, over the same numbers; None if it cannot."""
     only = [word for name in names for word in ("--only", name)]
     out = subprocess.run(
         [sys.executable, checkout / "bench" / "guard.py", "--first-only", "--json", *only],
@@ -244,7 +247,7 @@ def timed(checkout, names):
         text=True,
         check=False,
     )
-    return json.loads(out.stdout)
+    return json.loads(out.stdout) if out.stdout else None
 
 
 def update(names):

@@ -116,6 +116,15 @@ def test_the_recorded_code_is_known_to_git(module, monkeypatch):
     assert seen == [True] * 2 * module.TURNS
 
 
+def test_recorded_code_that_cannot_run_decides_nothing(module, monkeypatch, tmp_path):
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "guard.py").write_text("import a_package_that_nobody_has\n")
+    assert module.timed(tmp_path, ["query"]) is None
+    monkeypatch.setattr(module, "timed", lambda place, names: None)
+    commit = json.loads(module.REFERENCE.read_text())["measured"]["commit"]
+    assert module.beside(commit, ["query"]) == {}
+
+
 def test_a_noisier_family_fails(exit_code, module):
     make = module.synthesis(lambda seed: PrivBayes(epsilon=0.3, random_state=seed))
     assert exit_code(make, seeds=6, ROUNDS=2) == 1
