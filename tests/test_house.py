@@ -32,6 +32,11 @@ def test_no_file_is_too_long_to_read(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
 
 
+def test_no_two_files_have_the_same_name():
+    names = [path.name for path in HOUSE.rglob("*.py") if not path.name.startswith("__")]
+    assert len(set(names)) == len(names)
+
+
 def test_files_that_the_page_names_are_there():
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", PAGE)
     assert len(named) > 5
