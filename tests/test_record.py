@@ -1,6 +1,7 @@
 """Records go into files and come back; strangers are refused; old files are still read."""
 
 import dataclasses
+import contextlib
 import json
 import math
 from pathlib import Path
@@ -237,6 +238,22 @@ def test_hostile_texts_are_refused_with_one_kind_of_error(record, strange, data)
         assert isinstance(read, type(record))
     else:
         assert error.__cause__ is error.__context__ is None
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("number", [1e308, 1e154, 1e-308, 5e-324, -1e308, 2.0**53])
+def test_numbers_at_the_ends_of_floating_point_are_read_or_refused(number):
+    """At every place of every record, where the search above only tries some."""
+    for record in SINGLE:
+        document = {"format": FORMAT, **record.to_dict()}
+        for path in filter(None, places(document)):
+            changed = json.loads(json.dumps(document))
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = number
+            with contextlib.suppress(MissDPError):
+                type(record).from_json(json.dumps(sealed(changed)))
 
 
 WRONG = [

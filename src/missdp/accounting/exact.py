@@ -333,8 +333,10 @@ def chords(table: FloatArray, curve: FloatArray, orders: FloatArray) -> FloatArr
 def randomized_response(epsilon: float, orders: FloatArray) -> FloatArray:
     """Return the Rényi divergence of the worst pure pair: a bit flipped with odds exp(-epsilon)."""
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
-    terms = np.stack([orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p])
-    return _rounded_up(logsumexp(terms, axis=0), epsilon, orders)
+    with np.errstate(over="ignore"):  # an epsilon of 1e308 is infinite at large orders
+        there = orders * log_p + (1 - orders) * log_q
+        back = orders * log_q + (1 - orders) * log_p
+        return _rounded_up(np.logaddexp(there, back), epsilon, orders)
 
 
 def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: float) -> FloatArray:
