@@ -1,7 +1,7 @@
 """Records go into files and come back; strangers are refused; old files are still read."""
 
-import dataclasses
 import contextlib
+import dataclasses
 import json
 import math
 from pathlib import Path
