@@ -98,8 +98,8 @@ class Rows:
         return found
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        """Return True where the cell is missing."""
-        return np.asarray(self.codes(name) == self.schema[name].missing_code)
+        """Return True where the cell has no value."""
+        return np.asarray(self.codes(name) >= self.schema[name].size)
 
     def values(self, name: str) -> NDArray[np.float64]:
         """Values of a numeric attribute; its lower bound where missing."""

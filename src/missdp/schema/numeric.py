@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import MAX_LEVELS, MAX_WHOLE, Attribute, is_number, read_number
+from missdp.schema.attributes import (
+    MAX_LEVELS,
+    MAX_WHOLE,
+    Attribute,
+    Kind,
+    is_number,
+    read_number,
+)
 
 __all__ = ["Bins", "Numeric"]
 
@@ -76,13 +83,18 @@ class Numeric(Attribute):
         if max(map(abs, bounds)) >= MAX_WHOLE:
             yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
         yield from self._wrong_bins()
-        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
+        for kind in self.kinds:
+            yield from self._codes_that_are_values(kind)
+
+    def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
+        fact, codes = "missing_codes" if kind == "missing" else kind, self.codes_of(kind)
+        numbers = [read_number(c.strip()) for c in codes if isinstance(c, str)]
         if any(number is not None and not math.isnan(number) for number in numbers):
-            yield "missing_codes of a numeric attribute that are numbers go without quotes"
-        if any(is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
+            yield f"{fact} of a numeric attribute that are numbers go without quotes"
+        if any(is_number(c) and self.lower <= c <= self.upper for c in codes):
             yield (
-                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
-                "cannot be told from values"
+                f"{fact} that are numbers must lie outside [lower, upper]: inside, they cannot be "
+                "told from values"
             )
 
     def _wrong_bins(self) -> Iterator[str]:
