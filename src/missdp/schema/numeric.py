@@ -155,6 +155,11 @@ class Numeric(Attribute):
         return self._bins.centres
 
     @property
+    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
+        return self._bins.reach
+
+    @property
     def interval_names(self) -> tuple[str, ...]:
         """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
         return self._bins.names
@@ -249,6 +254,17 @@ class Bins:
     def centres(self) -> NDArray[np.float64]:
         """The middle of what each code stands for, increasing."""
         return np.asarray((self._low + self._high) / 2)
+
+    @property
+    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest value that each code stands for, spikes not left out."""
+        spike, where = self._bin < 0, np.maximum(self._bin, 0)
+        if self._integer:
+            least, greatest = self.firsts[where], self.firsts[where + 1] - 1
+        else:
+            least, greatest = self._low, np.nextafter(self._high, -np.inf)
+            greatest = np.where(self._high == self._edges[-1], self._high, greatest)
+        return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.table.cells import Cells
 from missdp.table.encode import Column, code_dtype, encode
+from missdp.table.follow import follow_rules
 from missdp.table.frames import (
     FrameKind,
     columns_from_native,
@@ -98,7 +99,7 @@ class Table:
         else:
             cells = columns_from_native(data, schema.names)
         columns = {a.name: encode(a, cells[a.name]) for a in schema}
-        return cls(schema, columns, kind=frame_kind(data))
+        return cls(schema, follow_rules(schema, columns), kind=frame_kind(data))
 
     @classmethod
     def from_codes(
