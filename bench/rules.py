@@ -1,7 +1,7 @@
 """How many synthetic rows break facts that everybody knows, on surveys with skips.
 
     python bench/rules.py --private           # the real rows that break them; no noise, no fit
-    python bench/rules.py --before [--only gss mroz] [--seeds 2]    # writes rules_before.json
+    python bench/rules.py --before [--only gss mroz] [--seeds 5]    # writes rules_before.json
 
 Before kinds and rules: a code that says "not applicable" is one more missing code, and no rule is
 declared. Each family draws 100,000 rows twice, filled and with holes kept, strategy `joint`. A row
@@ -40,12 +40,16 @@ SPANS = (20_000, 20261122)
 
 @dataclass(frozen=True)
 class Rule:
-    """A public fact: the rows that it speaks about, and those that break it, as masks."""
+    """A public fact: the rows that it speaks about, and those that break it, as masks.
+
+    A routing rule also has the rows in which a cell is missing though the column applies.
+    """
 
     kind: str
     words: str
     concerns: Callable[[pd.DataFrame], pd.Series]
     breaks: Callable[[pd.DataFrame], pd.Series]
+    misses: Callable[[pd.DataFrame], pd.Series] | None = None
 
 
 def known(frame, *columns):
@@ -58,7 +62,10 @@ def skips(column, words, applies, *reads):
     def concerned(frame):
         return known(frame, *reads) & ~applies(frame)
 
-    return Rule("routing", words, concerned, lambda f: concerned(f) & f[column].notna())
+    def misses(frame):
+        return known(frame, *reads) & applies(frame) & frame[column].isna()
+
+    return Rule("routing", words, concerned, lambda f: concerned(f) & f[column].notna(), misses)
 
 
 def holds(kind, words, fact, *columns):
@@ -345,6 +352,9 @@ def broken(frame, rules):
             "rows": round(float(breaks.mean()), 5),
             "of_concerned": round(float(breaks.sum() / max(1, concerned.sum())), 5),
         }
+        if rule.misses is not None:
+            holes = rule.misses(frame).to_numpy(dtype=bool)
+            found[rule.words]["missing_though_applicable"] = round(float(holes.mean()), 5)
     return {"any": round(float(any_rule.mean()), 5), "rules": found}
 
 
@@ -419,10 +429,18 @@ def before(options):
     """Measure the tables asked for; what the file says about others stays, with its setting."""
     written = json.loads(BEFORE.read_text()) if BEFORE.exists() else {}
     for name in options.only:
-        found = {"measured": setting(options), "families": {}}
+        read, declare, rules = TABLES[name]
+        frame = plain(read()[0], declare())
+        found = {"measured": setting(options), "rows": len(frame), "families": {}}
+        found["private"] = broken(frame, rules)
         for family in FAMILIES:
             runs = [one_fit(name, family, seed, options) for seed in range(options.seeds)]
-            found["families"][family] = (mean := means(runs))
+            mean = means(runs)
+            each = {
+                "keep": [run["keep"]["distance_level"]["2way"] for run in runs],
+                "fill": [run["fill"]["distance_observed"]["2way"] for run in runs],
+            }
+            found["families"][family] = mean | {"each_fit_2way": each}
             print(f"{name:<9}{family:<11}{line(mean)}", flush=True)
         written[name] = found
         BEFORE.write_text(json.dumps(written, indent=1) + "\n")
@@ -456,7 +474,7 @@ def main():
     mode.add_argument("--private", action="store_true")
     mode.add_argument("--before", action="store_true")
     parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
