@@ -285,7 +285,7 @@ def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[st
 def _share(table: Table, name: str, level: str) -> float:
     attribute = table.schema[name]
     codes = table.codes(name)
-    seen = codes != attribute.missing_code
+    seen = codes < attribute.size
     wanted = attribute.levels.index(level)  # type: ignore[union-attr]
     return float(np.mean(codes[seen] == wanted))
 

@@ -79,7 +79,8 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
         return attribute, column
     finer = replace(attribute, bins=wanted, edges=None)
     codes = finer.encode_values(column.values)
-    codes[column.codes == attribute.missing_code] = finer.missing_code
+    hole = column.codes >= attribute.size
+    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
     return finer, Column(codes.astype(code_dtype(finer)), column.values)
 
 

@@ -29,6 +29,7 @@ from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.schema import Schema
+from missdp.schema.predicates import RowView
 
 __all__ = [
     "QUANTA",
@@ -37,7 +38,6 @@ __all__ = [
     "Prepared",
     "Query",
     "Question",
-    "RowView",
     "Rows",
     "SmoothProfile",
     "Sums",
@@ -47,23 +47,6 @@ __all__ = [
 QUANTA = 1 << 20
 """Units in which a sum is rounded, per bound."""
 _LARGEST = np.uint64(2**62)
-
-
-class RowView(Protocol):
-    """Rows, with their holes or filled, as a function of rows sees them. Private."""
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts."""
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-
-    def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
-
-    def values(self, name: str) -> NDArray[np.float64]:
-        """Values of a numeric attribute; its lower bound where missing."""
 
 
 class Rows:
@@ -98,8 +81,8 @@ class Rows:
         return found
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        """Return True where the cell is missing."""
-        return np.asarray(self.codes(name) == self.schema[name].missing_code)
+        """Return True where the cell has no value."""
+        return np.asarray(self.codes(name) >= self.schema[name].size)
 
     def values(self, name: str) -> NDArray[np.float64]:
         """Values of a numeric attribute; its lower bound where missing."""

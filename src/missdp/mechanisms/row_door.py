@@ -36,12 +36,12 @@ from missdp.mechanisms.questions import (
     Prepared,
     Question,
     Rows,
-    RowView,
     SmoothProfile,
 )
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.schema import Schema
+from missdp.schema.predicates import RowView
 from missdp.table import Table
 
 __all__ = ["Charged", "RandomState", "RowDoor"]

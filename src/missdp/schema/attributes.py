@@ -18,16 +18,19 @@ from missdp.errors import SchemaError
 from missdp.record import Record
 
 __all__ = [
+    "KINDS",
     "MAX_LEVELS",
     "MAX_WHOLE",
     "MISSING",
     "OUTSIDE",
     "Attribute",
     "Categorical",
+    "Kind",
     "Level",
     "LevelReader",
     "Ordinal",
     "is_number",
+    "kind_mark",
     "number_text",
     "read_number",
 ]
@@ -36,6 +39,23 @@ __all__ = [
 MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
 MISSING: Final = -1
 OUTSIDE: Final = -2
+
+Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
+#: Why a cell has no value. The first one follows from the row; the others are holes.
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_NOT_VALUES: Final = 3  # readers mark kinds from here on: -3 is not applicable, -5 refused
+
+
+def kind_mark(kind: Kind) -> int:
+    """Return the negative number by which readers of cells mark a kind of missing.
+
+    Examples
+    --------
+    >>> [kind_mark(kind) for kind in KINDS]
+    [-3, -1, -5, -6, -7]
+    """
+    return MISSING if kind == "missing" else -_NOT_VALUES - KINDS.index(kind)
+
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)",
@@ -83,20 +103,20 @@ class LevelReader:
     ----------
     levels : iterable of str, of int or of bool
         The domain, in order.
-    missing_codes : iterable of str, int or float
-        What else stands for missing.
+    codes : mapping of str to iterable of str, int or float
+        What else stands for a cell without a value, by kind.
 
     Examples
     --------
-    >>> reader = LevelReader(("7", "8"), ("?", -9))
-    >>> [reader.read(cell) for cell in ("7", " 8 ", 7.0, "07.0", "?", -9.0, "", "9")]
-    [0, 1, 0, 0, -1, -1, -1, -2]
+    >>> reader = LevelReader(("7", "8"), {"missing": ("?", -9), "refused": ("no",)})
+    >>> [reader.read(cell) for cell in ("7", " 8 ", 7.0, "07.0", "?", -9.0, "", "9", "no")]
+    [0, 1, 0, 0, -1, -1, -1, -2, -5]
     """
 
     def __init__(
         self,
         levels: Iterable[str | int | bool],
-        missing_codes: Iterable[str | float] = (),
+        codes: Mapping[Kind, Iterable[str | float]] | None = None,
     ) -> None:
         self._text: dict[str, int] = {}
         self._truth: dict[bool, int] = {}
@@ -119,21 +139,22 @@ class LevelReader:
             self._number[number] = _chosen(found, number_text(number))
         for truth, found in truths.items():
             self._truth[truth] = _chosen(found, str(truth).lower())
-        self._add_codes(missing_codes)
+        for kind, given in (codes or {}).items():
+            self._add_codes(given, kind_mark(kind))
 
-    def _add_codes(self, missing_codes: Iterable[str | float]) -> None:
-        for code in missing_codes:
+    def _add_codes(self, codes: Iterable[str | float], mark: int) -> None:
+        for code in codes:
             number: float | None
             if isinstance(code, str):
-                self._text.setdefault(code.strip(), MISSING)
+                self._text.setdefault(code.strip(), mark)
                 number = read_number(code.strip())
             else:
                 number = float(code)
             if number is not None:
-                self._number.setdefault(number, MISSING)
+                self._number.setdefault(number, mark)
 
     def read(self, cell: str | float | bool) -> int:
-        """Return the number of the cell's level, or ``MISSING``, or ``OUTSIDE``."""
+        """Return the number of the cell's level, or the mark of its kind, or ``OUTSIDE``."""
         if isinstance(cell, str):
             return self._read_text(cell.strip())
         if isinstance(cell, bool):
@@ -192,7 +213,16 @@ class Attribute(Record, abstract=True):
         Whether a cell of this column may be missing.
     missing_codes : tuple of str or number, default ()
         Sentinels that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None,
-        NaT, ``pd.NA``, null and empty text always count as missing.
+        NaT, ``pd.NA``, null and empty text always count as missing (not applicable, if the
+        attribute may be that and is not nullable).
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Codes of further kinds of missing: the person would not say, or could not, or the question
+        was not put. Each is kept apart from plain missing; needs ``nullable=True``. Empty: the
+        kind may occur and has no code.
+    not_applicable : tuple of str or number, or None, default None
+        Codes of cells that have no value because there is nothing to ask for: the working hours of
+        somebody without work. It is no hole: nothing fills it. A
+        :class:`~missdp.schema.NotApplicable` rule adds this fact by itself.
     outside : {"error", "clamp", "missing"}, default "error"
         What to do with *whatever* is not in the declared domain: too large, not a declared level,
         not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
@@ -208,6 +238,10 @@ class Attribute(Record, abstract=True):
     name: str
     nullable: bool = False
     missing_codes: tuple[str | float, ...] = ()
+    refused: tuple[str | float, ...] | None = None
+    unknown: tuple[str | float, ...] | None = None
+    not_asked: tuple[str | float, ...] | None = None
+    not_applicable: tuple[str | float, ...] | None = None
     outside: OutsidePolicy = "error"
     label: str = ""
     units: str = ""
@@ -247,14 +281,25 @@ class Attribute(Record, abstract=True):
         raise NotImplementedError
 
     @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of missing that may occur, in the order of their codes: from ``size`` on."""
+        first = () if self.not_applicable is None else KINDS[:1]
+        others = tuple(k for k in KINDS[2:] if getattr(self, k) is not None)
+        return (*first, *(KINDS[1:2] if self.nullable else ()), *others)
+
+    def codes_of(self, kind: Kind) -> tuple[str | float, ...]:
+        """Return what stands for a kind of missing in the data."""
+        return (self.missing_codes if kind == "missing" else getattr(self, kind)) or ()
+
+    @property
     def extended_size(self) -> int:
-        """Number of codes with missing as one more level: ``size + 1`` if nullable."""
-        return self.size + int(self.nullable)
+        """Number of codes with each kind of missing as one more level: ``size + len(kinds)``."""
+        return self.size + len(self.kinds)
 
     @property
     def missing_code(self) -> int:
-        """Integer code of a missing cell: one past the last level."""
-        return self.size
+        """Integer code of a plainly missing cell: after the levels and not applicable."""
+        return self.size + (self.not_applicable is not None)
 
     @property
     def refuses(self) -> bool:
@@ -280,15 +325,30 @@ class Attribute(Record, abstract=True):
         yield from self._wrong_codes()
 
     def _wrong_codes(self) -> Iterator[str]:
-        codes = self.missing_codes
-        if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
-            yield "missing_codes must be a list of text or numbers"
         if self.outside == "missing" and not self.nullable:
             yield 'outside = "missing" needs nullable = true'
-        if codes and not self.nullable:
-            yield "missing_codes need nullable = true"
-        if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
-            yield "missing_codes that are numbers must be finite and below 2**53 in size"
+        seen: dict[str | float, str] = {}
+        for kind in KINDS:
+            fact = "missing_codes" if kind == "missing" else kind
+            codes = getattr(self, fact)
+            if codes is None and kind != "missing":
+                continue
+            if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
+                yield f"{fact} must be a list of text or numbers"
+            if kind != "not_applicable" and (codes or kind != "missing") and not self.nullable:
+                yield f"{fact} need nullable = true" if codes else f"{fact} needs nullable = true"
+            if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
+                yield f"{fact} that are numbers must be finite and below 2**53 in size"
+            for code in {_plain_code(code) for code in codes}:
+                if seen.setdefault(code, fact) != fact:
+                    yield f"a code is of two kinds: {seen[code]} and {fact} both have {code!r}"
+
+
+def _plain_code(code: str | float) -> str | float:
+    """Return a code as cells are compared with it: text that is a number is that number."""
+    text = code.strip() if isinstance(code, str) else ""
+    number = read_number(text) if text else None
+    return text if isinstance(code, str) and number is None else float(number or code)
 
 
 def _refusal(name: object, why: str) -> SchemaError:
@@ -321,17 +381,19 @@ class _Levelled(Attribute, abstract=True):
             yield "levels must not begin or end with blanks: they are dropped on reading"
         if "" in levels:
             yield "the empty text cannot be a level: an empty field means missing"
-        if clash := self._levels_that_are_codes():
-            yield f"levels and missing_codes overlap: {clash}"
+        for kind in self.kinds:
+            if clash := self._levels_that_are_codes(self.codes_of(kind)):
+                fact = "missing_codes" if kind == "missing" else kind
+                yield f"levels and {fact} overlap: {clash}"
         if self.outside == "clamp":
             yield 'outside = "clamp" is for numeric attributes only'
 
-    def _levels_that_are_codes(self) -> list[str | int | bool]:
-        """Levels that a missing code would be read as; text levels clash with equal text only."""
+    def _levels_that_are_codes(self, codes: Iterable[str | float]) -> list[str | int | bool]:
+        """Levels that a code would be read as; text levels clash with equal text only."""
         reader = LevelReader(self.levels)
         text = isinstance(self.levels[0], str)
         clash: set[str | int | bool] = set()
-        for code in self.missing_codes:
+        for code in codes:
             if text and isinstance(code, str):
                 clash |= {code.strip()} & set(self.levels)
             elif (level := reader.read(code)) >= 0:

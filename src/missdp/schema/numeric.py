@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import MAX_LEVELS, MAX_WHOLE, Attribute, is_number, read_number
+from missdp.schema.attributes import (
+    MAX_LEVELS,
+    MAX_WHOLE,
+    Attribute,
+    Kind,
+    is_number,
+    read_number,
+)
 
 __all__ = ["Bins", "Numeric"]
 
@@ -76,13 +83,18 @@ class Numeric(Attribute):
         if max(map(abs, bounds)) >= MAX_WHOLE:
             yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
         yield from self._wrong_bins()
-        numbers = [read_number(c.strip()) for c in self.missing_codes if isinstance(c, str)]
+        for kind in self.kinds:
+            yield from self._codes_that_are_values(kind)
+
+    def _codes_that_are_values(self, kind: Kind) -> Iterator[str]:
+        fact, codes = "missing_codes" if kind == "missing" else kind, self.codes_of(kind)
+        numbers = [read_number(c.strip()) for c in codes if isinstance(c, str)]
         if any(number is not None and not math.isnan(number) for number in numbers):
-            yield "missing_codes of a numeric attribute that are numbers go without quotes"
-        if any(is_number(c) and self.lower <= c <= self.upper for c in self.missing_codes):
+            yield f"{fact} of a numeric attribute that are numbers go without quotes"
+        if any(is_number(c) and self.lower <= c <= self.upper for c in codes):
             yield (
-                "missing_codes that are numbers must lie outside [lower, upper]: inside, they "
-                "cannot be told from values"
+                f"{fact} that are numbers must lie outside [lower, upper]: inside, they cannot be "
+                "told from values"
             )
 
     def _wrong_bins(self) -> Iterator[str]:
@@ -141,6 +153,11 @@ class Numeric(Attribute):
     def centres(self) -> NDArray[np.float64]:
         """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
         return self._bins.centres
+
+    @property
+    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
+        return self._bins.reach
 
     @property
     def interval_names(self) -> tuple[str, ...]:
@@ -237,6 +254,17 @@ class Bins:
     def centres(self) -> NDArray[np.float64]:
         """The middle of what each code stands for, increasing."""
         return np.asarray((self._low + self._high) / 2)
+
+    @property
+    def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest value that each code stands for, spikes not left out."""
+        spike, where = self._bin < 0, np.maximum(self._bin, 0)
+        if self._integer:
+            least, greatest = self.firsts[where], self.firsts[where + 1] - 1
+        else:
+            least, greatest = self._low, np.nextafter(self._high, -np.inf)
+            greatest = np.where(self._high == self._edges[-1], self._high, greatest)
+        return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
 
     @property
     def names(self) -> tuple[str, ...]:

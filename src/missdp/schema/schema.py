@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, get_args
 
@@ -19,11 +20,14 @@ from missdp.schema.attributes import (
     Ordinal,
 )
 from missdp.schema.numeric import Numeric
+from missdp.schema.rulebook import RuleBook, not_applicable
+from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
 
 __all__ = ["AnyAttribute", "Schema", "load_toml", "write_tables"]
 
 
 _FORMAT = 1  # of the layout that people write
+_KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
 
 
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
@@ -37,11 +41,15 @@ class Schema(Record):
     ----------
     attributes : tuple of Categorical, Ordinal or Numeric
         At least one; names must be distinct.
+    rules : tuple of Rule, default ()
+        Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
+        :class:`Determined`, :class:`Equation`, :class:`Order`. An attribute that a rule makes
+        not applicable to some rows gets that fact by itself.
 
     Raises
     ------
     SchemaError
-        If there are no attributes or two have the same name.
+        If there are no attributes, two have the same name, or the rules contradict each other.
 
     Examples
     --------
@@ -57,6 +65,7 @@ class Schema(Record):
     """
 
     attributes: tuple[AnyAttribute, ...]
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.attributes, Iterable):
@@ -69,6 +78,30 @@ class Schema(Record):
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        if isinstance(self.rules, list):
+            object.__setattr__(self, "rules", tuple(self.rules))
+        if not isinstance(self.rules, tuple) or not all(isinstance(r, Rule) for r in self.rules):
+            raise SchemaError(
+                "rules must be a list of NotApplicable, Impossible, Determined, Equation and Order"
+            )
+        if self.rules:
+            absent = not_applicable(Schema(self.attributes), self.rules)
+            attributes = tuple(
+                replace(a, not_applicable=())
+                if a.name in absent and a.not_applicable is None
+                else a
+                for a in self.attributes
+            )
+            object.__setattr__(self, "attributes", attributes)
+        _ = self.rulebook  # refused now, if it contradicts itself
+
+    @cached_property
+    def rulebook(self) -> RuleBook:
+        """The rules as they are computed with."""
+        return RuleBook(self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,8 +137,12 @@ class Schema(Record):
         return tuple(self[name].extended_size for name in clique)
 
     def subset(self, names: Iterable[str]) -> Schema:
-        """Schema of the named attributes, in the order given."""
-        return Schema(tuple(self[name] for name in names))
+        """Schema of the named attributes, in the order given, with the rules about them alone."""
+        attributes = tuple(self[name] for name in names)
+        kept = {attribute.name for attribute in attributes}
+        about = [{n for b in rule.bound(self) for n in b.names} for rule in self.rules]
+        rules = tuple(r for r, n in zip(self.rules, about, strict=True) if n <= kept)
+        return Schema(attributes, rules)
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
@@ -122,7 +159,7 @@ class Schema(Record):
         >>> draft.undeclared, draft.declare_public().undeclared
         ({'a': ('levels',)}, {})
         """
-        return Schema(tuple(replace(a, undeclared=()) for a in self.attributes))
+        return replace(self, attributes=tuple(replace(a, undeclared=()) for a in self.attributes))
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -135,13 +172,18 @@ class Schema(Record):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Read attributes of a document of ours, or the [[attribute]] tables of a TOML file."""
         rows = data.get("attributes") if "attributes" in data else data.get("attribute")
+        rules = data.get("rules") if "rules" in data else data.get("rule", [])
         if "attributes" not in data and data.get("format", _FORMAT) != _FORMAT:
             raise SchemaError(f"this version reads schema format {_FORMAT} only")
-        if unknown := sorted(set(data) - {"kind", "format", "attribute", "attributes"}, key=str):
-            raise SchemaError(f"a schema has 'format' and [[attribute]] tables only, not {unknown}")
+        if unknown := sorted(set(data) - _KEYS, key=str):
+            raise SchemaError(
+                f"a schema has 'format', [[attribute]] and [[rule]] tables only, not {unknown}"
+            )
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise SchemaError("a schema needs [[attribute]] tables, one per column")
-        return cls(tuple(map(_attribute, rows)))
+        if not isinstance(rules, (list, tuple)) or not all(isinstance(r, Mapping) for r in rules):
+            raise SchemaError("rules are [[rule]] tables, one for each")
+        return cls(tuple(map(_attribute, rows)), tuple(map(_rule, rules)))
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
@@ -156,7 +198,7 @@ class Schema(Record):
 
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
-        write_tables(self.attributes, Path(path))
+        write_tables(self.attributes, Path(path), rules=self.rules)
 
 
 def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
@@ -168,6 +210,17 @@ def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
     if not all(isinstance(key, str) for key in row):
         raise SchemaError(f"attribute {row.get('name')!r}: the names of facts must be text")
     found: AnyAttribute = known[kind].from_dict(row)
+    return found
+
+
+def _rule(row: Mapping[str, Any]) -> Rule:
+    kind = row.get("kind")
+    known = {
+        found.kind: found for found in (NotApplicable, Impossible, Determined, Equation, Order)
+    }
+    if not isinstance(kind, str) or kind not in known:
+        raise SchemaError(f"a rule's kind must be one of {sorted(known)}, not {kind!r}")
+    found: Rule = known[kind].from_dict(row)
     return found
 
 
@@ -197,10 +250,18 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         return tomllib.loads(path.read_bytes().decode("utf-8"))
 
 
-def write_tables(attributes: Iterable[AnyAttribute], path: Path, *, notes: str = "") -> None:
+def write_tables(
+    attributes: Iterable[AnyAttribute],
+    path: Path,
+    *,
+    rules: Iterable[Rule] = (),
+    notes: str = "",
+) -> None:
     """Write attributes to a TOML file, whole or not at all; ``notes`` are comments that go last."""
     rows = [attribute.to_dict() for attribute in attributes]
+    facts = [{k: v for k, v in rule.to_dict().items() if v is not None} for rule in rules]
     document = {"format": _FORMAT, **({"attribute": rows} if rows else {})}
+    document |= {"rule": facts} if facts else {}
     text = _MARKS.sub(_on_one_line, tomli_w.dumps(document))
     write_atomically(path, (_HEADER + text + notes).encode("utf-8"))
 

@@ -16,6 +16,7 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.table.encode import Encoder
+from missdp.table.follow import follow_rules
 from missdp.table.frames import check_columns, file_batches, file_columns, relation_batches
 
 __all__ = ["DuckDBSource"]
@@ -161,8 +162,9 @@ class DuckDBSource:
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
+        read = self._schema.rulebook.reached(counted)
         wanted = tuple(
-            a.name for a in self._schema if a.name in counted or (a.refuses and not self._validated)
+            a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
         )
         return wanted or self._schema.names[:1]
 
@@ -187,6 +189,7 @@ class DuckDBSource:
                 waiting.popleft().result()
 
     def _count_batch(self, batch: pa.RecordBatch, names: Clique, counter: Counter | None) -> None:
-        codes = {n: self._encoders[n].encode(batch.column(i)).codes for i, n in enumerate(names)}
+        columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
         if counter is not None:
-            counter.add(codes, batch.num_rows)
+            ruled = follow_rules(self._schema, columns, counter.names)
+            counter.add({n: column.codes for n, column in ruled.items()}, batch.num_rows)

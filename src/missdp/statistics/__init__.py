@@ -1,9 +1,9 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
 from missdp.mechanisms.asks import ScaleRelease
+from missdp.schema.predicates import parse_where
 from missdp.statistics.imputation import CappedKNN, CompleteRows, KNNImputation, ReleasedModel
 from missdp.statistics.parts import Estimate, Histogram
-from missdp.statistics.predicates import parse_where
 from missdp.statistics.statistics import ImputedStatistics, QueryRequest, run_query
 
 __all__ = [

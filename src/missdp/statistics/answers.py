@@ -16,6 +16,7 @@ from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
 from missdp.mechanisms.row_door import Charged
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
+from missdp.schema.predicates import Predicate
 from missdp.statistics.parts import (
     Estimate,
     Histogram,
@@ -28,7 +29,6 @@ from missdp.statistics.parts import (
     members_of_both,
     share,
 )
-from missdp.statistics.predicates import Predicate
 from missdp.statistics.worst_case import average_bounds, places, tally, total_bounds
 
 __all__ = [

@@ -50,8 +50,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.questions import Prepared, RowView
+from missdp.mechanisms.questions import Prepared
 from missdp.schema import Numeric
+from missdp.schema.predicates import RowView
 from missdp.statistics.layout import IntArray, Layout, Metric, NearCells, lay_out, near_cells
 
 __all__ = ["Cells", "Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.questions import RowView
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.predicates import RowView
 
 __all__ = [
     "FAR",

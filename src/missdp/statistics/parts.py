@@ -23,7 +23,7 @@ from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, R
 from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.statistics.predicates import Predicate, parse_where
+from missdp.schema.predicates import Predicate, parse_where
 
 __all__ = [
     "Estimate",

@@ -17,6 +17,7 @@ from missdp.errors import (
 from missdp.mechanisms.asks import ScaleRelease, SmoothKind
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
+from missdp.schema.predicates import Predicate, parse_where
 from missdp.statistics.answers import (
     MissingCells,
     Uncertainty,
@@ -30,7 +31,6 @@ from missdp.statistics.answers import (
 )
 from missdp.statistics.imputation import KNNImputation
 from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
-from missdp.statistics.predicates import Predicate, parse_where
 
 if TYPE_CHECKING:
     from missdp.table import Table

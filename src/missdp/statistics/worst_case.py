@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.schema import Numeric
+from missdp.schema.predicates import Predicate
 from missdp.statistics.parts import Interval
-from missdp.statistics.predicates import Predicate
 
 __all__ = ["average_bounds", "places", "tally", "total_bounds"]
 

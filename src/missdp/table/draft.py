@@ -22,7 +22,8 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
 from missdp.schema.schema import write_tables
-from missdp.table.encode import Cells, Plain, Unreadable, distinct, encode
+from missdp.table.cells import Cells, Plain, Unreadable, distinct
+from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native, file_table
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]

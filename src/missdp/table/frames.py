@@ -25,7 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
-from missdp.table.encode import Cells, Coded
+from missdp.table.cells import Cells, Coded
 
 __all__ = [
     "READABLE",

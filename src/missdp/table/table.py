@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.files import atomic_path
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.table.encode import Cells, Column, code_dtype, encode
+from missdp.schema.attributes import KINDS, Kind
+from missdp.table.cells import Cells
+from missdp.table.encode import Column, code_dtype, encode
+from missdp.table.follow import follow_rules
 from missdp.table.frames import (
     FrameKind,
     columns_from_native,
@@ -31,7 +34,8 @@ class Table:
     """Rows of a table as codes and masks; private unless it was made from released values.
 
     Use :meth:`read` (any frame or file) or :meth:`from_codes`. The representation is the same for
-    every input: per attribute an array of codes in ``0..size - 1``, or ``size`` for a missing cell.
+    every input: per attribute an array of codes in ``0..size - 1``, or from ``size`` on for a cell
+    without a value, one code for each of the attribute's ``kinds`` of missing.
 
     Parameters
     ----------
@@ -95,7 +99,7 @@ class Table:
         else:
             cells = columns_from_native(data, schema.names)
         columns = {a.name: encode(a, cells[a.name]) for a in schema}
-        return cls(schema, columns, kind=frame_kind(data))
+        return cls(schema, follow_rules(schema, columns), kind=frame_kind(data))
 
     @classmethod
     def from_codes(
@@ -124,9 +128,23 @@ class Table:
         """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
         return self.column(name).codes
 
-    def mask(self, name: str) -> NDArray[np.bool_]:
-        """Return True where the cell is missing, shape ``(n,)``."""
-        return np.asarray(self.codes(name) == self.schema[name].missing_code)
+    def mask(self, name: str, kind: Kind | None = None) -> NDArray[np.bool_]:
+        """Return True where the cell has no value, shape ``(n,)``.
+
+        Parameters
+        ----------
+        name : str
+        kind : {"not_applicable", "missing", "refused", "unknown", "not_asked"}, optional
+            Only cells of this kind; by default of any kind.
+        """
+        attribute, codes = self.schema[name], self.codes(name)
+        if kind is None:
+            return np.asarray(codes >= attribute.size)
+        if kind not in KINDS:
+            raise ParameterError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        if kind not in attribute.kinds:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray(codes == attribute.size + attribute.kinds.index(kind))
 
     def values(self, name: str) -> NDArray[np.float64]:
         """Values of a numeric attribute, shape ``(n,)``; ``lower`` where missing (see the mask).
@@ -142,8 +160,13 @@ class Table:
         return values
 
     def incomplete_rows(self) -> NDArray[np.bool_]:
-        """Return True where any cell of the row is missing, shape ``(n,)``."""
-        masks = [self.mask(name) for name in self.schema.nullable]
+        """Return True where any cell of the row is a hole, shape ``(n,)``.
+
+        What is not applicable is no hole.
+        """
+        masks = [
+            self.codes(name) >= self.schema[name].missing_code for name in self.schema.nullable
+        ]
         return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Table:
@@ -185,7 +208,7 @@ class Table:
             column = columns[attribute.name]
             if not isinstance(attribute, Numeric) or column.values is not None:
                 continue
-            missing = column.codes == attribute.missing_code
+            missing = column.codes >= attribute.size
             bins = np.where(missing, 0, column.codes).astype(np.int64)
             values = attribute.decode(bins, rng.random(len(bins)))
             values[missing] = attribute.lower
@@ -212,7 +235,7 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
 
 
 def _decode(attribute: AnyAttribute, column: Column) -> pa.Array:
-    missing = column.codes == attribute.missing_code
+    missing = column.codes >= attribute.size
     if isinstance(attribute, Numeric):
         if column.values is None:
             raise DataError(
@@ -221,7 +244,7 @@ def _decode(attribute: AnyAttribute, column: Column) -> pa.Array:
         kind = pa.int64() if attribute.integer else pa.float64()
         cells = column.values.astype(np.int64) if attribute.integer else column.values
         return pa.array(cells, type=kind, mask=missing)
-    indices = pa.array(column.codes.astype(np.int64), mask=missing)
+    indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
     return pa.array(attribute.levels).take(indices)
 
 

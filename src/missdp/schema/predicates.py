@@ -20,16 +20,29 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, replacing
-from missdp.mechanisms.questions import RowView
-from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
+from missdp.schema.attributes import Categorical, Level
+from missdp.schema.numeric import Numeric
 
-__all__ = ["OPERATORS", "Compare", "Everyone", "Join", "Not", "Predicate", "Verdict", "parse_where"]
+if TYPE_CHECKING:
+    from missdp.schema.schema import AnyAttribute, Schema
+
+__all__ = [
+    "OPERATORS",
+    "Compare",
+    "Everyone",
+    "Join",
+    "Not",
+    "Predicate",
+    "RowView",
+    "Verdict",
+    "parse_where",
+]
 
 
 BoolArray = NDArray[np.bool_]
@@ -38,6 +51,23 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+
+
+class RowView(Protocol):
+    """Rows, with their holes or filled, as a function of rows sees them. Private."""
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; missing cells have the attribute's missing code."""
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where missing."""
 
 
 class Predicate(Protocol):
@@ -87,13 +117,13 @@ class Compare:
         name = self.attribute.name
         codes = rows.codes(name)
         cells = rows.values(name) if isinstance(self.attribute, Numeric) else codes
-        known = codes != self.attribute.missing_code
+        known = codes < self.attribute.size
         return np.asarray(OPERATORS[self.sign](cells, self.value) & known)
 
     def decide(self, rows: RowView) -> Verdict:
         """Return what the known cells decide; a missing one may satisfy any comparison."""
         surely = self.select(rows)
-        return surely, surely | (rows.codes(self.attribute.name) == self.attribute.missing_code)
+        return surely, surely | (rows.codes(self.attribute.name) >= self.attribute.missing_code)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""Rules as they are computed with: what a row forbids, what is not applicable, what follows.
+
+`Rule.bound` makes them from what people write. Each tells which rows surely break it, and which
+ones may, from what is known of their cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from missdp.schema.known import Flags, Floats, Known, KnownCells, Verdict, compared, decided
+from missdp.schema.numeric import Numeric
+from missdp.schema.predicates import Predicate
+
+if TYPE_CHECKING:
+    from missdp.schema.schema import AnyAttribute
+
+__all__ = ["Bound", "Derives", "Forbids", "Routes"]
+
+_NEAR = 1e-9  # relative: what counts as equal after arithmetic in floating point
+
+
+@dataclass(frozen=True, eq=False)
+class Forbids:
+    """A bound rule that forbids what a predicate, or a comparison of two attributes, describes.
+
+    Parameters
+    ----------
+    text : str
+    names : tuple of str
+        Attributes that it reads.
+    what : Predicate, or (str, str, str)
+        A predicate, or a comparison: an attribute, a sign, an attribute.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    what: Predicate | tuple[str, str, str]
+
+    def broken(self, cells: KnownCells, n: int) -> Verdict:
+        """Tell which rows surely break the rule, and which ones may."""
+        if isinstance(self.what, tuple):
+            one, sign, two = self.what
+            return compared(cells[one], sign, cells[two])
+        return decided(self.what, cells, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """A bound rule by which an attribute is not applicable unless a predicate holds.
+
+    Parameters
+    ----------
+    text : str
+    target : str
+    unless : Predicate
+    """
+
+    text: str
+    target: str
+    unless: Predicate
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attributes that it reads, the target among them."""
+        return (*sorted(self.unless.names), self.target)
+
+    def broken(self, cells: KnownCells, n: int) -> Verdict:
+        """Tell which rows surely break the rule, and which ones may."""
+        surely, maybe = decided(self.unless, cells, n)
+        target = cells[self.target]
+        sure = (surely & target.absent) | (~maybe & target.present)
+        open_ = (maybe & ~target.present) | (~surely & ~target.absent)
+        return sure, np.asarray(sure | open_)
+
+
+@dataclass(frozen=True, eq=False)
+class Derives:
+    """A bound rule by which the value of one attribute follows from others.
+
+    Parameters
+    ----------
+    text : str
+    target : AnyAttribute
+    by : tuple of str
+        The attributes that it follows from.
+    lookup : array, shape (sizes of by), or None
+        The target's value, or code, for each combination of levels.
+    terms : tuple of float
+        Without a lookup: the target is the sum of these multiples of the others, and ``start``.
+    start : float
+    """
+
+    text: str
+    target: AnyAttribute
+    by: tuple[str, ...]
+    lookup: Floats | None = None
+    terms: tuple[float, ...] = ()
+    start: float = 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attributes that it reads, the target among them."""
+        return (*self.by, self.target.name)
+
+    def derived(self, cells: KnownCells, n: int) -> Known:
+        """Return what is known of the target from the others."""
+        known = [cells[name] for name in self.by]
+        absent = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.absent for k in known)])
+        hole = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.hole for k in known)]) & ~absent
+        if self.lookup is not None:
+            places = tuple(np.where(k.present, k.least, 0).astype(np.int64) for k in known)
+            least = greatest = self.lookup[places]
+        else:
+            least, greatest = np.full(n, self.start), np.full(n, self.start)
+            for times, k in zip(self.terms, known, strict=True):
+                ends = times * k.least, times * k.greatest
+                least, greatest = least + np.minimum(*ends), greatest + np.maximum(*ends)
+            least, greatest = self._rounded(least), self._rounded(greatest)
+        return Known(least, greatest, hole, absent)
+
+    def _rounded(self, values: Floats) -> Floats:
+        """Return whole numbers where arithmetic in floating point missed them by a hair."""
+        whole = np.rint(values)
+        near = np.abs(values - whole) <= _NEAR * np.maximum(1.0, np.abs(values))
+        return np.where(near & getattr(self.target, "integer", False), whole, values)
+
+    def outside(self, derived: Known) -> Flags:
+        """Tell where what follows is surely not in the target's domain."""
+        if not isinstance(self.target, Numeric):
+            return np.zeros(len(derived.least), dtype=bool)
+        lower, upper = self.target.lower, self.target.upper
+        found = (derived.greatest < lower) | (derived.least > upper)
+        if self.target.integer:
+            found |= np.ceil(derived.least) > np.floor(derived.greatest)
+        return np.asarray(found & derived.present)
+
+    def broken(self, cells: KnownCells, n: int) -> Verdict:
+        """Tell which rows surely break the rule, and which ones may."""
+        derived, target = self.derived(cells, n), cells[self.target.name]
+        width = _NEAR * np.maximum(1.0, np.abs(derived.least))
+        around = Known(
+            derived.least - width, derived.greatest + width, derived.hole, derived.absent
+        )
+        sure, maybe = compared(around, "!=", target)
+        sure = sure | self.outside(derived)
+        sure = sure | (derived.absent & target.present) | (derived.present & target.absent)
+        point = (derived.least == derived.greatest) & (target.least == target.greatest)
+        settled = point & derived.present & target.present
+        return np.asarray(sure), np.asarray(sure | (maybe & ~settled))
+
+
+Bound: TypeAlias = Forbids | Routes | Derives

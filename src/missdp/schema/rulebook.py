@@ -1,0 +1,211 @@
+"""All rules of a schema together: in which order they apply, and whether they contradict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import SchemaError
+from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.known import Known
+from missdp.schema.numeric import Numeric
+
+if TYPE_CHECKING:
+    from missdp.schema.rules import Rule
+    from missdp.schema.schema import Schema
+
+__all__ = ["ImpossibleCells", "RuleBook", "not_applicable", "target_of"]
+
+_Rule = TypeVar("_Rule", Derives, Routes)
+
+ImpossibleCells: TypeAlias = Mapping[tuple[str, ...], NDArray[np.bool_]]
+"""Cells that no row is in, by attribute names: an axis for each; "not applicable" comes last."""
+
+_MOST_CELLS = 1_000_000  # of one table of impossible cells
+
+
+class RuleBook:
+    """The rules of a schema, bound to its attributes.
+
+    Parameters
+    ----------
+    schema : Schema
+
+    Raises
+    ------
+    SchemaError
+        If a rule names what the schema does not have, an attribute is determined or routed twice,
+        attributes follow from each other in a circle, or a level is left that no row can have.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
+    >>> schema = Schema(
+    ...     (Categorical(name="work", levels=("no", "yes")), Numeric(name="h", lower=0, upper=9)),
+    ...     (NotApplicable("h", unless="work = 'yes'"),),
+    ... )
+    >>> schema.rulebook.order, schema.rulebook.impossible["work", "h"][:, -1].tolist()
+    (('h',), [False, True])
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self.bound: tuple[Bound, ...] = tuple(
+            b for rule in schema.rules for b in rule.bound(schema)
+        )
+        """Every rule as it is computed with."""
+        self.derives = _by_target(b for b in self.bound if isinstance(b, Derives))
+        """The attributes that follow from others."""
+        self.routes = _by_target(b for b in self.bound if isinstance(b, Routes))
+        """The attributes that are applicable to some rows only."""
+        self.forbids = tuple(rule for rule in self.bound if isinstance(rule, Forbids))
+        """What no row has."""
+        self.order = self._in_order()
+        """Attributes that follow or are routed, each after all that it depends on."""
+        self._check_holes()
+        self._check_possible()
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Attributes whose missing cells rules may fill."""
+        return frozenset({*self.derives, *self.routes})
+
+    def reached(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the attributes that the given ones hang together with by rules, them included."""
+        found = set(names)
+        while True:
+            near = {n for rule in self.bound if found & {*rule.names} for n in rule.names}
+            if near <= found:
+                return frozenset(found)
+            found |= near
+
+    @cached_property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of levels and bins that no row has, where their tables are not too large."""
+        found: dict[tuple[str, ...], NDArray[np.bool_]] = {}
+        for rule in self.bound:
+            place = {name: i for i, name in enumerate(self._schema.names)}
+            names = tuple(sorted(rule.names, key=place.__getitem__))
+            shape = self._shape(names)
+            if math.prod(shape) > _MOST_CELLS:
+                continue
+            codes = np.indices(shape).reshape(len(shape), -1)
+            known = {
+                name: Known.of(self._schema[name], codes[i], None) for i, name in enumerate(names)
+            }
+            table = rule.broken(known, codes.shape[1])[0].reshape(shape)
+            if table.any():
+                found[names] = found[names] | table if names in found else table
+        return found
+
+    def _shape(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Sizes with "not applicable" as one more level."""
+        return tuple(self._schema[name].missing_code for name in names)
+
+    def _in_order(self) -> tuple[str, ...]:
+        """Order what follows after what it depends on, or refuse a circle."""
+        needs: dict[str, set[str]] = {}
+        rules: list[Derives | Routes] = [*self.derives.values(), *self.routes.values()]
+        for rule in rules:
+            target = target_of(rule)
+            needs.setdefault(target, set()).update(set(rule.names) - {target})
+            if isinstance(rule, Routes) and target in rule.unless.names:
+                needs[target].add(target)
+        done: list[str] = []
+        while waiting := [name for name in needs if name not in done]:
+            ready = [name for name in waiting if not needs[name] & {*waiting}]
+            if not ready:
+                raise SchemaError(
+                    f"rules: {', '.join(sorted(waiting))} follow from each other in a circle; "
+                    "leave one of these rules out, or let an equation determine another attribute"
+                )
+            done += ready
+        return tuple(done)
+
+    def _check_holes(self) -> None:
+        for rule in self.derives.values():
+            given = [self._schema[name] for name in rule.by]
+            if any(a.nullable for a in given) and not rule.target.nullable:
+                raise SchemaError(
+                    f"rule {rule.text!r}: {rule.target.name!r} must be nullable, since an "
+                    "attribute that it follows from may be missing"
+                )
+
+    def _check_possible(self) -> None:
+        """Refuse rules that together leave a level without any row: arc consistency."""
+        schema, tables = self._schema, self.impossible
+        alive = {
+            name: np.ones(schema[name].missing_code, dtype=bool)
+            for name in schema.names
+            if any(name in names for names in tables)
+        }
+        changed = True
+        while changed:
+            changed = False
+            for names, impossible in tables.items():
+                possible = ~impossible
+                for axis, name in enumerate(names):
+                    possible = possible & np.moveaxis(
+                        alive[name].reshape(-1, *[1] * (len(names) - 1)), 0, axis
+                    )
+                for axis, name in enumerate(names):
+                    others = tuple(i for i in range(len(names)) if i != axis)
+                    left = alive[name] & possible.any(axis=others)
+                    changed |= bool((left != alive[name]).any())
+                    alive[name] = left
+        for name, left in alive.items():
+            self._check_alive(name, left)
+
+    def _check_alive(self, name: str, left: NDArray[np.bool_]) -> None:
+        attribute = self._schema[name]
+        dead = np.flatnonzero(~left)
+        if not dead.size or (name in self.derives and left[: attribute.size].any()):
+            return  # a wider domain of what follows from others does no harm
+        what = "not applicable"
+        if dead[0] < attribute.size:
+            numeric = isinstance(attribute, Numeric)
+            names = attribute.interval_names if numeric else attribute.levels  # type: ignore[union-attr]
+            what = str(names[dead[0]])
+        texts = sorted({rule.text for rule in self.bound if name in rule.names})
+        raise SchemaError(
+            f"rules leave no row in which {name!r} is {what}: {'; '.join(texts)}. Take it out of "
+            "the attribute's domain, or correct the rules"
+        )
+
+
+def target_of(rule: Derives | Routes) -> str:
+    """Return the attribute that a rule is about."""
+    return rule.target if isinstance(rule, Routes) else rule.target.name
+
+
+def _by_target(rules: Iterable[_Rule]) -> dict[str, _Rule]:
+    found: dict[str, _Rule] = {}
+    for rule in rules:
+        name = target_of(rule)
+        if name in found:
+            verb = "is routed" if isinstance(rule, Routes) else "follows from others"
+            raise SchemaError(
+                f"rules: {name!r} {verb} by two rules, {found[name].text!r} and {rule.text!r}; "
+                "make one of them"
+            )
+        found[name] = rule
+    return found
+
+
+def not_applicable(schema: Schema, rules: Iterable[Rule]) -> frozenset[str]:
+    """Return the attributes that are not applicable to some rows."""
+    bound = [b for rule in rules for b in rule.bound(schema)]
+    found = {a.name for a in schema if a.not_applicable is not None}
+    found |= {rule.target for rule in bound if isinstance(rule, Routes)}
+    while grown := {
+        rule.target.name
+        for rule in bound
+        if isinstance(rule, Derives) and found & {*rule.by} and rule.target.name not in found
+    }:
+        found |= grown
+    return frozenset(found)

@@ -1,0 +1,391 @@
+"""Rules: public facts about one row, which hold for every row of a table and of a synthetic one.
+
+A rule is what everybody knows before any data are seen: men are not pregnant, who does not work has
+no working hours, age and year of birth add up to the year of the survey. No rule is ever read from
+private rows.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
+from missdp.record import Record
+from missdp.schema.attributes import Level, Ordinal, is_number
+from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.numeric import Numeric
+from missdp.schema.predicates import Predicate, parse_where
+
+if TYPE_CHECKING:
+    from missdp.schema.schema import AnyAttribute, Schema
+
+__all__ = [
+    "Determined",
+    "Equation",
+    "Impossible",
+    "NotApplicable",
+    "Order",
+    "Rule",
+]
+
+
+@dataclass(frozen=True)
+class Rule(Record, abstract=True):
+    """A public fact about one row. Use a subclass."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The rule in words."""
+
+    @abstractmethod
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return the rule as it is computed with.
+
+        Raises
+        ------
+        SchemaError
+            If it names what the schema does not have, or makes no sense there.
+        """
+
+    def _wrong(self, why: str) -> SchemaError:
+        return SchemaError(f"rule {self.text!r}: {why}")
+
+    def _attribute(self, schema: Schema, name: Any) -> AnyAttribute:
+        if not isinstance(name, str) or name not in schema:
+            raise self._wrong(f"the schema has no attribute {name!r}")
+        return schema[name]
+
+    def _predicate(self, text: Any, schema: Schema) -> Predicate:
+        def wrong(error: BaseException) -> MissDPError:
+            return self._wrong(str(error).removeprefix("where: "))
+
+        if not isinstance(text, str) or not text.strip():
+            raise self._wrong("a condition is text, and not empty")
+        with replacing(ParameterError, by=wrong):
+            return parse_where(text, schema)
+
+    @classmethod
+    def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
+        del data
+        return SchemaError(f"a rule of kind {cls.kind!r} is not valid: {why}")
+
+
+@dataclass(frozen=True)
+class NotApplicable(Rule):
+    """Attributes that have a value only in rows in which a condition holds.
+
+    In all other rows they are not applicable, which is no hole: nothing fills it, and nothing is
+    spent on it. Where the condition depends on a missing cell, either may be.
+
+    Parameters
+    ----------
+    names : tuple of str, or str
+    unless : str
+        The condition, in the language of subpopulations.
+
+    Examples
+    --------
+    >>> NotApplicable("hours", unless="employed = 'yes'").text
+    "hours is not applicable unless employed = 'yes'"
+    """
+
+    kind: ClassVar[str] = "not_applicable"
+    names: tuple[str, ...]
+    unless: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _several(self.names))
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        names = ", ".join(map(str, self.names))
+        return (
+            f"{names} {'is' if len(self.names) == 1 else 'are'} not applicable unless {self.unless}"
+        )
+
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return one bound rule for each attribute."""
+        if not self.names:
+            raise self._wrong("it names no attribute")
+        predicate = self._predicate(self.unless, schema)
+        names = [self._attribute(schema, name).name for name in self.names]
+        return tuple(Routes(self.text, name, predicate) for name in names)
+
+
+@dataclass(frozen=True)
+class Impossible(Rule):
+    """A combination that no row has.
+
+    Parameters
+    ----------
+    when : str
+        What is impossible, in the language of subpopulations.
+
+    Examples
+    --------
+    >>> Impossible("sex = 'male' and pregnant = 'yes'").text
+    "never sex = 'male' and pregnant = 'yes'"
+    """
+
+    kind: ClassVar[str] = "impossible"
+    when: str
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"never {self.when}"
+
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return the bound rule."""
+        predicate = self._predicate(self.when, schema)
+        return (Forbids(self.text, tuple(sorted(predicate.names)), predicate),)
+
+
+@dataclass(frozen=True)
+class Determined(Rule):
+    """An attribute whose value is a public function of others (a functional dependency).
+
+    Parameters
+    ----------
+    name : str
+        What follows.
+    by : tuple of str, or str
+        Attributes with levels that it follows from.
+    map : tuple of tuples
+        For every combination of levels of ``by`` a row: the levels, then the value.
+
+    Examples
+    --------
+    >>> Determined("years", by="degree", map=(("none", 9), ("bachelor", 13))).text
+    'years follows from degree'
+    """
+
+    kind: ClassVar[str] = "determined"
+    name: str
+    by: tuple[str, ...]
+    map: tuple[tuple[Level | float, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by", _several(self.by))
+        if isinstance(self.map, (list, tuple)):
+            rows = tuple(tuple(r) if isinstance(r, (list, tuple)) else r for r in self.map)
+            object.__setattr__(self, "map", rows)
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.name} follows from {', '.join(map(str, self.by))}"
+
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return the bound rule."""
+        target = self._attribute(schema, self.name)
+        given = [self._attribute(schema, name) for name in self.by]
+        if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
+            raise self._wrong("it must follow from other attributes, each named once")
+        levels = []
+        for attribute in given:
+            if isinstance(attribute, Numeric):
+                raise self._wrong(f"{attribute.name!r} is numeric; a map needs levels")
+            levels.append(attribute.levels)
+        rows = self._rows(len(given))
+        known = set(product(*levels))
+        if unknown := [row for row in rows if row not in known]:
+            raise self._wrong(f"the map has levels that the schema has not: {list(unknown[0])}")
+        if lacking := [row for row in product(*levels) if row not in rows]:
+            raise self._wrong(f"the map lacks a value for {list(lacking[0])}")
+        values = [self._value(target, rows[row]) for row in product(*levels)]
+        lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
+        return (Derives(self.text, target, self.by, lookup=lookup),)
+
+    def _rows(self, width: int) -> dict[tuple[Any, ...], Any]:
+        rows: dict[tuple[Any, ...], Any] = {}
+        for row in self.map if isinstance(self.map, tuple) else ():
+            if not isinstance(row, tuple) or len(row) != width + 1:
+                raise self._wrong(f"each row of the map needs {width} levels and a value")
+            if row[:-1] in rows:
+                raise self._wrong(f"the map has two values for {list(row[:-1])}")
+            rows[row[:-1]] = row[-1]
+        return rows
+
+    def _value(self, target: AnyAttribute, value: Any) -> float:
+        if isinstance(target, Numeric):
+            inside = is_number(value) and target.lower <= value <= target.upper
+            if inside and (float(value).is_integer() or not target.integer):
+                return float(value)
+        elif value in target.levels:
+            return float(target.levels.index(value))
+        raise self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+
+
+_TERM = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<quoted>`[^`]+`)|(?P<name>[^\W\d]\w*)|(?P<sign><=|[-+*=<]))"
+)
+
+
+def _tokens(rule: Rule, text: Any) -> list[tuple[str, str]]:
+    if not isinstance(text, str):
+        raise rule._wrong("it is written as text")
+    found, at, text = [], 0, text.rstrip()
+    while at < len(text):
+        match = _TERM.match(text, at)
+        if match is None:
+            raise rule._wrong(f"cannot read {text[at:].strip()[:20]!r}")
+        kind = str(match.lastgroup)
+        found.append(("name" if kind == "quoted" else kind, match.group(kind).strip("`")))
+        at = match.end()
+    return found
+
+
+@dataclass(frozen=True)
+class Equation(Rule):
+    """A linear equation between numbers, by which one of them follows from the others.
+
+    Parameters
+    ----------
+    equation : str
+        Such as ``"age + birth_year = 2024"`` or ``"2 * a - b = c"``; names that are no plain words
+        go in backticks.
+    determines : str, optional
+        Which one follows from the others; by default the last one named.
+
+    Examples
+    --------
+    >>> Equation("age + birth_year = 2024").text
+    'age + birth_year = 2024'
+    """
+
+    kind: ClassVar[str] = "equation"
+    equation: str
+    determines: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return str(self.equation)
+
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return the bound rule."""
+        terms, constant = self._sides()
+        for name in terms:
+            attribute = self._attribute(schema, name)
+            if not isinstance(attribute, Numeric):
+                raise self._wrong(f"{name!r} is not numeric")
+        target = self.determines if self.determines is not None else list(terms)[-1]
+        if target not in terms:
+            raise self._wrong(f"it cannot determine {target!r}, which it does not name")
+        if len(terms) < 2 or not all(terms.values()):
+            raise self._wrong("it needs at least two attributes, each with a multiple other than 0")
+        by = tuple(name for name in terms if name != target)
+        own = terms[target]
+        multiples = tuple(-terms[name] / own for name in by)
+        return (Derives(self.text, schema[target], by, terms=multiples, start=constant / own),)
+
+    def _sides(self) -> tuple[dict[str, float], float]:
+        """Return the multiple of each attribute, all on the left, and the number on the right."""
+        tokens = iter([*_tokens(self, self.equation), ("sign", "")])
+        terms: dict[str, float] = {}
+        constant, side = 0.0, 1.0
+        end = "+"
+        while end:
+            if end == "=" and side < 0:
+                raise self._wrong("it has more than one '='")
+            side = -1.0 if end == "=" else side
+            name, factor, after = self._term(tokens, first=end == "=" or not terms)
+            factor *= -1.0 if end == "-" else 1.0
+            if name is None:
+                constant -= side * factor
+            else:
+                terms[name] = terms.get(name, 0.0) + side * factor
+            end = after
+        if side > 0:
+            raise self._wrong("it has no '='")
+        return terms, constant
+
+    def _term(
+        self, tokens: Iterator[tuple[str, str]], *, first: bool
+    ) -> tuple[str | None, float, str]:
+        """Read a number, a name or a multiple of a name, and the sign after it."""
+        kind, word = next(tokens, ("sign", ""))
+        factor = 1.0
+        if first and word == "-":
+            factor, (kind, word) = -1.0, next(tokens, ("sign", ""))
+        name: str | None = None
+        if kind == "number":
+            factor *= float(word)
+            sign = next(tokens)[1]
+            if sign != "*":
+                return None, factor, self._sign(sign)
+            kind, word = next(tokens, ("sign", ""))
+        if kind == "name":
+            name = word
+            return name, factor, self._sign(next(tokens)[1])
+        raise self._wrong(f"expected a number or an attribute, found {word or 'the end'!r}")
+
+    def _sign(self, sign: str) -> str:
+        if sign not in ("+", "-", "=", ""):
+            raise self._wrong(f"expected +, - or =, found {sign!r}")
+        return sign
+
+
+@dataclass(frozen=True)
+class Order(Rule):
+    """Attributes whose values never fall from one to the next.
+
+    Parameters
+    ----------
+    order : str
+        Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers, or
+        all are ordinal with the same levels.
+
+    Examples
+    --------
+    >>> Order("born < married <= died").text
+    'born < married <= died'
+    """
+
+    kind: ClassVar[str] = "order"
+    order: str
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return str(self.order)
+
+    def bound(self, schema: Schema) -> tuple[Bound, ...]:
+        """Return one bound rule for each two neighbours."""
+        tokens = _tokens(self, self.order)
+        names, signs = tokens[::2], tokens[1::2]
+        in_turn = len(names) == len(signs) + 1 and len(names) > 1
+        if not in_turn or any(k != "name" for k, _ in names) or {s for _, s in signs} - {"<", "<="}:
+            raise self._wrong("it needs names with < or <= between them")
+        found = [self._attribute(schema, name) for _, name in names]
+        if len({attribute.name for attribute in found}) < len(found):
+            raise self._wrong("it names an attribute twice")
+        numbers = all(isinstance(attribute, Numeric) for attribute in found)
+        scales = {a.levels if isinstance(a, Ordinal) else None for a in found}
+        if not numbers and (None in scales or len(scales) > 1):
+            raise self._wrong("all must be numeric, or all ordinal with the same levels")
+        # What is forbidden: the opposite of each comparison.
+        return tuple(
+            Forbids(self.text, (one.name, two.name), (one.name, _OPPOSITE[sign], two.name))
+            for (one, two), (_, sign) in zip(pairwise(found), signs, strict=True)
+        )
+
+
+_OPPOSITE = {"<=": ">", "<": ">="}
+
+
+def _several(names: Any) -> Any:
+    return (
+        (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
+    )

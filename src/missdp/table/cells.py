@@ -1,0 +1,295 @@
+"""What a cell of any container is: text, a number, true or false, or nothing at all.
+
+Every cell is read by itself. The type of a column may choose a faster way to the same answer,
+never another answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from missdp.schema.attributes import read_number
+
+__all__ = [
+    "UNREADABLE",
+    "Cells",
+    "Chunk",
+    "Coded",
+    "Plain",
+    "Unreadable",
+    "distinct",
+    "indices_of",
+    "plain",
+    "read_numbers",
+]
+
+_Floats = NDArray[np.float64]
+_Flags = NDArray[np.bool_]
+
+# Text that Arrow reads as Python would, each cell by itself; all other text is read by Python.
+_EASY_NUMBER = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?$"
+
+
+class Unreadable:
+    """A cell that is neither text, nor a number, nor true/false, nor missing."""
+
+    def __repr__(self) -> str:
+        return "UNREADABLE"
+
+
+UNREADABLE: Final = Unreadable()
+Plain: TypeAlias = str | float | bool | Unreadable | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coded:
+    """A column as distinct cells and, per row, which of them; negative is missing."""
+
+    cells: Chunk
+    indices: NDArray[np.integer]
+
+
+Chunk: TypeAlias = pa.Array | NDArray[np.object_] | Coded
+Cells: TypeAlias = Chunk | pa.ChunkedArray
+
+# Equal cells of one of these types mean the same, so that each needs to be read only once.
+_HASHED = frozenset({str, int, float, bool, bytes, type(None), decimal.Decimal})
+
+
+def plain(cell: Any) -> Plain:
+    """Return what a cell is: text, the nearest floating-point number, true/false, None if missing.
+
+    Bytes are text if they are UTF-8. A date, or a moment without time zone at midnight, is the text
+    ``YYYY-MM-DD``. Other moments, durations, complex numbers, lists and strange objects are
+    ``UNREADABLE``.
+
+    Examples
+    --------
+    >>> import datetime, decimal
+    >>> plain(decimal.Decimal("0.10")), plain(7), plain(b"a"), plain(datetime.date(2020, 2, 1))
+    (0.1, 7.0, 'a', '2020-02-01')
+    >>> plain(float("nan")), plain([1]), plain(2**2000)
+    (None, UNREADABLE, inf)
+    """
+    if cell is None or cell is pd.NA or cell is pd.NaT:
+        return None
+    for kinds, read in _READERS:
+        if isinstance(cell, kinds):
+            return read(cell)
+    return UNREADABLE
+
+
+def _float(cell: Any) -> Plain:
+    number = float(cell)
+    return None if number != number else number
+
+
+def _int(cell: Any) -> Plain:
+    whole = int(cell)
+    try:
+        return float(whole)
+    except OverflowError:
+        return float("inf") if whole > 0 else float("-inf")
+
+
+def _decimal(cell: decimal.Decimal) -> Plain:
+    return None if cell.is_nan() else float(cell)  # through text: correctly rounded at any scale
+
+
+def _bytes(cell: bytes) -> Plain:
+    try:
+        return bytes(cell).decode("utf-8")
+    except UnicodeDecodeError:
+        return UNREADABLE
+
+
+def _moment(cell: dt.datetime) -> Plain:
+    at_midnight = cell.time() == dt.time() and not getattr(cell, "nanosecond", 0)
+    if cell.tzinfo is not None or not at_midnight:
+        return UNREADABLE
+    return _date(cell)
+
+
+def _date(cell: dt.date) -> Plain:
+    if not dt.MINYEAR <= cell.year <= dt.MAXYEAR:  # pandas goes further
+        return UNREADABLE
+    return f"{cell.year:04}-{cell.month:02}-{cell.day:02}"
+
+
+def _numpy_moment(cell: np.datetime64) -> Plain:
+    if np.isnat(cell):
+        return None
+    year = int(cell.astype("datetime64[Y]").astype(np.int64)) + 1970
+    if not dt.MINYEAR <= year <= dt.MAXYEAR:
+        return UNREADABLE
+    day = cell.astype("datetime64[D]")
+    return str(day) if day == cell else UNREADABLE
+
+
+def _numpy_duration(cell: np.timedelta64) -> Plain:
+    return None if np.isnat(cell) else UNREADABLE
+
+
+# In this order: a bool is an int to Python, a moment is a date, NumPy's durations are integers.
+_READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
+    (str, str.__str__),
+    ((bool, np.bool_), bool),
+    (np.timedelta64, _numpy_duration),
+    ((int, np.integer), _int),
+    ((float, np.floating), _float),
+    (decimal.Decimal, _decimal),
+    ((bytes, bytearray), _bytes),
+    (dt.datetime, _moment),
+    (dt.date, _date),
+    (np.datetime64, _numpy_moment),
+    (uuid.UUID, str),
+)
+
+
+def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
+    """Return distinct cells as plain values and, per row, which of them; -1 is missing."""
+    if isinstance(data, Coded):
+        cells, inner = distinct(data.cells)
+        return cells, _follow(inner, data.indices)
+    if isinstance(data, np.ndarray):
+        return _distinct_objects(data)
+    if isinstance(data, pa.DictionaryArray):
+        return distinct(Coded(data.dictionary, indices_of(data)))
+    try:
+        coded = data.dictionary_encode()
+    except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
+        return _distinct_objects(_objects(data))
+    return [plain(cell) for cell in _objects(coded.dictionary)], indices_of(coded)
+
+
+def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.intp]:
+    # One more entry at the end, where index -1 finds it.
+    return np.append(inner, -1)[np.where(outer < 0, -1, outer)]
+
+
+def indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
+    """Return which dictionary entry each row has; -1 is missing."""
+    indices = data.indices.cast(pa.int64()).fill_null(-1)
+    return np.asarray(indices).astype(np.intp, copy=False)
+
+
+def _objects(data: pa.Array) -> NDArray[np.object_]:
+    """Return Arrow cells as Python objects; one that has no Python value is UNREADABLE."""
+    try:
+        cells: Iterable[Any] = data.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, TypeError, ArithmeticError):
+        cells = map(_object, data)
+    return np.fromiter(cells, dtype=object, count=len(data))
+
+
+def _object(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (pa.ArrowException, ValueError, OverflowError, TypeError, ArithmeticError):
+        return UNREADABLE
+
+
+def _distinct_objects(data: NDArray[np.object_]) -> tuple[list[Plain], NDArray[np.intp]]:
+    seen: dict[tuple[type, Any], int] = {}
+    found: list[Plain] = []
+    indices = np.empty(len(data), dtype=np.intp)
+    for row, cell in enumerate(data):
+        kind = type(cell)
+        if kind not in _HASHED or (kind is decimal.Decimal and cell.is_snan()):
+            indices[row] = len(found)
+            found.append(plain(cell))
+            continue
+        index = seen.setdefault((kind, cell), len(found))
+        if index == len(found):
+            found.append(plain(cell))
+        indices[row] = index
+    return found, indices
+
+
+def read_numbers(
+    data: Chunk, missing_codes: frozenset[str] = frozenset()
+) -> tuple[_Floats, _Flags]:
+    """Return the nearest floating-point numbers, NaN where there is none, and what is unreadable.
+
+    A cell is unreadable if it is neither a number, nor text that is written like one, nor missing.
+    """
+    if isinstance(data, pa.DictionaryArray):
+        data = Coded(data.dictionary, indices_of(data))
+    if isinstance(data, Coded):
+        values, unreadable = read_numbers(data.cells, missing_codes)
+        rows = np.where(data.indices < 0, -1, data.indices)
+        return np.append(values, np.nan)[rows], np.append(unreadable, False)[rows]
+    if isinstance(data, pa.Array) and not isinstance(data, pa.ExtensionArray):
+        kind = data.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return _native_numbers(data), np.zeros(len(data), dtype=bool)
+        if pa.types.is_decimal(kind):
+            # Through text: Arrow's own cast depends on the scale that all cells have in common.
+            return _text_numbers(data.cast(pa.string()), missing_codes)
+        if _is_text(kind):
+            return _text_numbers(data, missing_codes)
+    cells, indices = distinct(data)
+    values = np.fromiter((_number(cell, missing_codes) for cell in cells), np.float64, len(cells))
+    unreadable = np.fromiter((_is_unreadable(c, missing_codes) for c in cells), bool, len(cells))
+    return np.append(values, np.nan)[indices], np.append(unreadable, False)[indices]
+
+
+def _native_numbers(data: pa.Array) -> _Floats:
+    if not pa.types.is_float16(data.type):
+        data = data.cast(pa.float64(), safe=False)  # whole numbers beyond 2**53: the nearest
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        # A copy: what comes back is changed in place, and Arrow's memory belongs to the caller.
+        return np.array(data.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Floats, _Flags]:
+    if not (pa.types.is_string(data.type) or pa.types.is_large_string(data.type)):
+        data = data.cast(pa.large_binary())
+    easy = pc.match_substring_regex(data, _EASY_NUMBER)
+    text = pc.if_else(easy, data, pa.scalar(None, data.type))
+    values = _native_numbers(text.cast(pa.large_string()).cast(pa.float64()))
+    unreadable = np.zeros(len(values), dtype=bool)
+    rest = np.flatnonzero(np.isnan(values) & np.asarray(data.is_valid()))
+    if len(rest):
+        cells, indices = distinct(data.take(pa.array(rest)))
+        numbers = np.array([_number(cell, missing_codes) for cell in cells])
+        strange = np.array([_is_unreadable(cell, missing_codes) for cell in cells])
+        values[rest], unreadable[rest] = numbers[indices], strange[indices]
+    return values, unreadable
+
+
+def _number(cell: Plain, missing_codes: frozenset[str]) -> float:
+    """Return the number that a cell is, NaN if none."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        number = None if text in missing_codes else read_number(text)
+    else:
+        number = cell if isinstance(cell, float) else None
+    return float("nan") if number is None else number
+
+
+def _is_unreadable(cell: Plain, missing_codes: frozenset[str]) -> bool:
+    if isinstance(cell, str):
+        text = cell.strip()
+        return bool(text) and text not in missing_codes and read_number(text) is None
+    return cell is not None and not isinstance(cell, float)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return any(getattr(pa.types, f"is_{name}", _never)(kind) for name in names)
+
+
+def _never(_: pa.DataType) -> bool:
+    return False  # a type that this version of Arrow does not have

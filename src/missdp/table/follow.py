@@ -1,0 +1,139 @@
+"""Rules are applied to rows as they are read: each row by itself, whatever else the table holds.
+
+What follows from a row's own cells is filled in. A row that breaks a rule loses the cells that the
+rule is about, as far as they may be missing; nobody can know which of them is wrong. Where none of
+them may be missing the row stays as it is, and nothing is learned from its impossible combination.
+Nothing shows whether there are such rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema.bound import Derives, Routes
+from missdp.schema.known import Known, KnownCells, decided
+from missdp.table.encode import Column, code_dtype
+
+__all__ = ["Rows", "follow_rules", "known_cells"]
+
+
+def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Known]:
+    """Return what columns tell about their cells."""
+    return {n: Known.of(schema[n], c.codes.astype(np.int64), c.values) for n, c in columns.items()}
+
+
+def follow_rules(
+    schema: Schema, columns: Mapping[str, Column], names: Iterable[str] | None = None
+) -> dict[str, Column]:
+    """Return the columns with the schema's rules applied to every row by itself.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : mapping of str to Column
+        With values if numeric. Rules that read other attributes are left out.
+    names : iterable of str, optional
+        The columns to return; by default all.
+    """
+    wanted = list(columns if names is None else names)
+    book = schema.rulebook
+    if not book.bound or not columns:
+        return {name: columns[name] for name in wanted}
+    rows = Rows(schema, columns)
+    for target in book.order:
+        if target in book.derives and rows.has(book.derives[target].names):
+            rows.derive(book.derives[target])
+        if target in book.routes and rows.has(book.routes[target].names):
+            rows.route(book.routes[target])
+    for rule in book.forbids:
+        if rows.has(rule.names):
+            rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
+    return {name: rows.column(name) for name in wanted}
+
+
+class Rows:
+    """Rows that are changed cell by cell, each by itself. Private.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : mapping of str to Column
+    """
+
+    def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
+        self._schema, self._columns = schema, dict(columns)
+        self._known = known_cells(schema, columns)
+        self.n = len(next(iter(columns.values())).codes)
+
+    @property
+    def known(self) -> KnownCells:
+        """What is known of the cells."""
+        return self._known
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether these are all the attributes that a rule reads."""
+        return self._columns.keys() >= {*names}
+
+    def column(self, name: str) -> Column:
+        """Return a column as it is now."""
+        return self._columns[name]
+
+    def derive(self, rule: Derives) -> None:
+        """Fill in what follows; where it is outside the domain, the row breaks the rule."""
+        derived = rule.derived(self._known, self.n)
+        outside = rule.outside(derived)
+        sure = derived.present & ~outside & (derived.least == derived.greatest)
+        attribute = self._schema[rule.target.name]
+        column = self._columns[attribute.name]
+        values = column.values
+        if isinstance(attribute, Numeric):
+            inside = np.where(sure, np.clip(derived.least, attribute.lower, attribute.upper), 0.0)
+            inside = np.where(sure, inside, attribute.lower)
+            codes = attribute.encode_values(inside)
+            if values is not None:
+                values = np.where(sure, inside, values)
+        else:
+            codes = np.where(sure, derived.least, 0).astype(np.int64)
+        codes = np.where(sure, codes, column.codes)
+        self._set(attribute, codes, values)
+        self._put(attribute, derived.absent, attribute.size)
+        self.blank(rule.names, outside)
+
+    def route(self, rule: Routes) -> None:
+        """Settle where an attribute is not applicable; a hole where that is not known stays."""
+        attribute = self._schema[rule.target]
+        surely, maybe = decided(rule.unless, self._known, self.n)
+        self._put(attribute, ~maybe, attribute.size)
+        if attribute.nullable:
+            self._put(attribute, surely & self._known[rule.target].absent, attribute.missing_code)
+
+    def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> None:
+        """Take the values that rows breaking a rule have, where they may be missing."""
+        for name in names:
+            attribute = self._schema[name]
+            if attribute.nullable:
+                self._put(attribute, broken & self._known[name].present, attribute.missing_code)
+
+    def _put(self, attribute: AnyAttribute, where: NDArray[np.bool_], code: int) -> None:
+        """Set cells to a code that stands for no value."""
+        if not where.any():
+            return
+        column = self._columns[attribute.name]
+        values = column.values
+        if values is not None and isinstance(attribute, Numeric):
+            values = np.where(where, attribute.lower, values)
+        self._set(attribute, np.where(where, code, column.codes), values)
+
+    def _set(
+        self,
+        attribute: AnyAttribute,
+        codes: NDArray[np.integer],
+        values: NDArray[np.float64] | None,
+    ) -> None:
+        column = Column(codes.astype(code_dtype(attribute)), values)
+        self._columns[attribute.name] = column
+        self._known |= known_cells(self._schema, {attribute.name: column})
