@@ -37,7 +37,7 @@ from missdp.synth.state import (
     synthesizer_ground_truth,
     write_model,
 )
-from missdp.table import FrameKind, Table
+from missdp.table import FrameKind, Holes, Table, check_holes
 
 __all__ = ["MissingValues", "Synthesizer"]
 
@@ -186,6 +186,7 @@ class Synthesizer(FittedState, abc.ABC):
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
         multiple: int | None = None,
+        holes: Holes = "nulls",
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
 
@@ -204,12 +205,16 @@ class Synthesizer(FittedState, abc.ABC):
             fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
             from them with :func:`~missdp.evaluate.combine_estimates`. Takes one refit each; for
             AIM and MST only.
+        holes : {"nulls", "codes"}, default "nulls"
+            What a cell without a value comes back as: null, or the first code that the schema
+            declares for its kind of missing.
 
         Returns
         -------
         frame, or list of frames if ``multiple`` is given
             The kind of frame that was fitted, with the schema's columns and dtypes.
         """
+        check_holes(holes)
         if multiple is not None:
             if not (is_whole(multiple) and multiple >= 2):
                 raise ParameterError("multiple must be a whole number of tables, at least 2")
@@ -217,13 +222,16 @@ class Synthesizer(FittedState, abc.ABC):
             rng = sampling_generator(self.random_state if random_state is None else random_state)
             return [
                 model.sample(
-                    n, missing_values=missing_values, random_state=int(rng.integers(2**63))
+                    n,
+                    missing_values=missing_values,
+                    random_state=int(rng.integers(2**63)),
+                    holes=holes,
                 )
                 for model in self._uncertain(int(multiple), rng)
             ]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state
-        ).to_native()
+        ).to_native(holes=holes)
 
     def sample_table(
         self,
