@@ -7,6 +7,7 @@ private rows.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -159,9 +160,9 @@ class Determined(Rule):
     name : str
         What follows.
     by : tuple of str, or str
-        Attributes with levels that it follows from.
+        Attributes that it follows from: with levels, or whole numbers within narrow bounds.
     map : tuple of tuples
-        For every combination of levels of ``by`` a row: the levels, then the value.
+        For every combination of values of ``by`` a row: the values, then what follows.
 
     Examples
     --------
@@ -191,11 +192,9 @@ class Determined(Rule):
         given = [self._attribute(schema, name) for name in self.by]
         if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
             raise self._wrong("it must follow from other attributes, each named once")
-        levels = []
-        for attribute in given:
-            if isinstance(attribute, Numeric):
-                raise self._wrong(f"{attribute.name!r} is numeric; a map needs levels")
-            levels.append(attribute.levels)
+        levels = [self._domain(attribute) for attribute in given]
+        if math.prod(map(len, levels)) > _MOST_ROWS:
+            raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
         rows = self._rows(len(given))
         known = set(product(*levels))
         if unknown := [row for row in rows if row not in known]:
@@ -204,7 +203,19 @@ class Determined(Rule):
             raise self._wrong(f"the map lacks a value for {list(lacking[0])}")
         values = [self._value(target, rows[row]) for row in product(*levels)]
         lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
-        return (Derives(self.text, target, self.by, lookup=lookup),)
+        first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
+        return (Derives(self.text, target, self.by, lookup=lookup, first=first),)
+
+    def _domain(self, attribute: AnyAttribute) -> tuple[Level, ...]:
+        """Return the values that a map needs a row for."""
+        if not isinstance(attribute, Numeric):
+            return attribute.levels
+        if not attribute.integer or attribute.upper - attribute.lower >= _MOST_NUMBERS:
+            raise self._wrong(
+                f"{attribute.name!r} is not whole, or has more than {_MOST_NUMBERS:,} whole "
+                "numbers; a map needs a row for each value"
+            )
+        return tuple(range(int(attribute.lower), int(attribute.upper) + 1))
 
     def _rows(self, width: int) -> dict[tuple[Any, ...], Any]:
         rows: dict[tuple[Any, ...], Any] = {}
@@ -383,6 +394,10 @@ class Order(Rule):
 
 
 _OPPOSITE = {"<=": ">", "<": ">="}
+
+
+_MOST_NUMBERS = 10_000  # of one attribute
+_MOST_ROWS = 1_000_000  # of a map
 
 
 def _several(names: Any) -> Any:
