@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from missdp.schema.known import Flags, Floats, Known, KnownCells, Verdict, compared, decided
+from missdp.schema.known import (
+    Flags,
+    Floats,
+    Known,
+    KnownCells,
+    Verdict,
+    compared,
+    decided,
+)
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Predicate
 
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Derives", "Forbids", "Routes"]
 
-_NEAR = 1e-9  # relative: what counts as equal after arithmetic in floating point
+_NEAR = 1e-12  # of the largest sum of sizes: what counts as equal after arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,21 +127,35 @@ class Derives:
             for times, k in zip(self.terms, known, strict=True):
                 ends = times * k.least, times * k.greatest
                 least, greatest = least + np.minimum(*ends), greatest + np.maximum(*ends)
-            least, greatest = self._rounded(least), self._rounded(greatest)
+            least, greatest = self._settled(least, cells), self._settled(greatest, cells)
         return Known(least, greatest, hole, absent)
 
-    def _rounded(self, values: Floats) -> Floats:
-        """Return whole numbers where arithmetic in floating point missed them by a hair."""
-        whole = np.rint(values)
-        near = np.abs(values - whole) <= _NEAR * np.maximum(1.0, np.abs(values))
-        return np.where(near & getattr(self.target, "integer", False), whole, values)
+    def _width(self, cells: KnownCells) -> Floats | float:
+        """Return by how much arithmetic in floating point may have missed what follows."""
+        if self.lookup is not None:
+            return 0.0
+        sizes: Floats | float = abs(self.start)
+        for times, name in zip(self.terms, self.by, strict=True):
+            ends = cells[name]
+            sizes = sizes + abs(times) * np.maximum(np.abs(ends.least), np.abs(ends.greatest))
+        return _NEAR * sizes
+
+    def _settled(self, values: Floats, cells: KnownCells) -> Floats:
+        """Return bounds and whole numbers of the target where arithmetic missed them by a hair."""
+        if not isinstance(self.target, Numeric):
+            return values
+        width = self._width(cells)
+        for bound in (self.target.lower, self.target.upper):
+            values = np.where(np.abs(values - bound) <= width, bound, values)
+        if self.target.integer:
+            values = np.where(np.abs(values - np.rint(values)) <= width, np.rint(values), values)
+        return values
 
     def outside(self, derived: Known) -> Flags:
         """Tell where what follows is surely not in the target's domain."""
         if not isinstance(self.target, Numeric):
             return np.zeros(len(derived.least), dtype=bool)
-        lower, upper = self.target.lower, self.target.upper
-        found = (derived.greatest < lower) | (derived.least > upper)
+        found = (derived.greatest < self.target.lower) | (derived.least > self.target.upper)
         if self.target.integer:
             found |= np.ceil(derived.least) > np.floor(derived.greatest)
         return np.asarray(found & derived.present)
@@ -141,16 +163,14 @@ class Derives:
     def broken(self, cells: KnownCells, n: int) -> Verdict:
         """Tell which rows surely break the rule, and which ones may."""
         derived, target = self.derived(cells, n), cells[self.target.name]
-        width = _NEAR * np.maximum(1.0, np.abs(derived.least))
-        around = Known(
-            derived.least - width, derived.greatest + width, derived.hole, derived.absent
-        )
-        sure, maybe = compared(around, "!=", target)
-        sure = sure | self.outside(derived)
-        sure = sure | (derived.absent & target.present) | (derived.present & target.absent)
-        point = (derived.least == derived.greatest) & (target.least == target.greatest)
-        settled = point & derived.present & target.present
-        return np.asarray(sure), np.asarray(sure | (maybe & ~settled))
+        width = self._width(cells)
+        apart = (derived.greatest + width < target.least) | (target.greatest < derived.least - width)
+        both = derived.present & target.present
+        sure = both & (apart | self.outside(derived))
+        sure |= (derived.absent & target.present) | (derived.present & target.absent)
+        points = (derived.least == derived.greatest) & (target.least == target.greatest)
+        open_ = derived.hole | target.hole | (both & ~points)
+        return np.asarray(sure), np.asarray(sure | open_)
 
 
 Bound: TypeAlias = Forbids | Routes | Derives
