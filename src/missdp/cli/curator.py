@@ -19,6 +19,7 @@ import typer
 from missdp.cli import check_stdout, note_spending, say
 from missdp.cli.app import (
     DataArgument,
+    HolesOption,
     JsonOption,
     SchemaOption,
     SeedOption,
@@ -131,6 +132,7 @@ def simulate(
         Path | None,
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
+    holes: HolesOption = "nulls",
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     check_outputs([output, output_schema], inputs=[data, schema])
@@ -147,7 +149,7 @@ def simulate(
     complete = Table.read(data, Schema.from_toml(schema))
     holed = simulator.apply(complete, random_state=seed)
     with reserved([output, output_schema]):
-        write_arrow(holed.to_arrow(), output)
+        write_arrow(holed.to_arrow(holes=holes), output)
         if output_schema is not None:
             holed.schema.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")

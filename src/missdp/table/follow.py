@@ -84,6 +84,12 @@ class Rows:
 
     def derive(self, rule: Derives) -> None:
         """Fill in what follows; where it is outside the domain, the row breaks the rule."""
+        outside = rule.outside(rule.derived(self._known, self.n))
+        self.follow(rule)
+        self.blank(rule.names, outside)
+
+    def follow(self, rule: Derives) -> None:
+        """Fill in what follows, where it is in the domain."""
         derived = rule.derived(self._known, self.n)
         outside = rule.outside(derived)
         sure = derived.present & ~outside & (derived.least == derived.greatest)
@@ -101,7 +107,6 @@ class Rows:
         codes = np.where(sure, codes, column.codes)
         self._set(attribute, codes, values)
         self._put(attribute, derived.absent, attribute.size)
-        self.blank(rule.names, outside)
 
     def route(self, rule: Routes) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
@@ -110,6 +115,10 @@ class Rows:
         self._put(attribute, ~maybe, attribute.size)
         if attribute.nullable:
             self._put(attribute, surely & self._known[rule.target].absent, attribute.missing_code)
+
+    def lose(self, name: str, where: NDArray[np.bool_]) -> None:
+        """Make cells plainly missing."""
+        self._put(self._schema[name], where, self._schema[name].missing_code)
 
     def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> None:
         """Take the values that rows breaking a rule have, where they may be missing."""

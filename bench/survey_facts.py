@@ -1,0 +1,309 @@
+"""What is public about the tables of `surveys.py`: schemas as of today, and rules to check rows by.
+
+Kinds of missing and rules are not declared in these schemas: every code is a missing code. The
+rules are functions of frames in which every kind of missing is null.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import surveys
+from _data import schema
+
+from missdp import Categorical, Numeric, Ordinal, Schema
+
+SPANS = (20_000, 20261122)  # rows and seed
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A public fact: the rows that it speaks about, and those that break it, as masks.
+
+    A routing rule also has the rows in which a cell is missing though the column applies.
+    """
+
+    kind: str
+    words: str
+    concerns: Callable[[pd.DataFrame], pd.Series]
+    breaks: Callable[[pd.DataFrame], pd.Series]
+    misses: Callable[[pd.DataFrame], pd.Series] | None = None
+
+
+def known(frame, *columns):
+    return frame[list(columns)].notna().all(axis=1)
+
+
+def skips(column, words, applies, *reads):
+    """A column is not applicable where a public condition on other columns is known to fail."""
+
+    def concerned(frame):
+        return known(frame, *reads) & ~applies(frame)
+
+    def misses(frame):
+        return known(frame, *reads) & applies(frame) & frame[column].isna()
+
+    return Rule("routing", words, concerned, lambda f: concerned(f) & f[column].notna(), misses)
+
+
+def holds(kind, words, fact, *columns):
+    """A relation of some columns that is true in every row in which all of them are known."""
+
+    def broken(frame):
+        mask = known(frame, *columns)
+        mask[mask] = ~np.asarray(fact(frame[mask]), dtype=bool)
+        return mask
+
+    return Rule(kind, words, lambda f: known(f, *columns), broken)
+
+
+def never(words, combination, *columns):
+    return holds("impossible", words, lambda f: ~combination(f), *columns)
+
+
+def whole(name, lower, upper, bins=None, **facts):
+    bins = bins or upper - lower + 1
+    return Numeric(name=name, lower=lower, upper=upper, integer=True, bins=bins, **facts)
+
+
+MROZ = Schema(
+    (
+        Ordinal(name="inlf", levels=(0, 1)),
+        whole("hours", 0, 5000, 10, spikes=(0,)),
+        Numeric(name="wage", lower=0, upper=26, bins=13, nullable=True, outside="clamp"),
+        Numeric(name="lwage", lower=-3, upper=4, bins=14, nullable=True, outside="clamp"),
+        whole("kidslt6", 0, 5),
+        whole("kidsge6", 0, 10),
+        whole("age", 30, 60, 10),
+        whole("educ", 0, 20, 10),
+        Numeric(name="faminc", lower=0, upper=100_000),
+        whole("exper", 0, 50, 10),
+        whole("expersq", 0, 2500, 10),
+        Ordinal(name="city", levels=(0, 1)),
+    )
+)
+MROZ_RULES = (
+    skips("wage", "wage n/a unless inlf = 1", lambda f: f.inlf == 1, "inlf"),
+    skips("lwage", "lwage n/a unless inlf = 1", lambda f: f.inlf == 1, "inlf"),
+    never("not (inlf = 0 and hours > 0)", lambda f: (f.inlf == 0) & (f.hours > 0), "inlf", "hours"),
+    never(
+        "not (inlf = 1 and hours = 0)", lambda f: (f.inlf == 1) & (f.hours == 0), "inlf", "hours"
+    ),
+    holds("function", "exper -> expersq", lambda f: f.exper**2 == f.expersq, "exper", "expersq"),
+    holds(
+        "formula",
+        "lwage = log(wage) to 0.001",
+        lambda f: (np.log(f.wage.clip(lower=1e-9)) - f.lwage).abs() < 1e-3,
+        "wage",
+        "lwage",
+    ),
+)
+
+FERTIL2 = Schema(
+    (
+        whole("age", 15, 49, 7),
+        whole("agesq", 225, 2401, 8),
+        whole("educ", 0, 20, 21),
+        Ordinal(name="educ0", levels=(0, 1)),
+        Ordinal(name="urban", levels=(0, 1)),
+        Ordinal(name="evermarr", levels=(0, 1)),
+        whole("agefm", 10, 49, 10, nullable=True),
+        whole("heduc", 0, 20, 21, nullable=True),
+        whole("ceb", 0, 15),
+        whole("children", 0, 15),
+        whole("agefbrth", 10, 49, 10, nullable=True),
+        Ordinal(name="knowmeth", levels=(0, 1), nullable=True),
+        Ordinal(name="usemeth", levels=(0, 1), nullable=True),
+        whole("idlnchld", 0, 20, 21, nullable=True),
+    )
+)
+FERTIL2_RULES = (
+    skips("agefm", "agefm n/a unless evermarr = 1", lambda f: f.evermarr == 1, "evermarr"),
+    skips("heduc", "heduc n/a unless evermarr = 1", lambda f: f.evermarr == 1, "evermarr"),
+    skips("agefbrth", "agefbrth n/a unless ceb >= 1", lambda f: f.ceb >= 1, "ceb"),
+    never(
+        "not (knowmeth = 0 and usemeth = 1)",
+        lambda f: (f.knowmeth == 0) & (f.usemeth == 1),
+        "knowmeth",
+        "usemeth",
+    ),
+    holds("function", "age -> agesq", lambda f: f.age**2 == f.agesq, "age", "agesq"),
+    holds("function", "educ -> educ0", lambda f: (f.educ == 0) == f.educ0, "educ", "educ0"),
+    holds("order", "children <= ceb", lambda f: f.children <= f.ceb, "children", "ceb"),
+    holds("order", "agefm <= age", lambda f: f.agefm <= f.age, "agefm", "age"),
+    holds("order", "agefbrth <= age", lambda f: f.agefbrth <= f.age, "agefbrth", "age"),
+)
+
+SILENT = ("Refused", "Don't know", "No answer")
+INCOMES = (
+    *("Lt $1000", "$1000 to 2999", "$3000 to 3999", "$4000 to 4999", "$5000 to 5999"),
+    *("$6000 to 6999", "$7000 to 7999", "$8000 to 9999", "$10000 - 14999", "$15000 - 19999"),
+    *("$20000 - 24999", "$25000 or more"),
+)
+PARTIES = (
+    *("Strong democrat", "Not str democrat", "Ind,near dem", "Independent", "Ind,near rep"),
+    *("Not str republican", "Strong republican", "Other party"),
+)
+RELIGIONS = (
+    *("Protestant", "Catholic", "Jewish", "None", "Other", "Buddhism", "Hinduism", "Other eastern"),
+    *("Moslem/islam", "Orthodox-christian", "Christian", "Native american"),
+    "Inter-nondenominational",
+)
+DENOMINATIONS = (
+    *("Am baptist asso", "Am bapt ch in usa", "Nat bapt conv of am", "Nat bapt conv usa"),
+    *("Southern baptist", "Other baptists", "Baptist-dk which", "Afr meth episcopal"),
+    *("Afr meth ep zion", "United methodist", "Other methodist", "Methodist-dk which"),
+    *("Am lutheran", "Luth ch in america", "Lutheran-mo synod", "Wi evan luth synod"),
+    *("Other lutheran", "Evangelical luth", "Lutheran-dk which", "Presbyterian c in us"),
+    *("United pres ch in us", "Other presbyterian", "Presbyterian, merged", "Presbyterian-dk wh"),
+    *("Episcopal", "Other", "No denomination"),
+)
+MARITAL = ("Never married", "Married", "Separated", "Divorced", "Widowed")
+
+
+def coded(kind, name, levels, codes=("No answer",)):
+    return kind(name=name, levels=levels, nullable=True, missing_codes=codes)
+
+
+GSS = Schema(
+    (
+        Ordinal(name="year", levels=tuple(range(2000, 2015, 2))),
+        coded(Categorical, "marital", MARITAL),
+        whole("age", 18, 89, 12, nullable=True),
+        Categorical(name="race", levels=("White", "Black", "Other")),
+        coded(Ordinal, "rincome", INCOMES, (*SILENT, "Not applicable")),
+        coded(Categorical, "partyid", PARTIES, ("No answer", "Don't know")),
+        coded(Categorical, "relig", RELIGIONS, ("No answer", "Don't know")),
+        coded(Categorical, "denom", DENOMINATIONS, ("No answer", "Don't know", "Not applicable")),
+        whole("tvhours", 0, 24, 25, nullable=True),
+    )
+)
+GSS_RULES = (
+    skips(
+        "denom",
+        "denom n/a unless relig is Protestant or Christian",
+        lambda f: f.relig.isin(["Protestant", "Christian"]),
+        "relig",
+    ),
+    skips(
+        "denom",
+        "denom n/a unless relig is Protestant, or Christian but not in 2000, 2002, 2012",
+        lambda f: (
+            (f.relig == "Protestant")
+            | (f.relig == "Christian") & ~f.year.isin([2000, 2002, 2012]).astype(bool)
+        ),
+        "relig",
+        "year",
+    ),
+)
+
+EDUCATION = (
+    *("Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad"),
+    *("Some-college", "Assoc-voc", "Assoc-acdm", "Bachelors", "Masters", "Prof-school"),
+    "Doctorate",
+)
+SPOUSE = ("Married-civ-spouse", "Married-AF-spouse")
+
+
+def adult_schema():
+    """Declared domains in 10 bins; one bin per year of education; gains and losses of 0 by name."""
+    facts = {
+        "education-num": {"bins": 16},
+        "capital-gain": {"spikes": (0,)},
+        "capital-loss": {"spikes": (0,)},
+    }
+    holes = ("workclass", "occupation", "native-country")
+    given = schema("adult", nullable=False)
+    return Schema(
+        tuple(replace(a, nullable=a.name in holes, **facts.get(a.name, {})) for a in given)
+    )
+
+
+ADULT_RULES = (
+    holds(
+        "function",
+        "education -> education-num",
+        lambda f: (
+            f["education"].map({e: i for i, e in enumerate(EDUCATION, 1)}) == f["education-num"]
+        ),
+        "education",
+        "education-num",
+    ),
+    never(
+        "not (capital-gain > 0 and capital-loss > 0)",
+        lambda f: (f["capital-gain"] > 0) & (f["capital-loss"] > 0),
+        "capital-gain",
+        "capital-loss",
+    ),
+    skips(
+        "occupation",
+        "occupation n/a if workclass is Never-worked",
+        lambda f: f["workclass"] != "Never-worked",
+        "workclass",
+    ),
+    never(
+        "Husband and Wife have a spouse (civil or armed forces)",
+        lambda f: f["relationship"].isin(["Husband", "Wife"]) & ~f["marital-status"].isin(SPOUSE),
+        "relationship",
+        "marital-status",
+    ),
+    never(
+        "Unmarried has no spouse",
+        lambda f: (f["relationship"] == "Unmarried") & f["marital-status"].isin(SPOUSE),
+        "relationship",
+        "marital-status",
+    ),
+    never(
+        "Husband is Male, Wife is Female",
+        lambda f: (
+            (f["relationship"] == "Husband") & (f["sex"] == "Female")
+            | (f["relationship"] == "Wife") & (f["sex"] == "Male")
+        ),
+        "relationship",
+        "sex",
+    ),
+    never(
+        "Armed-Forces works for Federal-gov",
+        lambda f: (f["occupation"] == "Armed-Forces") & (f["workclass"] != "Federal-gov"),
+        "occupation",
+        "workclass",
+    ),
+    never(
+        "Priv-house-serv works for Private",
+        lambda f: (f["occupation"] == "Priv-house-serv") & (f["workclass"] != "Private"),
+        "occupation",
+        "workclass",
+    ),
+)
+
+CODES = {"nullable": True, "missing_codes": (-1, -5, -8, -9)}
+SPANS_SCHEMA = Schema(
+    (
+        whole("age", 18, 90, 10, **CODES),
+        whole("birth_year", 1934, 2006, 10, **CODES),
+        coded(Categorical, "employed", ("yes", "no"), ("DK", "RF")),
+        whole("hours", 1, 80, 10, **CODES),
+        whole("start", 1, 366, 12, **CODES),
+        whole("end", 1, 366, 12, **CODES),
+    )
+)
+SPANS_RULES = (
+    holds(
+        "linear",
+        "age + birth_year = 2024",
+        lambda f: f.age + f.birth_year == surveys.YEAR,
+        "age",
+        "birth_year",
+    ),
+    holds("order", "start <= end", lambda f: f.start <= f.end, "start", "end"),
+    skips("hours", "hours n/a unless employed = yes", lambda f: f.employed == "yes", "employed"),
+)
+
+TABLES = {
+    "spans": (lambda: surveys.spans(*SPANS), lambda: SPANS_SCHEMA, SPANS_RULES),
+    "mroz": (surveys.mroz, lambda: MROZ, MROZ_RULES),
+    "fertil2": (surveys.fertil2, lambda: FERTIL2, FERTIL2_RULES),
+    "gss": (surveys.gss, lambda: GSS, GSS_RULES),
+    "adult": (surveys.adult, adult_schema, ADULT_RULES),
+}
