@@ -26,34 +26,43 @@ from missdp.schema.predicates import Predicate
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute
 
-__all__ = ["Bound", "Derives", "Forbids", "Routes"]
+__all__ = ["Bound", "Comparison", "Derives", "Forbids", "Routes"]
 
 _NEAR = 1e-12  # of the largest sum of sizes: what counts as equal after arithmetic
 
 
+Comparison: TypeAlias = tuple[str, str, str]
+"""A comparison of two attributes: a name, a sign, a name."""
+
+
 @dataclass(frozen=True, eq=False)
 class Forbids:
-    """A bound rule that forbids what a predicate, or a comparison of two attributes, describes.
+    """A bound rule that forbids rows in which several conditions hold together.
 
     Parameters
     ----------
     text : str
     names : tuple of str
         Attributes that it reads.
-    what : Predicate, or (str, str, str)
-        A predicate, or a comparison: an attribute, a sign, an attribute.
+    together : tuple of Predicate or (str, str, str)
+        Predicates, and comparisons of two attributes.
     """
 
     text: str
     names: tuple[str, ...]
-    what: Predicate | tuple[str, str, str]
+    together: tuple[Predicate | Comparison, ...]
 
     def broken(self, cells: KnownCells, n: int) -> Verdict:
         """Tell which rows surely break the rule, and which ones may."""
-        if isinstance(self.what, tuple):
-            one, sign, two = self.what
+        parts = [self._holds(part, cells, n) for part in self.together]
+        surely, maybe = zip(*parts, strict=True)
+        return np.logical_and.reduce(surely), np.logical_and.reduce(maybe)
+
+    def _holds(self, part: Predicate | Comparison, cells: KnownCells, n: int) -> Verdict:
+        if isinstance(part, tuple):
+            one, sign, two = part
             return compared(cells[one], sign, cells[two])
-        return decided(self.what, cells, n)
+        return decided(part, cells, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +173,9 @@ class Derives:
         """Tell which rows surely break the rule, and which ones may."""
         derived, target = self.derived(cells, n), cells[self.target.name]
         width = self._width(cells)
-        apart = (derived.greatest + width < target.least) | (target.greatest < derived.least - width)
+        apart = (derived.greatest + width < target.least) | (
+            target.greatest < derived.least - width
+        )
         both = derived.present & target.present
         sure = both & (apart | self.outside(derived))
         sure |= (derived.absent & target.present) | (derived.present & target.absent)

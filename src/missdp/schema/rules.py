@@ -7,9 +7,10 @@ private rows.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +19,7 @@ import numpy as np
 
 from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
 from missdp.record import Record
-from missdp.schema.attributes import Level, Ordinal, is_number
+from missdp.schema.attributes import MAX_WHOLE, Level, Ordinal, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Predicate, parse_where
@@ -54,6 +55,10 @@ class Rule(Record, abstract=True):
         SchemaError
             If it names what the schema does not have, or makes no sense there.
         """
+
+    def about(self, schema: Schema) -> frozenset[str]:
+        """Return the attributes that the rule is about."""
+        return frozenset(name for bound in self.bound(schema) for name in bound.names)
 
     def _wrong(self, why: str) -> SchemaError:
         return SchemaError(f"rule {self.text!r}: {why}")
@@ -147,7 +152,7 @@ class Impossible(Rule):
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return the bound rule."""
         predicate = self._predicate(self.when, schema)
-        return (Forbids(self.text, tuple(sorted(predicate.names)), predicate),)
+        return (Forbids(self.text, tuple(sorted(predicate.names)), (predicate,)),)
 
 
 @dataclass(frozen=True)
@@ -191,39 +196,60 @@ class Determined(Rule):
         given = [self._attribute(schema, name) for name in self.by]
         if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
             raise self._wrong("it must follow from other attributes, each named once")
-        levels = []
+        levels: list[tuple[Level, ...]] = []
         for attribute in given:
             if isinstance(attribute, Numeric):
                 raise self._wrong(f"{attribute.name!r} is numeric; a map needs levels")
             levels.append(attribute.levels)
-        rows = self._rows(len(given))
-        known = set(product(*levels))
-        if unknown := [row for row in rows if row not in known]:
-            raise self._wrong(f"the map has levels that the schema has not: {list(unknown[0])}")
-        if lacking := [row for row in product(*levels) if row not in rows]:
-            raise self._wrong(f"the map lacks a value for {list(lacking[0])}")
-        values = [self._value(target, rows[row]) for row in product(*levels)]
+        rows = self._rows(levels)
+        value = self._values(target)
+        values = [value(rows[row]) for row in product(*levels)]
         lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
         return (Derives(self.text, target, self.by, lookup=lookup),)
 
-    def _rows(self, width: int) -> dict[tuple[Any, ...], Any]:
+    def _rows(self, levels: list[tuple[Level, ...]]) -> dict[tuple[Any, ...], Any]:
+        """Return the value of each combination of levels."""
+        width = len(levels)
+        kinds = [type(found[0]) for found in levels]
+        known = [set(found) for found in levels]
         rows: dict[tuple[Any, ...], Any] = {}
         for row in self.map if isinstance(self.map, tuple) else ():
             if not isinstance(row, tuple) or len(row) != width + 1:
                 raise self._wrong(f"each row of the map needs {width} levels and a value")
+            for level, kind, among in zip(row, kinds, known, strict=False):
+                if type(level) is not kind or level not in among:
+                    raise self._wrong(f"the map has a level that the schema has not: {level!r}")
             if row[:-1] in rows:
                 raise self._wrong(f"the map has two values for {list(row[:-1])}")
             rows[row[:-1]] = row[-1]
+        if len(rows) < math.prod(map(len, levels)):
+            lacking = next(row for row in product(*levels) if row not in rows)
+            raise self._wrong(f"the map lacks a value for {list(lacking)}")
         return rows
 
-    def _value(self, target: AnyAttribute, value: Any) -> float:
+    def _values(self, target: AnyAttribute) -> Callable[[Any], float]:
+        """Return what reads a value of the map: a number, or the code of a level."""
+
+        def outside(value: Any) -> SchemaError:
+            return self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+
         if isinstance(target, Numeric):
-            inside = is_number(value) and target.lower <= value <= target.upper
-            if inside and (float(value).is_integer() or not target.integer):
+
+            def number(value: Any) -> float:
+                inside = is_number(value) and target.lower <= value <= target.upper
+                if not inside or (target.integer and not float(value).is_integer()):
+                    raise outside(value)
                 return float(value)
-        elif value in target.levels:
-            return float(target.levels.index(value))
-        raise self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+
+            return number
+        kind, codes = type(target.levels[0]), {level: i for i, level in enumerate(target.levels)}
+
+        def code(value: Any) -> float:
+            if type(value) is not kind or value not in codes:
+                raise outside(value)
+            return float(codes[value])
+
+        return code
 
 
 _TERM = re.compile(
@@ -280,15 +306,33 @@ class Equation(Rule):
             attribute = self._attribute(schema, name)
             if not isinstance(attribute, Numeric):
                 raise self._wrong(f"{name!r} is not numeric")
-        target = self.determines if self.determines is not None else list(terms)[-1]
-        if target not in terms:
+        target = self.determines if self.determines is not None else next(reversed(terms), "")
+        if not isinstance(target, str) or target not in terms:
             raise self._wrong(f"it cannot determine {target!r}, which it does not name")
         if len(terms) < 2 or not all(terms.values()):
             raise self._wrong("it needs at least two attributes, each with a multiple other than 0")
         by = tuple(name for name in terms if name != target)
         own = terms[target]
         multiples = tuple(-terms[name] / own for name in by)
-        return (Derives(self.text, schema[target], by, terms=multiples, start=constant / own),)
+        start = constant / own
+        self._check_sizes(schema, dict(zip(by, multiples, strict=True)), start)
+        if schema[target].integer and not all(schema[name].integer for name in by):  # type: ignore[union-attr]
+            raise self._wrong(
+                f"{target!r} is a whole number; so must be the attributes that it follows from"
+            )
+        return (Derives(self.text, schema[target], by, terms=multiples, start=start),)
+
+    def _check_sizes(self, schema: Schema, multiples: Mapping[str, float], start: float) -> None:
+        """Refuse numbers that floating point cannot add, or that vanish."""
+        sizes = [abs(start)]
+        for name, times in multiples.items():
+            attribute = schema[name]
+            assert isinstance(attribute, Numeric)
+            sizes.append(abs(times) * max(abs(attribute.lower), abs(attribute.upper)))
+        if not all(map(math.isfinite, multiples.values())) or not sum(sizes) < MAX_WHOLE:
+            raise self._wrong("its numbers are too large: what follows must be below 2**53 in size")
+        if not all(multiples.values()):
+            raise self._wrong("its numbers differ so much in size that some of them vanish")
 
     def _sides(self) -> tuple[dict[str, float], float]:
         """Return the multiple of each attribute, all on the left, and the number on the right."""
@@ -377,7 +421,7 @@ class Order(Rule):
             raise self._wrong("all must be numeric, or all ordinal with the same levels")
         # What is forbidden: the opposite of each comparison.
         return tuple(
-            Forbids(self.text, (one.name, two.name), (one.name, _OPPOSITE[sign], two.name))
+            Forbids(self.text, (one.name, two.name), ((one.name, _OPPOSITE[sign], two.name),))
             for (one, two), (_, sign) in zip(pairwise(found), signs, strict=True)
         )
 
@@ -385,7 +429,5 @@ class Order(Rule):
 _OPPOSITE = {"<=": ">", "<": ">="}
 
 
-def _several(names: Any) -> Any:
-    return (
-        (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
-    )
+def _several(names: Any) -> tuple[Any, ...]:
+    return tuple(names) if isinstance(names, (list, tuple)) else (names,)

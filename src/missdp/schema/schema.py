@@ -140,8 +140,7 @@ class Schema(Record):
         """Schema of the named attributes, in the order given, with the rules about them alone."""
         attributes = tuple(self[name] for name in names)
         kept = {attribute.name for attribute in attributes}
-        about = [{n for b in rule.bound(self) for n in b.names} for rule in self.rules]
-        rules = tuple(r for r, n in zip(self.rules, about, strict=True) if n <= kept)
+        rules = tuple(rule for rule in self.rules if rule.about(self) <= kept)
         return Schema(attributes, rules)
 
     @property
