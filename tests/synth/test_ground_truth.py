@@ -126,7 +126,7 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
     found = synthesizer_ground_truth(
         model.guarantee_,
         strategy=Strategy(name="something new", rows="observed", complete_only=True),
-        schema=SCHEMA,
+        modelled=Modelled(SCHEMA),
         assumption=MissingCompletelyAtRandom(OBSERVED),
     )
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)

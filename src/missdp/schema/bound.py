@@ -105,7 +105,9 @@ class Derives:
     by : tuple of str
         The attributes that it follows from.
     lookup : array, shape (sizes of by), or None
-        The target's value, or code, for each combination of levels.
+        The target's value, or code, for each combination of levels, or of whole numbers.
+    first : tuple of float
+        With a lookup: the code or whole number with which each of its axes begins.
     terms : tuple of float
         Without a lookup: the target is the sum of these multiples of the others, and ``start``.
     start : float
@@ -115,6 +117,7 @@ class Derives:
     target: AnyAttribute
     by: tuple[str, ...]
     lookup: Floats | None = None
+    first: tuple[float, ...] = ()
     terms: tuple[float, ...] = ()
     start: float = 0.0
 
@@ -129,8 +132,7 @@ class Derives:
         absent = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.absent for k in known)])
         hole = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.hole for k in known)]) & ~absent
         if self.lookup is not None:
-            places = tuple(np.where(k.present, k.least, 0).astype(np.int64) for k in known)
-            least = greatest = self.lookup[places]
+            least, greatest = self._looked_up(self.lookup, known, n)
         else:
             least, greatest = np.full(n, self.start), np.full(n, self.start)
             for times, k in zip(self.terms, known, strict=True):
@@ -138,6 +140,15 @@ class Derives:
                 least, greatest = least + np.minimum(*ends), greatest + np.maximum(*ends)
             least, greatest = self._settled(least, cells), self._settled(greatest, cells)
         return Known(least, greatest, hole, absent)
+
+    def _looked_up(self, lookup: Floats, known: list[Known], n: int) -> tuple[Floats, Floats]:
+        """Return the value where all is known exactly, else the ends of all values."""
+        exact, places = np.ones(n, dtype=bool), []
+        for k, first, size in zip(known, self.first, lookup.shape, strict=True):
+            exact &= k.least == k.greatest
+            places.append(np.where(k.present, np.clip(k.least - first, 0, size - 1), 0))
+        found = lookup[tuple(place.astype(np.int64) for place in places)]
+        return np.where(exact, found, lookup.min()), np.where(exact, found, lookup.max())
 
     def _width(self, cells: KnownCells) -> Floats | float:
         """Return by how much arithmetic in floating point may have missed what follows."""

@@ -14,7 +14,7 @@ from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
-from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, restricted
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -184,7 +184,8 @@ class PrivBayes(Synthesizer):
         learner = Learner(door, plan, tables=tables, total=behind, report=self._report)
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
-        self.network_ = Network.from_joints(families, learner.measure(families))
+        network = Network.from_joints(families, learner.measure(families))
+        self.network_ = restricted(network, self._modelled.impossible)
         totals = learner.totals.items()
         rows = least_squares_total(
             [counted, *(t for c, t in totals if door.tells_total(c))],
