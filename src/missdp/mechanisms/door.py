@@ -124,6 +124,7 @@ class Door(Handle):
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
         self._modelled, self._rows = Modelled(source.schema), source
+        self._holes: dict[Clique, NDArray[np.int64]] = {}
         source = self._modelled.source(source)
         self._source, self._strategy = source, strategy
         self._declared_rows = declared_rows
@@ -224,10 +225,12 @@ class Door(Handle):
 
     def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
         """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""
-        attribute, rows = self._modelled.whole[name], self._rows
 
         def exact() -> NDArray[np.int64]:
-            return rows.counts([(name,)], rows="extended")[name,][attribute.missing_code :]
+            wanted = dict.fromkeys([(name,), *((other,) for other in self._modelled.kinds)])
+            if (name,) not in self._holes:  # all in one pass
+                self._holes.update(self._rows.counts(wanted, rows="extended"))
+            return self._holes[name,][self._modelled.whole[name].missing_code :]
 
         event = _counts_event(noise, frozenset(), f"kinds of missing of {name}")
         released: NDArray[np.int64] = self._release(event, noise, exact)
