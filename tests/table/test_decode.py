@@ -126,11 +126,15 @@ def test_columns_of_numbers(facts: dict[str, Any], kind: pa.DataType, tmp_path: 
 
 
 def test_a_code_that_is_not_read_as_its_kind_is_not_written() -> None:
-    """Blank text is plainly missing; 7 is neither of the levels "07" and "007", nor a code."""
-    levels = Categorical(name="a", levels=("07", "007"), nullable=True, refused=(" ", 7, " R "))
-    assert codes_to_write(levels) == {"refused": "R"}
-    number = Numeric(name="a", lower=0, upper=1, nullable=True, refused=(" ", "nan"), unknown=(9,))
-    assert codes_to_write(number) == {"refused": "nan", "unknown": 9}
+    """Blank text is null in files anyway; 7 is neither of the levels "07" and "007", nor a code."""
+    levels = Categorical(
+        name="a", levels=("07", "007"), nullable=True, missing_codes=("?",), refused=(7, " R ")
+    )
+    assert codes_to_write(levels) == {"missing": "?", "refused": "R"}
+    number = Numeric(
+        name="a", lower=0, upper=1, nullable=True, missing_codes=(" ", -1), refused=("nan",)
+    )
+    assert codes_to_write(number) == {"missing": -1, "refused": "nan"}
 
 
 def test_unknown_ways_are_refused() -> None:
@@ -161,7 +165,7 @@ def attributes(draw: st.DrawFn, name: str) -> Any:
     )
     facts: dict[str, Any] = {kind: tuple(codes[2 * i : 2 * i + 2]) for i, kind in enumerate(kinds)}
     facts |= {"name": name, "nullable": "missing_codes" in facts or bool({*kinds} - {KINDS[-1]})}
-    facts |= {} if "missing_codes" in facts or not facts["nullable"] else {"missing_codes": ("cX",)}
+    facts |= {} if "missing_codes" in facts or not facts["nullable"] else {"missing_codes": ("?",)}
     style = draw(st.sampled_from(("whole", "real", "text", "int", "bool")))
     if style in ("whole", "real"):
         return Numeric(lower=0, upper=99, integer=style == "whole", **facts)

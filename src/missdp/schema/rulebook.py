@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.denial import Denial
 from missdp.schema.known import Known
 from missdp.schema.numeric import Numeric
 
@@ -65,6 +66,12 @@ class RuleBook:
         """The attributes that are applicable to some rows only."""
         self.forbids = tuple(rule for rule in self.bound if isinstance(rule, Forbids))
         """What no row has."""
+        self.pairs = tuple(
+            pair
+            for rule in schema.rules
+            if isinstance(rule, Denial) and (pair := rule.pair(schema)) is not None
+        )
+        """What no two rows have; nothing makes synthetic rows obey it by itself."""
         self.order = self._in_order()
         """Attributes that follow or are routed, each after all that it depends on."""
         self._check_holes()
