@@ -269,7 +269,8 @@ class AIM(GraphicalSynthesizer):
     max_model_size : float, default 1.0
         Megabytes of the junction tree.
     structural_zeros : mapping, optional
-        Public facts, never read from the private table: by tuples of attribute names, which
+        Public facts about this fit; rules of the schema say such things for every family.
+        Never read from the private table: by tuples of attribute names, which
         combinations are impossible, as an array of bool (True is impossible; one axis per name,
         one entry per declared level or bin), or as a list of level combinations.  No filled
         synthetic row has one.  Private rows that do are not counted in those cells, and nothing
