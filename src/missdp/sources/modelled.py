@@ -68,9 +68,9 @@ class Modelled:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes whose missing cells rules may fill before they are counted.
+        """Attributes that a row may have settled although no value of them was observed.
 
-        Of these, that a row is read does not tell that the cell was there.
+        Of these, that a row is read does not tell that a value was there.
         """
         return self._whole.rulebook.filled
 
