@@ -13,7 +13,8 @@ import numpy as np
 
 from missdp import Table
 from missdp.mechanisms import Prepared, Witness
-from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
+from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import PrivateRows
 from missdp.mechanisms.smooth_laws import Bounded
 from missdp.statistics import KNNImputation
@@ -24,7 +25,8 @@ def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
     how = knn.preparation(table.schema)
     if labels is None:
         labels = np.random.default_rng(0).permutation(len(table))
-    return how.function(table, np.asarray(labels, dtype=np.uint64), *how.given)
+    rows = Rows(FilledRows(with_one_kind_of_hole(table), Prepared()), how.reads)
+    return how.function(rows, np.asarray(labels, dtype=np.uint64), *how.given)
 
 
 def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np.ndarray]:
