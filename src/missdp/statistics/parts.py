@@ -297,7 +297,7 @@ class Parts:
 
     def applicable(self, names: Iterable[str]) -> Names:
         """Return those attributes that are not applicable to some rows."""
-        return not_everywhere(self.schema, sorted(names))
+        return not_everywhere(self.schema, sorted({*names}))
 
     def _holes(self, names: Names) -> Names:
         """Return those attributes that may be missing after imputation."""
