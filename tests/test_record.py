@@ -27,6 +27,8 @@ from missdp.accounting import (
 from missdp.errors import MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
+from missdp.evaluate.kinds import MissingnessByKind
+from missdp.evaluate.violations import RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
 from missdp.inference.estimate import Recipe
@@ -138,6 +140,8 @@ SINGLE = [
     Price((STEP,), "mean", 1e-6, 0.5, 1.0, "direct", (("direct", 1.0),), GUARANTEE),
     MarginalDistance(2, {("a", "b"): 0.1, ("a", "c"): 1 / 3}),
     MissingFidelity({"a": 0.1}, {"a": 0.2}, {("a", "b"): 0.3}, 0.4),
+    MissingnessByKind({"kind": {"refused": 0.1}}, {"kind": {"refused": 1 / 3}}),
+    RuleViolations(3, 1, {"kind": 1, "start <= end": 0}),
     ClassifierF1({"a": {"MLP": 0.5}}, ("b",), True),
     Audit("a", 4, 0.5, 0.5, 0.0, 0.0, 0.0, False, 0.95, ("Law",)),
     Report("me", (Finding("habits", "saves", "joint", True),)),

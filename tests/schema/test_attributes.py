@@ -155,3 +155,20 @@ def test_decoding_reaches_every_whole_number_of_a_bin_evenly():
     found, counts = np.unique(values, return_counts=True)
     assert found.tolist() == [5, 6, 7, 8, 9]
     assert np.all(np.abs(counts / 10_000 - 1) < 0.05)
+
+
+@pytest.mark.parametrize("fact", ["refused", "unknown", "not_asked", "not_applicable"])
+def test_an_empty_cell_is_of_one_kind_however_it_is_written(fact: str) -> None:
+    """In a CSV file it is null, in a frame it may be text: both must mean the same."""
+    with pytest.raises(SchemaError, match="cannot be empty text"):
+        Categorical(name="a", levels=("x",), nullable=True, **{fact: ("r", " ")})
+
+
+def test_an_empty_cell_is_not_applicable_where_none_may_be_missing() -> None:
+    assert Categorical(name="a", levels=("x",), not_applicable=("",)).kinds == ("not_applicable",)
+
+
+def test_one_code_cannot_be_of_two_kinds_however_it_is_written() -> None:
+    for one, two in ((-8, "-8.0"), ("nan", "NaN"), (" DK", "DK"), (1e3, "1000")):
+        with pytest.raises(SchemaError, match="a code is of two kinds"):
+            Categorical(name="a", levels=("x",), nullable=True, refused=(one,), unknown=(two,))

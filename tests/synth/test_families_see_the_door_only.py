@@ -14,7 +14,7 @@ from missdp.synth import base, registry
 from synth.worked_example import SOURCE
 
 ROOM = Path(base.__file__).parent
-BEFORE_THE_DOOR = {"__init__", "base", "registry", "state"}
+BEFORE_THE_DOOR = {"__init__", "base", "registry", "restore", "state"}
 SOURCES = {
     path.name: path.read_text(encoding="utf-8")
     for path in ROOM.glob("*.py")
@@ -22,7 +22,8 @@ SOURCES = {
 } | {"the worked example": SOURCE}
 # What may be imported of modules that themselves import what families must not see.
 PUBLIC = {module.__name__: module.__all__ for module in (base, door, noise, registry)} | {
-    "missdp.synth.state": ("first_array", "is_declared", "is_number", "is_whole")
+    "missdp.synth.restore": ("kinds_share",),
+    "missdp.synth.state": ("first_array", "is_declared", "is_number", "is_whole"),
 }
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
 

@@ -15,6 +15,7 @@ from missdp.accounting import (
 )
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.sources import Strategy, strategy_named
+from missdp.sources.modelled import Modelled
 from missdp.synth.state import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
@@ -125,7 +126,7 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
     found = synthesizer_ground_truth(
         model.guarantee_,
         strategy=Strategy(name="something new", rows="observed", complete_only=True),
-        schema=SCHEMA,
+        modelled=Modelled(SCHEMA),
         assumption=MissingCompletelyAtRandom(OBSERVED),
     )
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
@@ -184,7 +185,7 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
     found = synthesizer_ground_truth(
         model.guarantee_,
         strategy=strategy_named("complete-rows"),
-        schema=ALL_NULLABLE,
+        modelled=Modelled(ALL_NULLABLE),
         assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
     )
     assert found.epsilon == model.guarantee_.epsilon

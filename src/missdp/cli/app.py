@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +20,7 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError
 __all__ = [
     "COMMANDS",
     "DataArgument",
+    "HolesOption",
     "JsonOption",
     "SchemaOption",
     "SeedOption",
@@ -56,6 +57,7 @@ EXAMPLES = {
         f"{_SYNTHESIZE} --delta 0",
         f"{_SYNTHESIZE} --method mst --set shrink=0.5",
         f"{_SYNTHESIZE} --keep-holes",
+        f"{_SYNTHESIZE} --keep-holes --holes codes",
     ),
     "sample": ("missdp sample synthetic.model.json -o more.csv --rows 500",),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
@@ -211,6 +213,13 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON 
 SeedOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--seed", help="Make the run repeatable; for tests only.", show_default=False),
+]
+HolesOption: TypeAlias = Annotated[
+    Literal["nulls", "codes"],
+    typer.Option(
+        "--holes",
+        help="Write cells without a value as nulls, or as the codes that the schema declares.",
+    ),
 ]
 _EPSILONS = (1e-6, 1e5)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ import typer
 from missdp.cli import check_stdout, note_spending, say
 from missdp.cli.app import (
     DataArgument,
+    HolesOption,
     JsonOption,
     SchemaOption,
     SeedOption,
@@ -33,6 +35,7 @@ from missdp.files import check_outputs, reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
 from missdp.schema import Schema
+from missdp.schema.attributes import KINDS
 from missdp.synth import PrivBayes
 from missdp.table import Table, draft_columns
 from missdp.table.table import output_format, write_arrow
@@ -85,17 +88,27 @@ def check(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a schema, and whether data fits it."""
+    """Check a schema, and whether data fits it.
+
+    Nothing is said about rows that break rules: how many there are is private.
+    """
     facts = Schema.from_toml(schema)
     if data is not None:
         Table.read(data, facts)
-    document = {
+    document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
+    if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
+        document["kinds"] = kinds
+    if facts.rules:
+        document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
+    lines += [*_kinds_in_words(facts)]
+    if facts.rules:
+        lines += ["Rules, which hold for every row:", *(f"  {rule.text}" for rule in facts.rules)]
     if data is not None:
         lines.append("The data fits.")
     if facts.undeclared:
@@ -104,6 +117,14 @@ def check(
             + "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
         )
     emit(document, "\n".join(lines), as_json=as_json)
+
+
+def _kinds_in_words(facts: Schema) -> Iterator[str]:
+    """Yield a line for each kind of missing that is kept apart from plain missing."""
+    for kind in KINDS:
+        names = [a.name for a in facts if kind in a.kinds]
+        if names and kind != "missing":
+            yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
 
 
 _MECHANISMS: dict[str, type[MCAR] | type[MAR] | type[MNAR] | type[SelfMasking]] = {
@@ -131,6 +152,7 @@ def simulate(
         Path | None,
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
+    holes: HolesOption = "nulls",
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     check_outputs([output, output_schema], inputs=[data, schema])
@@ -147,7 +169,7 @@ def simulate(
     complete = Table.read(data, Schema.from_toml(schema))
     holed = simulator.apply(complete, random_state=seed)
     with reserved([output, output_schema]):
-        write_arrow(holed.to_arrow(), output)
+        write_arrow(holed.to_arrow(holes=holes), output)
         if output_schema is not None:
             holed.schema.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
@@ -194,6 +216,7 @@ def evaluate(
     fidelity = missing_fidelity(truth, other)
     document["missing"] = fidelity.to_dict()
     parts.append(str(fidelity))
+    parts += _public_facts(document, truth, other, sources=(data, synthetic))
     if f1:
         with progress_bar() as progress:
             scores = classifier_f1(
@@ -206,6 +229,24 @@ def evaluate(
         document["f1"] = scores.to_dict()
         parts.append(str(scores))
     emit(document, "\n\n".join(parts), as_json=as_json)
+
+
+def _public_facts(
+    document: dict[str, Any], truth: Table, other: Table, *, sources: tuple[Path, Path]
+) -> list[str]:
+    """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
+    from missdp.evaluate import missingness_by_kind, rule_violations
+
+    facts, parts = truth.schema, []
+    if any({*attribute.kinds} - {"missing"} for attribute in facts):
+        kinds = missingness_by_kind(truth, other)
+        document["kinds"] = kinds.to_dict()
+        parts.append(str(kinds))
+    if facts.rules:
+        true, made = (rule_violations(source, schema=facts) for source in sources)
+        document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
+        parts += [f"synthetic table: {made}", f"private table: {true}"]
+    return parts
 
 
 def _parse_ways(text: str, attributes: int) -> list[int]:

@@ -18,7 +18,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from missdp.cli import check_stdout, note_release, note_spending
-from missdp.cli.app import DataArgument, JsonOption, SchemaOption, SeedOption, check_epsilon, emit
+from missdp.cli.app import (
+    DataArgument,
+    HolesOption,
+    JsonOption,
+    SchemaOption,
+    SeedOption,
+    check_epsilon,
+    emit,
+)
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
@@ -28,7 +36,7 @@ from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
 from missdp.synth.state import chosen_delta
-from missdp.table import Table
+from missdp.table import Holes, Table
 from missdp.table.table import output_format, write_arrow
 
 __all__ = [
@@ -92,6 +100,7 @@ def synthesize(
     keep_holes: Annotated[
         bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
     ] = False,
+    holes: HolesOption = "nulls",
     undeclared: Annotated[
         Literal["refuse", "accept"],
         typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
@@ -135,7 +144,13 @@ def synthesize(
         if guarantee is not None:
             write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
         synthetic = write_rows(
-            synthesizer, output, rows=rows, keep_holes=keep_holes, seed=seed, progress=progress
+            synthesizer,
+            output,
+            rows=rows,
+            keep_holes=keep_holes,
+            holes=holes,
+            seed=seed,
+            progress=progress,
         )
     kept.check()
     document = {
@@ -189,6 +204,7 @@ def sample(
     keep_holes: Annotated[
         bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
     ] = False,
+    holes: HolesOption = "nulls",
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -200,7 +216,13 @@ def sample(
         progress("reading the model", None)
         released = load(model)
         synthetic = write_rows(
-            released, output, rows=rows, keep_holes=keep_holes, seed=seed, progress=progress
+            released,
+            output,
+            rows=rows,
+            keep_holes=keep_holes,
+            holes=holes,
+            seed=seed,
+            progress=progress,
         )
     document = {
         "output": str(output),
@@ -311,6 +333,7 @@ def write_rows(
     keep_holes: bool,
     seed: int | None,
     progress: Progress,
+    holes: Holes = "nulls",
 ) -> Table:
     """Draw rows from a released model, write them, and return them."""
     wanted = model.n_rows_ if rows is None else rows
@@ -325,5 +348,5 @@ def write_rows(
             "for this epsilon, and an empty file is only written if asked for"
         )
     progress("writing", None)
-    write_arrow(synthetic.to_arrow(), output)
+    write_arrow(synthetic.to_arrow(holes=holes), output)
     return synthetic

@@ -13,6 +13,8 @@ from missdp.evaluate.distances import (
     marginal_distance,
     missing_fidelity,
 )
+from missdp.evaluate.kinds import MissingnessByKind, missingness_by_kind
+from missdp.evaluate.violations import RuleViolations, rule_violations
 from missdp.progress import Progress, progress_bar
 
 __all__ = [
@@ -21,11 +23,15 @@ __all__ = [
     "Combined",
     "MarginalDistance",
     "MissingFidelity",
+    "MissingnessByKind",
     "Progress",
+    "RuleViolations",
     "classifier_f1",
     "combine_estimates",
     "holdout",
     "marginal_distance",
     "missing_fidelity",
+    "missingness_by_kind",
     "progress_bar",
+    "rule_violations",
 ]

@@ -36,7 +36,7 @@ from missdp.errors import (
     replacing,
     whole,
 )
-from missdp.evaluate.distances import align
+from missdp.evaluate.align import align
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
@@ -61,18 +61,20 @@ def features(table: Table, names: Iterable[str]) -> NDArray[np.float64]:
     """Encode attributes as numbers, shape ``(n, f)``.
 
     Unordered levels become one indicator each (up to 64 of them); levels with an order, bins and
-    very long lists of levels become one number in [-1, 1]. Missing cells are 0 and have one more
-    indicator.
+    very long lists of levels become one number in [-1, 1]. Missing cells, of whatever kind, are 0
+    and have one more indicator; so have cells that are not applicable, where there may be any.
     """
     return np.hstack([_block(table.schema[name], table.codes(name)) for name in names])
 
 
 def _block(attribute: AnyAttribute, codes: NDArray[np.unsignedinteger]) -> NDArray[np.float64]:
-    missing = codes == attribute.missing_code
+    first = attribute.missing_code
+    merged = np.minimum(codes, first)
     if isinstance(attribute, Categorical) and attribute.size <= _MAX_ONE_HOT:
-        return np.asarray(np.eye(attribute.size + 1)[codes], dtype=np.float64)
-    place = 2.0 * codes / max(attribute.size - 1, 1) - 1.0
-    return np.column_stack([np.where(missing, 0.0, place), missing])
+        return np.asarray(np.eye(first + 1)[merged], dtype=np.float64)
+    place = 2.0 * merged / max(attribute.size - 1, 1) - 1.0
+    none = [merged == code for code in range(attribute.size, first + 1)]
+    return np.column_stack([np.where(merged >= attribute.size, 0.0, place), *none])
 
 
 def balanced_split(attribute: AnyAttribute, counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
@@ -289,8 +291,8 @@ def classifier_f1(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        Frames need ``schema``, or a Table on the other side. Rows where the target is missing are
-        left out; missing features have an indicator.
+        Frames need ``schema``, or a Table on the other side. Rows where the target is missing or
+        not applicable are left out; features that are have an indicator.
     random_state : int
         Seed of the row draws and of every learner. A score does not depend on which other
         attributes and learners are asked for.

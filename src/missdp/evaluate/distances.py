@@ -5,107 +5,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, SchemaError, whole
+from missdp.errors import ParameterError, whole
+from missdp.evaluate.align import align, levels_and_holes, rebin
 from missdp.missingness import missing_mask
 from missdp.progress import Progress
 from missdp.record import Record
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema import Schema
 from missdp.sources import MemorySource, Rows
-from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
 
 __all__ = [
     "MarginalDistance",
     "MissingFidelity",
-    "align",
     "marginal_distance",
     "missing_fidelity",
-    "rebin",
 ]
-
-
-def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
-    """Read two tables under one schema in which every attribute may be missing.
-
-    Raises
-    ------
-    ParameterError
-        If no schema is given and neither input is a Table.
-    SchemaError
-        If the two declare different domains.
-    DataError
-        If a frame does not fit the schema.
-    """
-    if schema is None:
-        known = [data.schema for data in (truth, synthetic) if isinstance(data, Table)]
-        if not known:
-            raise ParameterError("pass schema=, or at least one Table")
-        schema = known[0]
-    if not isinstance(schema, Schema):
-        raise ParameterError("schema must be a Schema")
-    open_schema = _all_nullable(schema)
-    return _read(truth, open_schema), _read(synthetic, open_schema)
-
-
-def rebin(table: Table, bins: int) -> Table:
-    """Cut every numeric attribute into ``bins`` bins of equal width instead of its own.
-
-    Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
-    """
-    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
-    columns = {name: table.column(name) for name in attributes}
-    for name, attribute in attributes.items():
-        if isinstance(attribute, Numeric):
-            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
-    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
-
-
-def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
-    if column.values is None:
-        raise DataError(
-            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
-            "draw values with with_values() first"
-        )
-    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
-    wanted = min(bins, finest)
-    if wanted <= attribute.size:
-        return attribute, column
-    finer = replace(attribute, bins=wanted, edges=None)
-    codes = finer.encode_values(column.values)
-    hole = column.codes >= attribute.size
-    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
-
-
-def _read(data: Any, schema: Schema) -> Table:
-    if not isinstance(data, Table):
-        return Table.read(data, schema)
-    if set(data.schema.names) != set(schema.names):
-        raise SchemaError("the two tables have different attributes")
-    columns = {}
-    for attribute in schema:
-        if not _same_domain(attribute, data.schema[attribute.name]):
-            raise SchemaError(f"the two tables declare different domains for {attribute.name!r}")
-        columns[attribute.name] = data.column(attribute.name)
-    return Table(schema, columns, kind=data.kind)
-
-
-def _all_nullable(schema: Schema) -> Schema:
-    return Schema(tuple(replace(a, nullable=True) for a in schema))
-
-
-def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
-    if isinstance(one, Numeric) and isinstance(two, Numeric):
-        same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
-        return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
-    return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
 
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
@@ -216,7 +136,8 @@ def marginal_distance(
         bins. By default the declared bins are compared.
     missing : {"unobserved", "level"}, default "unobserved"
         Whether a marginal counts the rows observed on all of its attributes, each table relative to
-        its own total, or all rows with missing as one more level.
+        its own total, or all rows with missing, of whatever kind, as one more level. That an
+        attribute is not applicable is a level of it in either case.
     progress : callable, optional
         Called with what is going on and the share that is done.
 
@@ -253,6 +174,7 @@ def marginal_distance(
     if bins is not None:
         bins = whole("bins", bins)
         real, made = rebin(real, bins), rebin(made, bins)
+    real, made = levels_and_holes(real), levels_and_holes(made)
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     sources = MemorySource(real), MemorySource(made)
     distances: dict[tuple[str, ...], float] = {}
@@ -361,7 +283,8 @@ def missing_fidelity(
     Parameters
     ----------
     truth, synthetic : Table, or any table or file that Table.read takes
-        The private table with its holes, and a synthetic one that kept them.
+        The private table with its holes, and a synthetic one that kept them. A cell that is not
+        applicable is no hole.
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 
@@ -382,7 +305,7 @@ def missing_fidelity(
     """
     real, made = align(truth, synthetic, schema)
     names = real.schema.names
-    one, two = missing_mask(real), missing_mask(made)
+    one, two = (missing_mask(levels_and_holes(table)) for table in (real, made))
     return MissingFidelity(
         truth_rates=_rates(one, names),
         synthetic_rates=_rates(two, names),

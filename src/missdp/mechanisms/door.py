@@ -31,6 +31,7 @@ from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
+from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import (
     ExactCounts,
     MergedCounts,
@@ -122,6 +123,9 @@ class Door(Handle):
     ) -> None:
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
+        self._modelled, self._rows = Modelled(source.schema), source
+        self._holes: dict[Clique, NDArray[np.int64]] = {}
+        source = self._modelled.source(source)
         self._source, self._strategy = source, strategy
         self._declared_rows = declared_rows
         self._schema = source.schema
@@ -134,7 +138,7 @@ class Door(Handle):
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the rows that are counted."""
+        """Public facts about what is counted of the rows: see `Modelled`."""
         return self._schema
 
     @property
@@ -211,12 +215,25 @@ class Door(Handle):
         ndarray of int64, shape ``shape(clique)``
             Entries may be negative.
         """
-        gate = self._strategy.gate(clique, self._schema)
+        gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
         event, counts = _counts_event(noise, gate, name), self._counts
         released: NDArray[np.int64] = self._release(
             event, noise, lambda: next(iter(counts.each([clique])))[1]
         )
+        return released
+
+    def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
+        """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""
+
+        def exact() -> NDArray[np.int64]:
+            wanted = dict.fromkeys([(name,), *((other,) for other in self._modelled.kinds)])
+            if (name,) not in self._holes:  # all in one pass
+                self._holes.update(self._rows.counts(wanted, rows="extended"))
+            return self._holes[name,][self._modelled.whole[name].missing_code :]
+
+        event = _counts_event(noise, frozenset(), f"kinds of missing of {name}")
+        released: NDArray[np.int64] = self._release(event, noise, exact)
         return released
 
     def select(
@@ -248,7 +265,7 @@ class Door(Handle):
         int
         """
         scale = selection_scale(epsilon, score.sensitivity)
-        gate = self._strategy.gate((), self._schema)
+        gate = self._gate(())
         facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
         event = SelectionEvent(epsilon=float(epsilon), **facts)
         return int(
@@ -336,7 +353,7 @@ class Door(Handle):
             codes=cache(self._counts.codes),
         )
         function.check(held, plan.clip)
-        gate = self._strategy.gate((), self._schema)
+        gate = self._gate(())
         self._charge(plan.event(gate=gate or None, label=label))
         return training
 
@@ -359,9 +376,15 @@ class Door(Handle):
         """
         if not self._strategy.fills:
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
-        checked = {name: self._law(name, laws) for name in self._schema.nullable}
-        source, rng, schema = self._source, self.generator(), complete_schema(self._schema)
-        counts = ExactCounts(lambda: filled_rows(source, checked, rng), schema, self._strategy)
+        modelled, source = self._modelled, self._source
+        checked = {
+            name: modelled.without_absent(name, self._law(name, laws))
+            for name in self._schema.nullable
+        }
+        rng, schema = self.generator(), complete_schema(self._schema)
+        counts = ExactCounts(
+            lambda: filled_rows(source, checked, rng, modelled), schema, self._strategy
+        )
         return self._with(_schema=schema, _counts=counts, _scores={})
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
@@ -381,6 +404,10 @@ class Door(Handle):
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         merged = MergedCounts(self._counts, dict(groups))
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
+
+    def _gate(self, clique: Clique) -> frozenset[str]:
+        """Return what a counted row must have had observed, before rules filled any cell."""
+        return self._strategy.gate(clique, self._schema) - self._modelled.filled
 
     def _codes_of_rows(self) -> dict[str, int]:
         """Number of codes that each attribute of the rows may have."""

@@ -1,14 +1,17 @@
 """Public facts about columns and rows."""
 
 from missdp.schema.attributes import Attribute, Categorical, Level, Ordinal
+from missdp.schema.denial import Denial, PairDenial, read_denials
+from missdp.schema.linear import Equation, Order
 from missdp.schema.numeric import Numeric
-from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
+from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
 from missdp.schema.schema import AnyAttribute, Schema
 
 __all__ = [
     "AnyAttribute",
     "Attribute",
     "Categorical",
+    "Denial",
     "Determined",
     "Equation",
     "Impossible",
@@ -17,6 +20,8 @@ __all__ = [
     "Numeric",
     "Order",
     "Ordinal",
+    "PairDenial",
     "Rule",
     "Schema",
+    "read_denials",
 ]

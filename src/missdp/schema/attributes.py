@@ -339,16 +339,25 @@ class Attribute(Record, abstract=True):
                 yield f"{fact} need nullable = true" if codes else f"{fact} needs nullable = true"
             if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
                 yield f"{fact} that are numbers must be finite and below 2**53 in size"
+            if self._unreachable(kind, codes):
+                yield f"{fact} cannot be empty text: an empty cell is missing, or not applicable"
             for code in {_plain_code(code) for code in codes}:
                 if seen.setdefault(code, fact) != fact:
                     yield f"a code is of two kinds: {seen[code]} and {fact} both have {code!r}"
+
+    def _unreachable(self, kind: Kind, codes: Iterable[str | float]) -> bool:
+        """Whether empty text is a code of a kind that an empty cell never is."""
+        null = "missing" if self.nullable else "not_applicable"
+        return kind not in ("missing", null) and "" in {str(code).strip() for code in codes}
 
 
 def _plain_code(code: str | float) -> str | float:
     """Return a code as cells are compared with it: text that is a number is that number."""
     text = code.strip() if isinstance(code, str) else ""
     number = read_number(text) if text else None
-    return text if isinstance(code, str) and number is None else float(number or code)
+    if isinstance(code, str) and (number is None or number != number):
+        return text.lower() if number is not None else text  # "nan" is text, written in any case
+    return float(code if number is None else number)
 
 
 def _refusal(name: object, why: str) -> SchemaError:

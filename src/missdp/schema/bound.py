@@ -11,41 +11,58 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from missdp.schema.known import Flags, Floats, Known, KnownCells, Verdict, compared, decided
+from missdp.schema.known import (
+    Flags,
+    Floats,
+    Known,
+    KnownCells,
+    Verdict,
+    compared,
+    decided,
+)
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Predicate
 
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute
 
-__all__ = ["Bound", "Derives", "Forbids", "Routes"]
+__all__ = ["Bound", "Comparison", "Derives", "Forbids", "Routes"]
 
-_NEAR = 1e-9  # relative: what counts as equal after arithmetic in floating point
+_NEAR = 1e-12  # of the largest sum of sizes: what counts as equal after arithmetic
+
+
+Comparison: TypeAlias = tuple[str, str, str]
+"""A comparison of two attributes: a name, a sign, a name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forbids:
-    """A bound rule that forbids what a predicate, or a comparison of two attributes, describes.
+    """A bound rule that forbids rows in which several conditions hold together.
 
     Parameters
     ----------
     text : str
     names : tuple of str
         Attributes that it reads.
-    what : Predicate, or (str, str, str)
-        A predicate, or a comparison: an attribute, a sign, an attribute.
+    together : tuple of Predicate or (str, str, str)
+        Predicates, and comparisons of two attributes.
     """
 
     text: str
     names: tuple[str, ...]
-    what: Predicate | tuple[str, str, str]
+    together: tuple[Predicate | Comparison, ...]
 
     def broken(self, cells: KnownCells, n: int) -> Verdict:
         """Tell which rows surely break the rule, and which ones may."""
-        if isinstance(self.what, tuple):
-            one, sign, two = self.what
+        parts = [self._holds(part, cells, n) for part in self.together]
+        surely, maybe = zip(*parts, strict=True)
+        return np.logical_and.reduce(surely), np.logical_and.reduce(maybe)
+
+    def _holds(self, part: Predicate | Comparison, cells: KnownCells, n: int) -> Verdict:
+        if isinstance(part, tuple):
+            one, sign, two = part
             return compared(cells[one], sign, cells[two])
-        return decided(self.what, cells, n)
+        return decided(part, cells, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +105,9 @@ class Derives:
     by : tuple of str
         The attributes that it follows from.
     lookup : array, shape (sizes of by), or None
-        The target's value, or code, for each combination of levels.
+        The target's value, or code, for each combination of levels, or of whole numbers.
+    first : tuple of float
+        With a lookup: the code or whole number with which each of its axes begins.
     terms : tuple of float
         Without a lookup: the target is the sum of these multiples of the others, and ``start``.
     start : float
@@ -98,6 +117,7 @@ class Derives:
     target: AnyAttribute
     by: tuple[str, ...]
     lookup: Floats | None = None
+    first: tuple[float, ...] = ()
     terms: tuple[float, ...] = ()
     start: float = 0.0
 
@@ -112,28 +132,50 @@ class Derives:
         absent = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.absent for k in known)])
         hole = np.logical_or.reduce([np.zeros(n, dtype=bool), *(k.hole for k in known)]) & ~absent
         if self.lookup is not None:
-            places = tuple(np.where(k.present, k.least, 0).astype(np.int64) for k in known)
-            least = greatest = self.lookup[places]
+            least, greatest = self._looked_up(self.lookup, known, n)
         else:
             least, greatest = np.full(n, self.start), np.full(n, self.start)
             for times, k in zip(self.terms, known, strict=True):
                 ends = times * k.least, times * k.greatest
                 least, greatest = least + np.minimum(*ends), greatest + np.maximum(*ends)
-            least, greatest = self._rounded(least), self._rounded(greatest)
+            least, greatest = self._settled(least, cells), self._settled(greatest, cells)
         return Known(least, greatest, hole, absent)
 
-    def _rounded(self, values: Floats) -> Floats:
-        """Return whole numbers where arithmetic in floating point missed them by a hair."""
-        whole = np.rint(values)
-        near = np.abs(values - whole) <= _NEAR * np.maximum(1.0, np.abs(values))
-        return np.where(near & getattr(self.target, "integer", False), whole, values)
+    def _looked_up(self, lookup: Floats, known: list[Known], n: int) -> tuple[Floats, Floats]:
+        """Return the value where all is known exactly, else the ends of all values."""
+        exact, places = np.ones(n, dtype=bool), []
+        for k, first, size in zip(known, self.first, lookup.shape, strict=True):
+            exact &= k.least == k.greatest
+            places.append(np.where(k.present, np.clip(k.least - first, 0, size - 1), 0))
+        found = lookup[tuple(place.astype(np.int64) for place in places)]
+        return np.where(exact, found, lookup.min()), np.where(exact, found, lookup.max())
+
+    def _width(self, cells: KnownCells) -> Floats | float:
+        """Return by how much arithmetic in floating point may have missed what follows."""
+        if self.lookup is not None:
+            return 0.0
+        sizes: Floats | float = abs(self.start)
+        for times, name in zip(self.terms, self.by, strict=True):
+            ends = cells[name]
+            sizes = sizes + abs(times) * np.maximum(np.abs(ends.least), np.abs(ends.greatest))
+        return _NEAR * sizes
+
+    def _settled(self, values: Floats, cells: KnownCells) -> Floats:
+        """Return bounds and whole numbers of the target where arithmetic missed them by a hair."""
+        if not isinstance(self.target, Numeric):
+            return values
+        width = self._width(cells)
+        for bound in (self.target.lower, self.target.upper):
+            values = np.where(np.abs(values - bound) <= width, bound, values)
+        if self.target.integer:
+            values = np.where(np.abs(values - np.rint(values)) <= width, np.rint(values), values)
+        return values
 
     def outside(self, derived: Known) -> Flags:
         """Tell where what follows is surely not in the target's domain."""
         if not isinstance(self.target, Numeric):
             return np.zeros(len(derived.least), dtype=bool)
-        lower, upper = self.target.lower, self.target.upper
-        found = (derived.greatest < lower) | (derived.least > upper)
+        found = (derived.greatest < self.target.lower) | (derived.least > self.target.upper)
         if self.target.integer:
             found |= np.ceil(derived.least) > np.floor(derived.greatest)
         return np.asarray(found & derived.present)
@@ -141,16 +183,16 @@ class Derives:
     def broken(self, cells: KnownCells, n: int) -> Verdict:
         """Tell which rows surely break the rule, and which ones may."""
         derived, target = self.derived(cells, n), cells[self.target.name]
-        width = _NEAR * np.maximum(1.0, np.abs(derived.least))
-        around = Known(
-            derived.least - width, derived.greatest + width, derived.hole, derived.absent
+        width = self._width(cells)
+        apart = (derived.greatest + width < target.least) | (
+            target.greatest < derived.least - width
         )
-        sure, maybe = compared(around, "!=", target)
-        sure = sure | self.outside(derived)
-        sure = sure | (derived.absent & target.present) | (derived.present & target.absent)
-        point = (derived.least == derived.greatest) & (target.least == target.greatest)
-        settled = point & derived.present & target.present
-        return np.asarray(sure), np.asarray(sure | (maybe & ~settled))
+        both = derived.present & target.present
+        sure = both & (apart | self.outside(derived))
+        sure |= (derived.absent & target.present) | (derived.present & target.absent)
+        points = (derived.least == derived.greatest) & (target.least == target.greatest)
+        open_ = derived.hole | target.hole | (both & ~points)
+        return np.asarray(sure), np.asarray(sure | open_)
 
 
 Bound: TypeAlias = Forbids | Routes | Derives

@@ -41,6 +41,7 @@ __all__ = [
     "Predicate",
     "RowView",
     "Verdict",
+    "compare_with",
     "parse_where",
 ]
 
@@ -339,6 +340,18 @@ class _Parser:
         if kind == "number":
             return float(word)
         return word == "true" if kind in ("true", "false") else word[1:-1]
+
+
+def compare_with(attribute: AnyAttribute, sign: str, value: Level | float) -> Predicate:
+    """Return the comparison of an attribute with a constant.
+
+    Raises
+    ------
+    ParameterError
+        If the constant is not in the attribute's public domain, or they cannot be compared.
+    """
+    with replacing(_Unreadable, by=lambda error: ParameterError(str(error))):
+        return _compare(attribute, sign, value)
 
 
 def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predicate:

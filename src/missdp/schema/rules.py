@@ -7,18 +7,18 @@ private rows.
 
 from __future__ import annotations
 
-import re
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
 from missdp.record import Record
-from missdp.schema.attributes import Level, Ordinal, is_number
+from missdp.schema.attributes import Level, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Predicate, parse_where
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Determined",
-    "Equation",
     "Impossible",
     "NotApplicable",
-    "Order",
     "Rule",
 ]
+
+
+_MOST_NUMBERS = 10_000  # of one attribute
+_MOST_ROWS = 1_000_000  # of a map
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Rule(Record, abstract=True):
         SchemaError
             If it names what the schema does not have, or makes no sense there.
         """
+
+    def about(self, schema: Schema) -> frozenset[str]:
+        """Return the attributes that the rule is about."""
+        return frozenset(name for bound in self.bound(schema) for name in bound.names)
 
     def _wrong(self, why: str) -> SchemaError:
         return SchemaError(f"rule {self.text!r}: {why}")
@@ -147,7 +153,7 @@ class Impossible(Rule):
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return the bound rule."""
         predicate = self._predicate(self.when, schema)
-        return (Forbids(self.text, tuple(sorted(predicate.names)), predicate),)
+        return (Forbids(self.text, tuple(sorted(predicate.names)), (predicate,)),)
 
 
 @dataclass(frozen=True)
@@ -159,9 +165,9 @@ class Determined(Rule):
     name : str
         What follows.
     by : tuple of str, or str
-        Attributes with levels that it follows from.
+        Attributes that it follows from: with levels, or whole numbers within narrow bounds.
     map : tuple of tuples
-        For every combination of levels of ``by`` a row: the levels, then the value.
+        For every combination of values of ``by`` a row: the values, then what follows.
 
     Examples
     --------
@@ -191,201 +197,71 @@ class Determined(Rule):
         given = [self._attribute(schema, name) for name in self.by]
         if not given or len(set(self.by)) < len(self.by) or self.name in self.by:
             raise self._wrong("it must follow from other attributes, each named once")
-        levels = []
-        for attribute in given:
-            if isinstance(attribute, Numeric):
-                raise self._wrong(f"{attribute.name!r} is numeric; a map needs levels")
-            levels.append(attribute.levels)
-        rows = self._rows(len(given))
-        known = set(product(*levels))
-        if unknown := [row for row in rows if row not in known]:
-            raise self._wrong(f"the map has levels that the schema has not: {list(unknown[0])}")
-        if lacking := [row for row in product(*levels) if row not in rows]:
-            raise self._wrong(f"the map lacks a value for {list(lacking[0])}")
-        values = [self._value(target, rows[row]) for row in product(*levels)]
+        levels = [self._domain(attribute) for attribute in given]
+        if math.prod(map(len, levels)) > _MOST_ROWS:
+            raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
+        rows = self._rows(levels)
+        value = self._values(target)
+        values = [value(rows[row]) for row in product(*levels)]
         lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
-        return (Derives(self.text, target, self.by, lookup=lookup),)
+        first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
+        return (Derives(self.text, target, self.by, lookup=lookup, first=first),)
 
-    def _rows(self, width: int) -> dict[tuple[Any, ...], Any]:
+    def _domain(self, attribute: AnyAttribute) -> tuple[Level, ...]:
+        """Return the values that a map needs a row for."""
+        if not isinstance(attribute, Numeric):
+            return attribute.levels
+        if not attribute.integer or attribute.upper - attribute.lower >= _MOST_NUMBERS:
+            raise self._wrong(
+                f"{attribute.name!r} is not whole, or has more than {_MOST_NUMBERS:,} whole "
+                "numbers; a map needs a row for each value"
+            )
+        return tuple(range(int(attribute.lower), int(attribute.upper) + 1))
+
+    def _rows(self, levels: list[tuple[Level, ...]]) -> dict[tuple[Any, ...], Any]:
+        """Return the value of each combination of levels."""
+        width = len(levels)
+        kinds = [type(found[0]) for found in levels]
+        known = [set(found) for found in levels]
         rows: dict[tuple[Any, ...], Any] = {}
         for row in self.map if isinstance(self.map, tuple) else ():
             if not isinstance(row, tuple) or len(row) != width + 1:
                 raise self._wrong(f"each row of the map needs {width} levels and a value")
+            for level, kind, among in zip(row, kinds, known, strict=False):
+                if type(level) is not kind or level not in among:
+                    raise self._wrong(f"the map has a level that the schema has not: {level!r}")
             if row[:-1] in rows:
                 raise self._wrong(f"the map has two values for {list(row[:-1])}")
             rows[row[:-1]] = row[-1]
+        if len(rows) < math.prod(map(len, levels)):
+            lacking = next(row for row in product(*levels) if row not in rows)
+            raise self._wrong(f"the map lacks a value for {list(lacking)}")
         return rows
 
-    def _value(self, target: AnyAttribute, value: Any) -> float:
+    def _values(self, target: AnyAttribute) -> Callable[[Any], float]:
+        """Return what reads a value of the map: a number, or the code of a level."""
+
+        def outside(value: Any) -> SchemaError:
+            return self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+
         if isinstance(target, Numeric):
-            inside = is_number(value) and target.lower <= value <= target.upper
-            if inside and (float(value).is_integer() or not target.integer):
+
+            def number(value: Any) -> float:
+                inside = is_number(value) and target.lower <= value <= target.upper
+                if not inside or (target.integer and not float(value).is_integer()):
+                    raise outside(value)
                 return float(value)
-        elif value in target.levels:
-            return float(target.levels.index(value))
-        raise self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+
+            return number
+        kind, codes = type(target.levels[0]), {level: i for i, level in enumerate(target.levels)}
+
+        def code(value: Any) -> float:
+            if type(value) is not kind or value not in codes:
+                raise outside(value)
+            return float(codes[value])
+
+        return code
 
 
-_TERM = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<quoted>`[^`]+`)|(?P<name>[^\W\d]\w*)|(?P<sign><=|[-+*=<]))"
-)
-
-
-def _tokens(rule: Rule, text: Any) -> list[tuple[str, str]]:
-    if not isinstance(text, str):
-        raise rule._wrong("it is written as text")
-    found, at, text = [], 0, text.rstrip()
-    while at < len(text):
-        match = _TERM.match(text, at)
-        if match is None:
-            raise rule._wrong(f"cannot read {text[at:].strip()[:20]!r}")
-        kind = str(match.lastgroup)
-        found.append(("name" if kind == "quoted" else kind, match.group(kind).strip("`")))
-        at = match.end()
-    return found
-
-
-@dataclass(frozen=True)
-class Equation(Rule):
-    """A linear equation between numbers, by which one of them follows from the others.
-
-    Parameters
-    ----------
-    equation : str
-        Such as ``"age + birth_year = 2024"`` or ``"2 * a - b = c"``; names that are no plain words
-        go in backticks.
-    determines : str, optional
-        Which one follows from the others; by default the last one named.
-
-    Examples
-    --------
-    >>> Equation("age + birth_year = 2024").text
-    'age + birth_year = 2024'
-    """
-
-    kind: ClassVar[str] = "equation"
-    equation: str
-    determines: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.equation)
-
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
-        """Return the bound rule."""
-        terms, constant = self._sides()
-        for name in terms:
-            attribute = self._attribute(schema, name)
-            if not isinstance(attribute, Numeric):
-                raise self._wrong(f"{name!r} is not numeric")
-        target = self.determines if self.determines is not None else list(terms)[-1]
-        if target not in terms:
-            raise self._wrong(f"it cannot determine {target!r}, which it does not name")
-        if len(terms) < 2 or not all(terms.values()):
-            raise self._wrong("it needs at least two attributes, each with a multiple other than 0")
-        by = tuple(name for name in terms if name != target)
-        own = terms[target]
-        multiples = tuple(-terms[name] / own for name in by)
-        return (Derives(self.text, schema[target], by, terms=multiples, start=constant / own),)
-
-    def _sides(self) -> tuple[dict[str, float], float]:
-        """Return the multiple of each attribute, all on the left, and the number on the right."""
-        tokens = iter([*_tokens(self, self.equation), ("sign", "")])
-        terms: dict[str, float] = {}
-        constant, side = 0.0, 1.0
-        end = "+"
-        while end:
-            if end == "=" and side < 0:
-                raise self._wrong("it has more than one '='")
-            side = -1.0 if end == "=" else side
-            name, factor, after = self._term(tokens, first=end == "=" or not terms)
-            factor *= -1.0 if end == "-" else 1.0
-            if name is None:
-                constant -= side * factor
-            else:
-                terms[name] = terms.get(name, 0.0) + side * factor
-            end = after
-        if side > 0:
-            raise self._wrong("it has no '='")
-        return terms, constant
-
-    def _term(
-        self, tokens: Iterator[tuple[str, str]], *, first: bool
-    ) -> tuple[str | None, float, str]:
-        """Read a number, a name or a multiple of a name, and the sign after it."""
-        kind, word = next(tokens, ("sign", ""))
-        factor = 1.0
-        if first and word == "-":
-            factor, (kind, word) = -1.0, next(tokens, ("sign", ""))
-        name: str | None = None
-        if kind == "number":
-            factor *= float(word)
-            sign = next(tokens)[1]
-            if sign != "*":
-                return None, factor, self._sign(sign)
-            kind, word = next(tokens, ("sign", ""))
-        if kind == "name":
-            name = word
-            return name, factor, self._sign(next(tokens)[1])
-        raise self._wrong(f"expected a number or an attribute, found {word or 'the end'!r}")
-
-    def _sign(self, sign: str) -> str:
-        if sign not in ("+", "-", "=", ""):
-            raise self._wrong(f"expected +, - or =, found {sign!r}")
-        return sign
-
-
-@dataclass(frozen=True)
-class Order(Rule):
-    """Attributes whose values never fall from one to the next.
-
-    Parameters
-    ----------
-    order : str
-        Names with ``<=`` or ``<`` between them, such as ``"start <= end"``. All are numbers, or
-        all are ordinal with the same levels.
-
-    Examples
-    --------
-    >>> Order("born < married <= died").text
-    'born < married <= died'
-    """
-
-    kind: ClassVar[str] = "order"
-    order: str
-
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return str(self.order)
-
-    def bound(self, schema: Schema) -> tuple[Bound, ...]:
-        """Return one bound rule for each two neighbours."""
-        tokens = _tokens(self, self.order)
-        names, signs = tokens[::2], tokens[1::2]
-        in_turn = len(names) == len(signs) + 1 and len(names) > 1
-        if not in_turn or any(k != "name" for k, _ in names) or {s for _, s in signs} - {"<", "<="}:
-            raise self._wrong("it needs names with < or <= between them")
-        found = [self._attribute(schema, name) for _, name in names]
-        if len({attribute.name for attribute in found}) < len(found):
-            raise self._wrong("it names an attribute twice")
-        numbers = all(isinstance(attribute, Numeric) for attribute in found)
-        scales = {a.levels if isinstance(a, Ordinal) else None for a in found}
-        if not numbers and (None in scales or len(scales) > 1):
-            raise self._wrong("all must be numeric, or all ordinal with the same levels")
-        # What is forbidden: the opposite of each comparison.
-        return tuple(
-            Forbids(self.text, (one.name, two.name), (one.name, _OPPOSITE[sign], two.name))
-            for (one, two), (_, sign) in zip(pairwise(found), signs, strict=True)
-        )
-
-
-_OPPOSITE = {"<=": ">", "<": ">="}
-
-
-def _several(names: Any) -> Any:
-    return (
-        (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
-    )
+def _several(names: Any) -> tuple[Any, ...]:
+    return tuple(names) if isinstance(names, (list, tuple)) else (names,)

@@ -19,9 +19,11 @@ from missdp.schema.attributes import (
     Categorical,
     Ordinal,
 )
+from missdp.schema.denial import Denial
+from missdp.schema.linear import Equation, Order
 from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
+from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
 
 __all__ = ["AnyAttribute", "Schema", "load_toml", "write_tables"]
 
@@ -43,8 +45,8 @@ class Schema(Record):
         At least one; names must be distinct.
     rules : tuple of Rule, default ()
         Public facts about single rows: :class:`NotApplicable`, :class:`Impossible`,
-        :class:`Determined`, :class:`Equation`, :class:`Order`. An attribute that a rule makes
-        not applicable to some rows gets that fact by itself.
+        :class:`Determined`, :class:`Equation`, :class:`Order`, :class:`Denial`. An attribute that a
+        rule makes not applicable to some rows gets that fact by itself.
 
     Raises
     ------
@@ -85,7 +87,8 @@ class Schema(Record):
             object.__setattr__(self, "rules", tuple(self.rules))
         if not isinstance(self.rules, tuple) or not all(isinstance(r, Rule) for r in self.rules):
             raise SchemaError(
-                "rules must be a list of NotApplicable, Impossible, Determined, Equation and Order"
+                "rules must be a list of NotApplicable, Impossible, Determined, Equation, Order "
+                "and Denial"
             )
         if self.rules:
             absent = not_applicable(Schema(self.attributes), self.rules)
@@ -140,8 +143,7 @@ class Schema(Record):
         """Schema of the named attributes, in the order given, with the rules about them alone."""
         attributes = tuple(self[name] for name in names)
         kept = {attribute.name for attribute in attributes}
-        about = [{n for b in rule.bound(self) for n in b.names} for rule in self.rules]
-        rules = tuple(r for r, n in zip(self.rules, about, strict=True) if n <= kept)
+        rules = tuple(rule for rule in self.rules if rule.about(self) <= kept)
         return Schema(attributes, rules)
 
     @property
@@ -216,7 +218,8 @@ def _attribute(row: Mapping[str, Any]) -> AnyAttribute:
 def _rule(row: Mapping[str, Any]) -> Rule:
     kind = row.get("kind")
     known = {
-        found.kind: found for found in (NotApplicable, Impossible, Determined, Equation, Order)
+        found.kind: found
+        for found in (NotApplicable, Impossible, Determined, Equation, Order, Denial)
     }
     if not isinstance(kind, str) or kind not in known:
         raise SchemaError(f"a rule's kind must be one of {sorted(known)}, not {kind!r}")

@@ -23,6 +23,7 @@ from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows
 from missdp.sources.duckdb import DuckDBSource
+from missdp.sources.modelled import Modelled
 from missdp.table import Table
 
 __all__ = [
@@ -387,9 +388,12 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
 
 
 def filled_rows(
-    source: MarginalSource, laws: Mapping[str, NDArray[np.float64]], rng: np.random.Generator
+    source: MarginalSource,
+    laws: Mapping[str, NDArray[np.float64]],
+    rng: np.random.Generator,
+    modelled: Modelled,
 ) -> MarginalSource:
-    """Return the rows with every hole drawn from its attribute's law.
+    """Return the rows with every hole drawn from its attribute's law, and rules settled again.
 
     Each row is filled by itself, so adding or removing one row still changes one filled row.
     A law with all its mass on one level takes no draw.
@@ -405,6 +409,7 @@ def filled_rows(
             many = int(hole.sum())
             cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
         codes[attribute.name] = cells
+    codes = modelled.settled(codes)
     return MemorySource(Table.from_codes(complete_schema(table.schema), codes, kind=table.kind))
 
 

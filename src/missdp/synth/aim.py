@@ -23,8 +23,9 @@ from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.restore import kinds_share
 from missdp.synth.state import first_array, is_declared, is_whole
-from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros
+from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
 
 __all__ = ["AIM", "GraphicalSynthesizer"]
 
@@ -86,13 +87,17 @@ class GraphicalSynthesizer(Synthesizer):
         return budget
 
     def _zeros(self, schema: Schema) -> Zeros:
-        return read_zeros(self.structural_zeros, schema, max_cells=self._max_cells)
+        """Impossible cells: of the rules that fit into the model, and those given besides."""
+        declared = self._modelled.whole.subset(schema.names)
+        given = read_zeros(self.structural_zeros, declared, max_cells=self._max_cells)
+        return with_rules(given, self._modelled.impossible, schema, max_cells=self._max_cells)
 
     def _check_schema(self, schema: Schema) -> None:
         weights = candidates(self.workload, schema)
         self._zeros(schema)
         plan, share = self._plan(len(schema)), self._count_share(schema)
-        before = share * self._rho + self._imputation_rho(schema)
+        before = (share + kinds_share(self._modelled, self._strategy)) * self._rho
+        before += self._imputation_rho(schema)
         if share > 0:
             check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
         plan.check(len(schema), before=before, selects=bool(weights))
@@ -191,7 +196,7 @@ class GraphicalSynthesizer(Synthesizer):
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
-        return dict(zip(self.schema_.names, codes, strict=True))
+        return dict(zip(self.modelled_.names, codes, strict=True))
 
     @classmethod
     def _of_first_formats(
@@ -264,7 +269,8 @@ class AIM(GraphicalSynthesizer):
     max_model_size : float, default 1.0
         Megabytes of the junction tree.
     structural_zeros : mapping, optional
-        Public facts, never read from the private table: by tuples of attribute names, which
+        Public facts about this fit; rules of the schema say such things for every family.
+        Never read from the private table: by tuples of attribute names, which
         combinations are impossible, as an array of bool (True is impossible; one axis per name,
         one entry per declared level or bin), or as a list of level combinations.  No filled
         synthetic row has one.  Private rows that do are not counted in those cells, and nothing

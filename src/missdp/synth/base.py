@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
@@ -13,18 +14,20 @@ import numpy as np
 from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
 from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
-from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
+from missdp.mechanisms import Door, Total, domain_conditions, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
+from missdp.sources.modelled import Modelled
 from missdp.synth.noisy_counts import whole_rows
+from missdp.synth.restore import KindShares, release_kinds, restored
 from missdp.synth.state import (
     FittedState,
     StoredModel,
+    check_settings,
     chosen_delta,
     is_declared,
-    is_noisy,
     is_number,
     is_whole,
     open_data,
@@ -34,16 +37,13 @@ from missdp.synth.state import (
     synthesizer_ground_truth,
     write_model,
 )
-from missdp.table import FrameKind, Table
+from missdp.table import FrameKind, Holes, Table, check_holes
 
 __all__ = ["MissingValues", "Synthesizer"]
 
 MissingValues: TypeAlias = Literal["fill", "keep"]
 
-# The noise of every part of a fit then stays in the range that is drawn exactly.
-_LEAST_EPSILON = 1e-6
-_MOST_EPSILON = 1e4  # far beyond any protection
-_MOST_ROWS = 2**53
+_KINDS = "kinds of missing"  # where a saved model keeps their shares
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -96,6 +96,7 @@ class Synthesizer(FittedState, abc.ABC):
     n_rows_std_: float = field(init=False)
     guarantee_: Guarantee = field(init=False)
     _fitted_with: dict[str, Any] = field(init=False)
+    _kind_shares: KindShares = field(init=False)
 
     def fit(
         self,
@@ -154,19 +155,19 @@ class Synthesizer(FittedState, abc.ABC):
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
         self._strategy.check(source)
-        self._check_schema(source.schema)
+        fresh = type(self)(**self.get_params(deep=False))
+        fresh._fitted_with = self._public_parameters()
+        fresh.schema_, fresh.kind_ = source.schema, kind
+        fresh._check_schema(fresh.modelled_)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
             self.budget.reserve(own, label=label, conditions=conditions)
         # Learned on a fresh model and taken over whole: what was learned before must not be taken
         # for this fit's, nor half of this fit for a model, should it fail.
         self._forget()
-        fresh = type(self)(**self.get_params(deep=False))
-        fresh._fitted_with = self._public_parameters()
-        fresh.schema_ = source.schema
-        fresh.kind_ = kind
         rows = int(self.n_rows) if declared else None
         door = Door(source, self._strategy, budget=own, noise=noise, declared_rows=rows)
+        fresh._kind_shares = release_kinds(door, fresh._modelled)
         total = fresh._fit(door)
         if declared:
             total = Total(int(self.n_rows), 0.0)
@@ -185,6 +186,7 @@ class Synthesizer(FittedState, abc.ABC):
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
         multiple: int | None = None,
+        holes: Holes = "nulls",
     ) -> Any:
         """Draw synthetic rows; costs no privacy.
 
@@ -203,12 +205,16 @@ class Synthesizer(FittedState, abc.ABC):
             fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
             from them with :func:`~missdp.evaluate.combine_estimates`. Takes one refit each; for
             AIM and MST only.
+        holes : {"nulls", "codes"}, default "nulls"
+            What a cell without a value comes back as: null, or the first code that the schema
+            declares for its kind of missing.
 
         Returns
         -------
         frame, or list of frames if ``multiple`` is given
             The kind of frame that was fitted, with the schema's columns and dtypes.
         """
+        check_holes(holes)
         if multiple is not None:
             if not (is_whole(multiple) and multiple >= 2):
                 raise ParameterError("multiple must be a whole number of tables, at least 2")
@@ -216,13 +222,16 @@ class Synthesizer(FittedState, abc.ABC):
             rng = sampling_generator(self.random_state if random_state is None else random_state)
             return [
                 model.sample(
-                    n, missing_values=missing_values, random_state=int(rng.integers(2**63))
+                    n,
+                    missing_values=missing_values,
+                    random_state=int(rng.integers(2**63)),
+                    holes=holes,
                 )
                 for model in self._uncertain(int(multiple), rng)
             ]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state
-        ).to_native()
+        ).to_native(holes=holes)
 
     def sample_table(
         self,
@@ -244,8 +253,28 @@ class Synthesizer(FittedState, abc.ABC):
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows = self.n_rows_ if n is None else int(n)
-        codes = self._sample(rows, missing_values, rng)
-        return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+        if self._modelled.is_whole:
+            codes = self._sample(rows, missing_values, rng)
+            return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+
+        def draw(m: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+            return self._sample(m, missing_values, rng)
+
+        shares = self._kind_shares
+        return restored(self._modelled, draw, rows, rng, shares=shares, kind=self.kind_)
+
+    @property
+    def modelled_(self) -> Schema:
+        """Public facts about what is modelled: :attr:`schema_`, made plainer by its rules.
+
+        Attributes that follow from others are left out, "not applicable" is one more level of its
+        attribute, and all other kinds of missing are one.
+        """
+        return self._modelled.schema
+
+    @cached_property
+    def _modelled(self) -> Modelled:
+        return Modelled(self.schema_)
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.
@@ -284,7 +313,7 @@ class Synthesizer(FittedState, abc.ABC):
         return synthesizer_ground_truth(
             self.guarantee_,
             strategy=self._applied_strategy,
-            schema=self.schema_,
+            modelled=self._modelled,
             assumption=assumption,
         )
 
@@ -314,7 +343,7 @@ class Synthesizer(FittedState, abc.ABC):
             n_rows=self.n_rows_,
             n_rows_std=self.n_rows_std_,
             guarantee=self.guarantee_,
-            released=self._released(),
+            released=self._released() | ({_KINDS: self._kind_shares} if self._kind_shares else {}),
         )
         write_model(Path(path), model)
 
@@ -333,6 +362,7 @@ class Synthesizer(FittedState, abc.ABC):
             model.schema_, model.kind_ = stored.schema, stored.frame
             model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
+            model._kind_shares = dict(stored.released.get(_KINDS, {}))
         model.guarantee_ = stored.guarantee
         model._adopt(model)
         return model
@@ -353,7 +383,7 @@ class Synthesizer(FittedState, abc.ABC):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Draw codes of every attribute."""
+        """Draw codes of every modelled attribute; see :attr:`modelled_`."""
 
     def _released(self) -> dict[str, Any]:
         """Return the released model: numbers, text, arrays, records, and mappings of them."""
@@ -392,26 +422,7 @@ class Synthesizer(FittedState, abc.ABC):
             raise ParameterError(
                 f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
             )
-        for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            if name == "delta" and value is None:
-                continue
-            if not is_number(value):
-                raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
-        if 0 < self.epsilon < _LEAST_EPSILON:
-            raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
-        if not self.epsilon <= _MOST_EPSILON:
-            raise ParameterError(f"epsilon must be at most {_MOST_EPSILON:g}: it protects nothing")
-        declared = self.n_rows
-        if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not is_noisy(declared):
-            raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
-        seeded = is_whole(self.random_state) or isinstance(self.random_state, Witness)
-        if self.random_state is not None and not seeded:
-            raise ParameterError("random_state must be None or a whole number, at least 0")
-        if self.progress is not None and not callable(self.progress):
-            raise ParameterError("progress must be callable or None")
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise ParameterError("budget must be a missdp.Budget or None")
+        check_settings(self.get_params(deep=False))
         # The noise of a table depends on the structure chosen before it, so this is a filter.
         return Budget(self.epsilon, self._delta, schedule="adaptive")
 

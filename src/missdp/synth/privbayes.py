@@ -14,7 +14,7 @@ from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
-from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, restricted
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -22,6 +22,7 @@ from missdp.synth.noisy_counts import (
     impute,
     least_squares_total,
 )
+from missdp.synth.restore import kinds_share
 from missdp.synth.state import first_array, is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]
@@ -135,7 +136,9 @@ class PrivBayes(Synthesizer):
         spent = self._spent_before(schema)
         # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
         pure = self._delta == 0
-        left = self.epsilon - spent if pure else zcdp_rho(self.epsilon, self._delta) - spent**2 / 2
+        whole = self.epsilon if pure else zcdp_rho(self.epsilon, self._delta)
+        left = whole * (1 - kinds_share(self._modelled, self._strategy))
+        left -= spent if pure else spent**2 / 2
         plan = self._plan(left, len(schema))
         plan.check(len(schema), largest=sizes[-1])
 
@@ -181,7 +184,8 @@ class PrivBayes(Synthesizer):
         learner = Learner(door, plan, tables=tables, total=behind, report=self._report)
         degree = self.degree if isinstance(self.degree, str) else int(self.degree)
         families = learner.choose_families(degree=degree, theta=self.theta)
-        self.network_ = Network.from_joints(families, learner.measure(families))
+        network = Network.from_joints(families, learner.measure(families))
+        self.network_ = restricted(network, self._modelled.impossible)
         totals = learner.totals.items()
         rows = least_squares_total(
             [counted, *(t for c, t in totals if door.tells_total(c))],
@@ -193,11 +197,11 @@ class PrivBayes(Synthesizer):
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None
-        if self._strategy.models_holes and self.schema_.nullable:
+        if self._strategy.models_holes and self.modelled_.nullable:
             self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
 
     def _sizes(self) -> dict[str, int]:
-        return {a.name: a.size for a in self.schema_}
+        return {a.name: a.size for a in self.modelled_}
 
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator

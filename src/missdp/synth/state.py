@@ -39,12 +39,14 @@ from missdp.mechanisms import Witness
 from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, Strategy, is_source, open_source
+from missdp.sources.modelled import Modelled
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
 __all__ = [
     "FittedState",
     "StoredModel",
+    "check_settings",
     "chosen_delta",
     "first_array",
     "is_declared",
@@ -150,6 +152,41 @@ def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKi
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
     return open_source(data, schema), frame_kind(data)
+
+
+# The noise of every part of a fit then stays in the range that is drawn exactly.
+_LEAST_EPSILON = 1e-6
+_MOST_EPSILON = 1e4  # far beyond any protection
+_MOST_ROWS = 2**53
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse parameters of a synthesizer that are out of range or of the wrong type.
+
+    Raises
+    ------
+    ParameterError
+    """
+    for name in ("epsilon", "delta"):
+        value = settings[name]
+        if name == "delta" and value is None:
+            continue
+        if not is_number(value):
+            raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
+    if 0 < settings["epsilon"] < _LEAST_EPSILON:
+        raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
+    if not settings["epsilon"] <= _MOST_EPSILON:
+        raise ParameterError(f"epsilon must be at most {_MOST_EPSILON:g}: it protects nothing")
+    declared = settings["n_rows"]
+    if not (is_whole(declared) and 1 <= declared <= _MOST_ROWS) and not is_noisy(declared):
+        raise ParameterError("n_rows must be 'noisy' or a whole number from 1 to 2**53")
+    seeded = is_whole(settings["random_state"]) or isinstance(settings["random_state"], Witness)
+    if settings["random_state"] is not None and not seeded:
+        raise ParameterError("random_state must be None or a whole number, at least 0")
+    if settings["progress"] is not None and not callable(settings["progress"]):
+        raise ParameterError("progress must be callable or None")
+    if settings["budget"] is not None and not isinstance(settings["budget"], Budget):
+        raise ParameterError("budget must be a missdp.Budget or None")
 
 
 def chosen_delta(delta: float | None, n_rows: str | int) -> float:
@@ -296,7 +333,7 @@ def read_model(
 
 
 def synthesizer_ground_truth(
-    guarantee: Guarantee, *, strategy: Strategy, schema: Schema, assumption: Condition | None
+    guarantee: Guarantee, *, strategy: Strategy, modelled: Modelled, assumption: Condition | None
 ) -> Guarantee:
     """Return the ground-truth guarantee of a fit.
 
@@ -306,8 +343,8 @@ def synthesizer_ground_truth(
         What the fit guarantees for the incomplete table.
     strategy : Strategy
         The missing-data strategy, which knows who chose the gates.
-    schema : Schema
-        Public facts.
+    modelled : Modelled
+        Public facts: which attributes are modelled, and which of them rules may fill.
     assumption : Condition
         How values went missing.
 
@@ -340,14 +377,16 @@ def synthesizer_ground_truth(
     are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
     Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
     """
-    _check_names(assumption, schema)
+    _check_names(assumption, modelled.whole)
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
         return ground_truth_guarantee(guarantee, assumption)
     gated, chosen = _gated(whole, strategy)
-    if not gated or (chosen and len(schema.nullable) < len(schema)):
+    names = modelled.schema.names
+    always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
+    if not gated or (chosen and always):
         return ground_truth_guarantee(guarantee, assumption)
-    structure = DataChosenGates(attributes=schema.names, smallest=1) if chosen else FixedGates()
+    structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
     merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
     return ground_truth_guarantee(merged, assumption, structure=structure)
 

@@ -23,6 +23,7 @@ from missdp.inference.beliefs import log_linear
 from missdp.inference.junction import Clique, tree_cells
 from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
+from missdp.schema.rulebook import ImpossibleCells
 
 __all__ = [
     "MAX_CELLS",
@@ -31,6 +32,7 @@ __all__ = [
     "Workload",
     "candidates",
     "read_zeros",
+    "with_rules",
 ]
 
 
@@ -242,6 +244,43 @@ def _codes(names: tuple[str, ...], cell: Any, schema: Schema) -> tuple[int, ...]
             raise ParameterError(f"structural_zeros: {level!r} is not a level of {name!r}")
         codes.append(attribute.levels.index(level))
     return tuple(codes)
+
+
+_RULES_SHARE = 0.5  # of the cells of the junction tree; the rest is for what is measured
+
+
+def with_rules(
+    zeros: Zeros, impossible: ImpossibleCells, schema: Schema, *, max_cells: float
+) -> Zeros:
+    """Add the impossible cells of rules, smallest tables first, while the model stays small.
+
+    What is left out is not lost: rows that break a rule are drawn again.
+
+    Parameters
+    ----------
+    zeros : mapping of Clique to ndarray of bool
+        On declared levels; "not applicable" is possible there.
+    impossible : mapping of tuple of str to ndarray of bool
+    schema : Schema
+        Of what is modelled.
+    max_cells : float
+        Most cells of the junction tree.
+    """
+    sizes = [a.size for a in schema]
+    found = {clique: _padded(table, [sizes[v] for v in clique]) for clique, table in zeros.items()}
+    for names in sorted(impossible, key=lambda names: (impossible[names].size, names)):
+        clique = tuple(schema.names.index(name) for name in names)
+        table = impossible[names]
+        trial = found | {clique: found[clique] | table if clique in found else table}
+        if tree_cells(sizes, trial) <= _RULES_SHARE * max_cells:
+            found = trial
+    if zeros and impossible:
+        _check_possible(found, sizes, max_cells)
+    return found
+
+
+def _padded(table: NDArray[np.bool_], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    return np.pad(table, [(0, size - n) for size, n in zip(sizes, table.shape, strict=True)])
 
 
 def _check_possible(zeros: Zeros, sizes: Sequence[int], max_cells: float) -> None:

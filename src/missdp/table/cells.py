@@ -30,8 +30,10 @@ __all__ = [
     "Unreadable",
     "distinct",
     "indices_of",
+    "may_hold_text",
     "plain",
     "read_numbers",
+    "taken",
 ]
 
 _Floats = NDArray[np.float64]
@@ -173,6 +175,13 @@ def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
     return [plain(cell) for cell in _objects(coded.dictionary)], indices_of(coded)
 
 
+def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
+    """Return the cells of some rows."""
+    if isinstance(data, Coded):
+        return Coded(data.cells, data.indices[rows])
+    return data[rows] if isinstance(data, np.ndarray) else data.take(pa.array(rows))
+
+
 def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.intp]:
     # One more entry at the end, where index -1 finds it.
     return np.append(inner, -1)[np.where(outer < 0, -1, outer)]
@@ -243,6 +252,24 @@ def read_numbers(
     values = np.fromiter((_number(cell, missing_codes) for cell in cells), np.float64, len(cells))
     unreadable = np.fromiter((_is_unreadable(c, missing_codes) for c in cells), bool, len(cells))
     return np.append(values, np.nan)[indices], np.append(unreadable, False)[indices]
+
+
+def may_hold_text(data: Chunk) -> bool:
+    """Whether a cell may be text, as far as the type of the column tells.
+
+    Examples
+    --------
+    >>> may_hold_text(pa.array([1.5])), may_hold_text(pa.array([".R", "7"]))
+    (False, True)
+    """
+    if isinstance(data, Coded):
+        return may_hold_text(data.cells)
+    if not isinstance(data, pa.Array) or isinstance(data, pa.ExtensionArray):
+        return True
+    kind = data.type.value_type if pa.types.is_dictionary(data.type) else data.type
+    return not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def _native_numbers(data: pa.Array) -> _Floats:

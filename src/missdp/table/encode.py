@@ -24,7 +24,16 @@ from missdp.schema.attributes import (
     LevelReader,
     kind_mark,
 )
-from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers
+from missdp.table.cells import (
+    Cells,
+    Chunk,
+    Plain,
+    Unreadable,
+    distinct,
+    may_hold_text,
+    read_numbers,
+    taken,
+)
 
 __all__ = ["Column", "Encoder", "code_dtype", "encode"]
 
@@ -98,7 +107,9 @@ class Encoder:
             return self._levelled(_join([self._find(chunk) for chunk in chunks]))
         texts = frozenset(self._text_codes)
         values, unreadable = zip(*(read_numbers(c, texts) for c in chunks), strict=True)
-        marks = _join([self._marked(c) for c in chunks]) if self._kept_apart else None
+        marks = None
+        if self._kept_apart and any(map(may_hold_text, chunks)):
+            marks = _join([self._marked(c, v) for c, v in zip(chunks, values, strict=True)])
         return self._numeric(self._attribute, _join(values), _join(unreadable), marks)
 
     @property
@@ -106,12 +117,15 @@ class Encoder:
         """Whether text stands for other kinds than plain missing."""
         return any(mark != MISSING for mark in self._text_codes.values())
 
-    def _marked(self, chunk: Chunk) -> NDArray[np.int32]:
+    def _marked(self, chunk: Chunk, values: _Floats) -> NDArray[np.int32]:
         """Return the kind of missing that text stands for, as the mark of the kind."""
-        cells, indices = distinct(chunk)
+        marks = np.full(len(values), MISSING, dtype=np.int32)
+        rest = np.flatnonzero(np.isnan(values))  # no number: the only cells worth looking at
+        cells, indices = distinct(taken(chunk, rest))
         texts = (cell.strip() if isinstance(cell, str) else "" for cell in cells)
         found = np.fromiter((self._text_codes.get(t, MISSING) for t in texts), np.int32, len(cells))
-        return np.append(found, np.int32(MISSING))[indices]
+        marks[rest] = np.append(found, np.int32(MISSING))[indices]
+        return marks
 
     def _find(self, chunk: Chunk) -> NDArray[np.int32]:
         cells, indices = distinct(chunk)
@@ -139,16 +153,11 @@ class Encoder:
         marks: NDArray[np.int32] | None,
     ) -> Column:
         """Apply the policy; ``values`` is NaN where missing or unreadable."""
-        holes = np.full(len(values), self._code_of[-MISSING])
-        for number, mark in self._codes.items():
-            here = values == number
-            holes[here] = self._code_of[-mark]
-            values[here] = np.nan
-        if marks is not None:
-            holes = np.where(marks == MISSING, holes, self._code_of[-marks])
+        others = self._take_out_codes(values, marks)
         missing = np.isnan(values)
         if attribute.outside == "clamp":
-            values[missing] = attribute.lower
+            missing &= ~unreadable | attribute.nullable
+            values[np.isnan(values)] = attribute.lower
             if attribute.integer:
                 np.rint(values, out=values)
             np.clip(values, attribute.lower, attribute.upper, out=values)
@@ -164,8 +173,26 @@ class Encoder:
             values[missing] = attribute.lower
         values += 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
-        codes[missing] = holes[missing]
+        codes[missing] = self._code_of[-MISSING]
+        for code, here in others:
+            codes[here] = code
         return Column(codes=codes.astype(code_dtype(attribute)), values=values)
+
+    def _take_out_codes(
+        self, values: _Floats, marks: NDArray[np.int32] | None
+    ) -> list[tuple[int, NDArray[np.intp]]]:
+        """Make codes that are numbers NaN, and return where each other kind of missing is."""
+        plain = int(self._code_of[-MISSING])
+        found: list[tuple[int, NDArray[np.intp]]] = []
+        for number, mark in self._codes.items():
+            here = np.flatnonzero(values == number)
+            values[here] = np.nan
+            found.append((int(self._code_of[-mark]), here))
+        if marks is not None:
+            places = np.flatnonzero(marks != MISSING)
+            of_places = self._code_of[-marks[places]]
+            found += [(int(c), places[of_places == c]) for c in np.unique(of_places)]
+        return [(code, here) for code, here in found if code != plain]
 
 
 _Codes: TypeAlias = dict[Kind, tuple[str | float, ...]]

@@ -1,9 +1,10 @@
 """Rules are applied to rows as they are read: each row by itself, whatever else the table holds.
 
-What follows from a row's own cells is filled in. A row that breaks a rule loses the cells that the
-rule is about, as far as they may be missing; nobody can know which of them is wrong. Where none of
-them may be missing the row stays as it is, and nothing is learned from its impossible combination.
-Nothing shows whether there are such rows.
+What follows from a row's own cells is filled in, in place of whatever was there. A row that breaks
+a rule loses the cells that the rule is about, as far as they may be missing; nobody can know which
+of them is wrong. Where none of them may be missing the row stays as it is, and nothing is learned
+from its impossible combination. This is repeated until nothing changes, so that a table that was
+read, written and read again is the same. Nothing shows whether there are such rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.bound import Derives, Routes
 from missdp.schema.known import Known, KnownCells, decided
+from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
 
 __all__ = ["Rows", "follow_rules", "known_cells"]
@@ -44,15 +46,26 @@ def follow_rules(
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
     rows = Rows(schema, columns)
+    # A cell that nothing fills is lost once at most; then the others settle, one after another.
+    for _ in range(2 * len(columns) + 2):
+        before = rows.ruled()
+        if not _passed(rows, book) or rows.are_still(before):
+            break
+    return {name: rows.column(name) for name in wanted}
+
+
+def _passed(rows: Rows, book: RuleBook) -> bool:
+    """Apply every rule once; return whether a row lost a cell."""
+    lost = False
     for target in book.order:
         if target in book.derives and rows.has(book.derives[target].names):
-            rows.derive(book.derives[target])
+            lost |= rows.derive(book.derives[target])
         if target in book.routes and rows.has(book.routes[target].names):
             rows.route(book.routes[target])
-    for rule in book.forbids:
+    for rule in book.bound:
         if rows.has(rule.names):
-            rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
-    return {name: rows.column(name) for name in wanted}
+            lost |= rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
+    return lost
 
 
 class Rows:
@@ -66,7 +79,9 @@ class Rows:
 
     def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
         self._schema, self._columns = schema, dict(columns)
-        self._known = known_cells(schema, columns)
+        read = {name for rule in schema.rulebook.bound for name in rule.names}
+        self._ruled = tuple(name for name in columns if name in read)
+        self._known = known_cells(schema, {name: columns[name] for name in self._ruled})
         self.n = len(next(iter(columns.values())).codes)
 
     @property
@@ -82,8 +97,26 @@ class Rows:
         """Return a column as it is now."""
         return self._columns[name]
 
-    def derive(self, rule: Derives) -> None:
-        """Fill in what follows; where it is outside the domain, the row breaks the rule."""
+    def ruled(self) -> dict[str, Column]:
+        """Return the columns that rules read."""
+        return {name: self._columns[name] for name in self._ruled}
+
+    def are_still(self, columns: Mapping[str, Column]) -> bool:
+        """Whether no cell has changed since the columns were these."""
+        return all(
+            np.array_equal(now.codes, columns[name].codes)
+            and (now.values is None or np.array_equal(now.values, columns[name].values))  # type: ignore[arg-type]
+            for name, now in self.ruled().items()
+        )
+
+    def derive(self, rule: Derives) -> bool:
+        """Fill in what follows; a row in which it is outside the domain breaks the rule."""
+        outside = rule.outside(rule.derived(self._known, self.n))
+        self.follow(rule)
+        return self.blank(rule.names, outside)
+
+    def follow(self, rule: Derives) -> None:
+        """Fill in what follows, where it is in the domain."""
         derived = rule.derived(self._known, self.n)
         outside = rule.outside(derived)
         sure = derived.present & ~outside & (derived.least == derived.greatest)
@@ -92,7 +125,7 @@ class Rows:
         values = column.values
         if isinstance(attribute, Numeric):
             inside = np.where(sure, np.clip(derived.least, attribute.lower, attribute.upper), 0.0)
-            inside = np.where(sure, inside, attribute.lower)
+            inside = np.where(sure, inside, attribute.lower) + 0.0  # one zero only
             codes = attribute.encode_values(inside)
             if values is not None:
                 values = np.where(sure, inside, values)
@@ -101,7 +134,6 @@ class Rows:
         codes = np.where(sure, codes, column.codes)
         self._set(attribute, codes, values)
         self._put(attribute, derived.absent, attribute.size)
-        self.blank(rule.names, outside)
 
     def route(self, rule: Routes) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
@@ -111,12 +143,20 @@ class Rows:
         if attribute.nullable:
             self._put(attribute, surely & self._known[rule.target].absent, attribute.missing_code)
 
-    def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> None:
-        """Take the values that rows breaking a rule have, where they may be missing."""
-        for name in names:
+    def lose(self, name: str, where: NDArray[np.bool_]) -> None:
+        """Make cells plainly missing."""
+        self._put(self._schema[name], where, self._schema[name].missing_code)
+
+    def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> bool:
+        """Take the cells of rows that break a rule, where they may be missing; tell if any was."""
+        lost = False
+        for name in names if broken.any() else ():
             attribute = self._schema[name]
-            if attribute.nullable:
-                self._put(attribute, broken & self._known[name].present, attribute.missing_code)
+            where = broken & ~self._known[name].hole
+            if attribute.nullable and where.any():
+                self._put(attribute, where, attribute.missing_code)
+                lost = True
+        return lost
 
     def _put(self, attribute: AnyAttribute, where: NDArray[np.bool_], code: int) -> None:
         """Set cells to a code that stands for no value."""

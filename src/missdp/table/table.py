@@ -17,6 +17,7 @@ from missdp.files import atomic_path
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.table.cells import Cells
+from missdp.table.decode import Holes, check_holes, decode
 from missdp.table.encode import Column, code_dtype, encode
 from missdp.table.follow import follow_rules
 from missdp.table.frames import (
@@ -215,14 +216,40 @@ class Table:
             columns[attribute.name] = Column(column.codes, values)
         return Table(self.schema, columns, kind=self.kind)
 
-    def to_arrow(self) -> pa.Table:
-        """Return an Arrow table whose types depend on the schema alone."""
-        arrays = [_decode(a, self._columns[a.name]) for a in self.schema]
+    def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
+        """Return an Arrow table whose types depend on the schema alone.
+
+        Parameters
+        ----------
+        holes : {"nulls", "codes"}, default "nulls"
+            What is written for a cell without a value: null, or the first code that the schema
+            declares for its kind of missing (null if it declares none). Then a table that is read
+            again is the same, kinds included. A column of numbers whose codes are text becomes
+            text; so does one of true and false that has any code.
+
+        Examples
+        --------
+        >>> from missdp import Numeric, Schema, Table
+        >>> age = Numeric(name="age", lower=0, upper=99, nullable=True, refused=(-7,))
+        >>> schema = Schema((age,))
+        >>> table = Table.read(pa.table({"age": [30, -7, None]}), schema)
+        >>> table.to_arrow(holes="codes")["age"].to_pylist()
+        [30.0, -7.0, None]
+        """
+        check_holes(holes)
+        arrays = [decode(a, self._columns[a.name], holes=holes) for a in self.schema]
         return pa.table(arrays, names=list(self.schema.names))
 
-    def to_native(self, kind: FrameKind | None = None) -> Any:
-        """Return a frame of the kind that came in, or of the kind asked for."""
-        return native_from_arrow(self.to_arrow(), kind or self.kind)
+    def to_native(self, kind: FrameKind | None = None, *, holes: Holes = "nulls") -> Any:
+        """Return a frame of the kind that came in, or of the kind asked for.
+
+        Parameters
+        ----------
+        kind : {"pandas", "polars", "pyarrow"}, optional
+        holes : {"nulls", "codes"}, default "nulls"
+            As in :meth:`to_arrow`.
+        """
+        return native_from_arrow(self.to_arrow(holes=holes), kind or self.kind)
 
 
 def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:
@@ -232,20 +259,6 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
     if array.size and (array.min() < 0 or array.max() >= attribute.extended_size):
         raise DataError(f"codes of {attribute.name!r} must be in 0..{attribute.extended_size - 1}")
     return array.astype(code_dtype(attribute))
-
-
-def _decode(attribute: AnyAttribute, column: Column) -> pa.Array:
-    missing = column.codes >= attribute.size
-    if isinstance(attribute, Numeric):
-        if column.values is None:
-            raise DataError(
-                f"attribute {attribute.name!r} has bins only; draw values with with_values() first"
-            )
-        kind = pa.int64() if attribute.integer else pa.float64()
-        cells = column.values.astype(np.int64) if attribute.integer else column.values
-        return pa.array(cells, type=kind, mask=missing)
-    indices = pa.array(np.where(missing, 0, column.codes).astype(np.int64), mask=missing)
-    return pa.array(attribute.levels).take(indices)
 
 
 _WRITABLE = (".csv", ".parquet", ".pq")

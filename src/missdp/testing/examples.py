@@ -75,7 +75,7 @@ class Histograms(Synthesizer):
 
     def _sample(self, n: int, missing_values: str, rng: np.random.Generator) -> dict[str, Any]:
         codes = {}
-        for attribute in self.schema_:
+        for attribute in self.modelled_:
             counts = self.counts_[attribute.name]
             law = project_to_simplex(counts / max(1, counts.sum())) + 1e-9
             if missing_values == "fill":
@@ -209,14 +209,14 @@ class TrainedLogistic(Synthesizer):
 
     def _sample(self, n: int, missing_values: str, rng: np.random.Generator) -> dict[str, Any]:
         law = project_to_simplex(self.counts_ / max(1, self.counts_.sum())) + 1e-9
-        head, *others = self.schema_
+        head, *others = self.modelled_
         first = _drawn(np.tile(law, (n, 1)), head.size, missing_values, rng)
         laws = [softmax(part, axis=1) for part in np.split(self.theta_[:, first].T, self.ends_, 1)]
         drawn = [
             _drawn(law, attribute.size, missing_values, rng)
             for law, attribute in zip(laws, others, strict=False)
         ]
-        return dict(zip(self.schema_.names, [first, *drawn], strict=True))
+        return dict(zip(self.modelled_.names, [first, *drawn], strict=True))
 
 
 def _drawn(

@@ -1,0 +1,155 @@
+"""Two tables under one schema, so that their codes mean the same and can be compared.
+
+In an aligned table every attribute may be missing, for a true table and a synthetic one need not
+agree on where there are holes. The rules of the schema are applied on reading, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.table import Table
+from missdp.table.encode import Column, code_dtype
+from missdp.table.follow import follow_rules
+
+__all__ = ["align", "fitted", "levels_and_holes", "rebin", "schema_of"]
+
+
+def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
+    """Read two tables under one schema in which every attribute may be missing.
+
+    Raises
+    ------
+    ParameterError
+        If no schema is given and neither input is a Table.
+    SchemaError
+        If the two declare different domains.
+    DataError
+        If a frame does not fit the schema.
+    """
+    schema = schema_of(truth, synthetic, schema=schema)
+    return _read(truth, schema), _read(synthetic, schema)
+
+
+def schema_of(*tables: Any, schema: Schema | None) -> Schema:
+    """Return the schema that is given, or else that of the first Table."""
+    if schema is None:
+        known = [data.schema for data in tables if isinstance(data, Table)]
+        if not known:
+            raise ParameterError("pass schema=, or at least one Table")
+        schema = known[0]
+    if not isinstance(schema, Schema):
+        raise ParameterError("schema must be a Schema")
+    return schema
+
+
+def _read(data: Any, schema: Schema) -> Table:
+    table = data if isinstance(data, Table) else _followed(data, schema)
+    return fitted(table, Schema(tuple(replace(a, nullable=True) for a in schema)))
+
+
+def _followed(data: Any, schema: Schema) -> Table:
+    """Read a table whose holes need not be declared, and apply the rules."""
+    # Where nothing but "not applicable" is declared a null means that, and must go on doing so.
+    open_schema = Schema(
+        tuple(
+            a if a.not_applicable is not None else replace(a, nullable=True)
+            for a in schema.attributes
+        )
+    )
+    table = Table.read(data, open_schema)
+    columns = follow_rules(schema, {name: table.column(name) for name in schema.names})
+    return Table(open_schema, columns, kind=table.kind)
+
+
+def fitted(table: Table, schema: Schema) -> Table:
+    """Return a table under another schema with the same levels and bins.
+
+    Raises
+    ------
+    SchemaError
+        If attributes or domains differ.
+    """
+    if set(table.schema.names) != set(schema.names):
+        raise SchemaError("the two tables have different attributes")
+    columns = {a.name: _fitted(a, table.schema[a.name], table.column(a.name)) for a in schema}
+    return Table(schema, columns, kind=table.kind)
+
+
+def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: Column) -> Column:
+    absent = given.not_applicable is not None and wanted.not_applicable is None
+    if absent or not _same_domain(wanted, given):
+        raise SchemaError(f"the two tables declare different domains for {wanted.name!r}")
+    if given.kinds == wanted.kinds:
+        return column
+    codes = np.append(np.arange(wanted.size), [*_codes_of_kinds(wanted, given)])[column.codes]
+    return Column(codes.astype(code_dtype(wanted)), column.values)
+
+
+def _codes_of_kinds(wanted: AnyAttribute, given: AnyAttribute) -> Iterator[int]:
+    """Yield the new code of each kind; one that is not declared there is plainly missing."""
+    for kind in given.kinds:
+        known = kind in wanted.kinds
+        yield wanted.size + wanted.kinds.index(kind) if known else wanted.missing_code
+
+
+def _same_domain(one: AnyAttribute, two: AnyAttribute) -> bool:
+    if isinstance(one, Numeric) and isinstance(two, Numeric):
+        same = one.integer == two.integer and set(one.spikes) == set(two.spikes)
+        return same and bool(np.array_equal(one.bin_edges, two.bin_edges))
+    return one.kind == two.kind and getattr(one, "levels", 1) == getattr(two, "levels", 2)
+
+
+def levels_and_holes(table: Table) -> Table:
+    """Return the table with "not applicable" as one more level, and one kind of missing.
+
+    Attributes that have no other kind than plain missing stay as they are; the others come back as
+    levels that are numbered.
+    """
+    attributes, columns = [], {}
+    for attribute in table.schema:
+        column = table.column(attribute.name)
+        if attribute.kinds not in ((), ("missing",)):
+            levels = tuple(range(attribute.missing_code))
+            codes = np.minimum(column.codes, attribute.missing_code)
+            attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
+            column = Column(codes.astype(code_dtype(attribute)))
+        attributes.append(attribute)
+        columns[attribute.name] = column
+    return Table(Schema(tuple(attributes)), columns, kind=table.kind)
+
+
+def rebin(table: Table, bins: int) -> Table:
+    """Cut every numeric attribute into ``bins`` bins of equal width instead of its own.
+
+    Whole numbers get at most one bin per number, and no attribute gets fewer bins than declared.
+    """
+    attributes: dict[str, AnyAttribute] = {a.name: a for a in table.schema}
+    columns = {name: table.column(name) for name in attributes}
+    for name, attribute in attributes.items():
+        if isinstance(attribute, Numeric):
+            attributes[name], columns[name] = _rebin_column(attribute, columns[name], bins)
+    return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
+
+
+def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
+    if column.values is None:
+        raise DataError(
+            f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
+            "draw values with with_values() first"
+        )
+    finest = int(attribute.upper - attribute.lower) if attribute.integer else bins
+    wanted = min(bins, finest)
+    if wanted <= attribute.size:
+        return attribute, column
+    finer = replace(attribute, bins=wanted, edges=None)
+    codes = finer.encode_values(column.values)
+    hole = column.codes >= attribute.size
+    codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
+    return finer, Column(codes.astype(code_dtype(finer)), column.values)

@@ -1,0 +1,133 @@
+"""How often each kind of missing occurs, in a true table and in a synthetic one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from missdp.evaluate.align import align, schema_of
+from missdp.record import Record
+from missdp.schema import Schema
+from missdp.table import Table
+
+__all__ = ["MissingnessByKind", "Shares", "missingness_by_kind"]
+
+Shares: TypeAlias = dict[str, dict[str, float]]
+"""Attribute, then kind of missing, then the share of the cells that are of this kind."""
+
+
+@dataclass(frozen=True)
+class MissingnessByKind(Record):
+    """Kinds of missing of two tables side by side. Private: made from the truth without noise.
+
+    Parameters
+    ----------
+    truth_shares, synthetic_shares : dict of str to dict of str to float
+        Per attribute and kind, the share of its cells that are of this kind (0 for a table without
+        rows).
+
+    Examples
+    --------
+    >>> found = MissingnessByKind({"pay": {"refused": 0.25}}, {"pay": {"refused": 0.5}})
+    >>> found.mean_difference
+    0.25
+    >>> print(found)
+    cells without a value, by kind: mean difference 0.2500, max 0.2500
+      pay, refused  0.2500 → 0.5000
+    """
+
+    truth_shares: Shares
+    synthetic_shares: Shares
+
+    derived: ClassVar[tuple[str, ...]] = ("mean_difference", "max_difference")
+
+    @property
+    def differences(self) -> dict[tuple[str, str], float]:
+        """Synthetic minus true share, per attribute and kind."""
+        return {
+            (name, kind): self.synthetic_shares[name][kind] - share
+            for name, shares in self.truth_shares.items()
+            for kind, share in shares.items()
+        }
+
+    @property
+    def mean_difference(self) -> float:
+        """Mean absolute difference of the shares (0 if no cell may be without a value)."""
+        found = [*self.differences.values()] or [0.0]
+        return float(np.mean(np.abs(found)))
+
+    @property
+    def max_difference(self) -> float:
+        """Largest absolute difference of the shares."""
+        return max((abs(gap) for gap in self.differences.values()), default=0.0)
+
+    def __str__(self) -> str:
+        lines = [
+            f"cells without a value, by kind: mean difference {self.mean_difference:.4f}, "
+            f"max {self.max_difference:.4f}"
+        ]
+        labels = {(n, k): f"{n}, {k.replace('_', ' ')}" for n, k in self.differences}
+        width = max(map(len, labels.values()), default=0)
+        for (name, kind), label in labels.items():
+            one, two = self.truth_shares[name][kind], self.synthetic_shares[name][kind]
+            lines.append(f"  {label:<{width}}  {one:.4f} → {two:.4f}")
+        return "\n".join(lines)
+
+
+def missingness_by_kind(
+    truth: Any, synthetic: Any, *, schema: Schema | None = None
+) -> MissingnessByKind:
+    """Compare how many cells are not applicable, refused, unknown, not asked or plainly missing.
+
+    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    truth, synthetic : Table, or any table or file that Table.read takes
+        The private table, and a synthetic one that kept its holes. Where a file or frame holds
+        nulls instead of codes, kinds other than plain missing cannot be told, except that what is
+        not applicable follows from the rules: write codes, with ``holes="codes"``.
+    schema : Schema, optional
+        The declared domain; needed if neither is a Table.
+
+    Returns
+    -------
+    MissingnessByKind
+        Shares of every kind that the schema declares, and of plain missing where it occurs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.evaluate import missingness_by_kind
+    >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,))
+    >>> one, two = pd.DataFrame({"pay": [1, -7]}), pd.DataFrame({"pay": [-7, None]})
+    >>> missingness_by_kind(one, two, schema=Schema((pay,))).differences
+    {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
+    """
+    declared = schema_of(truth, synthetic, schema=schema)
+    one, two = (_shares(table) for table in align(truth, synthetic, schema))
+    listed = {
+        attribute.name: [
+            kind
+            for kind in shares
+            if kind in attribute.kinds or shares[kind] or two[attribute.name][kind]
+        ]
+        for attribute, shares in zip(declared, one.values(), strict=True)
+    }
+    return MissingnessByKind(_of(one, listed), _of(two, listed))
+
+
+def _shares(table: Table) -> Shares:
+    rows = max(len(table), 1)
+    return {
+        a.name: {kind: int(table.mask(a.name, kind).sum()) / rows for kind in a.kinds}
+        for a in table.schema
+    }
+
+
+def _of(shares: Shares, listed: Mapping[str, list[str]]) -> Shares:
+    return {name: {kind: shares[name][kind] for kind in kinds} for name, kinds in listed.items()}

@@ -1,0 +1,123 @@
+"""How many rows of a table break the public rules of its schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from missdp.evaluate.align import fitted, schema_of
+from missdp.record import Record
+from missdp.schema import Schema
+from missdp.table import Table
+from missdp.table.follow import known_cells
+
+__all__ = ["RuleViolations", "rule_violations"]
+
+
+@dataclass(frozen=True)
+class RuleViolations(Record):
+    """How many rows of a table break public rules. Private, unless the table is synthetic.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows of the table.
+    broken_rows : int
+        Rows that surely break at least one rule.
+    broken : dict of str to int
+        For each rule, in words, the number of rows that surely break it.
+
+    Examples
+    --------
+    >>> found = RuleViolations(200, 3, {"start <= end": 2, "never a = 'x'": 1})
+    >>> found.share, found.shares["start <= end"]
+    (0.015, 0.01)
+    >>> print(found)
+    3 of 200 rows break a rule (0.0150)
+      start <= end      2  0.0100
+      never a = 'x'     1  0.0050
+    """
+
+    rows: int
+    broken_rows: int
+    broken: dict[str, int]
+
+    derived: ClassVar[tuple[str, ...]] = ("share", "shares")
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that break at least one rule (0 for a table without rows)."""
+        return self.broken_rows / max(self.rows, 1)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of the rows that break each rule."""
+        return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
+
+    def __str__(self) -> str:
+        width = max(map(len, self.broken), default=0)
+        lines = [f"{self.broken_rows} of {self.rows} rows break a rule ({self.share:.4f})"]
+        lines += [
+            f"  {text:<{width}}  {count:>4}  {self.shares[text]:.4f}"
+            for text, count in self.broken.items()
+        ]
+        return "\n".join(lines)
+
+
+def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolations:
+    """Count the rows that surely break each rule of a schema.
+
+    Frames and files are read without applying the rules, so that nothing is mended first. A row
+    whose missing cells leave open whether it breaks a rule is not counted. Curator only, if the
+    table is private: the result is exact. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    data : Table, or any table or file that Table.read takes
+        A true table, or a synthetic one. A Table is taken as it is; :meth:`~missdp.Table.read` has
+        applied the rules of its own schema.
+    schema : Schema, optional
+        The schema with the rules; by default that of the Table.
+
+    Returns
+    -------
+    RuleViolations
+        Zero for each rule and each table that was drawn under the rules.
+
+    Raises
+    ------
+    ParameterError
+        If no schema is given and the data is no Table.
+    SchemaError
+        If a Table was read with other domains.
+    DataError
+        If a frame does not fit the schema.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.evaluate import rule_violations
+    >>> from missdp.schema import Order
+    >>> year = {"lower": 1900, "upper": 2030, "integer": True}
+    >>> columns = (Numeric(name="start", **year), Numeric(name="end", **year))
+    >>> frame = pd.DataFrame({"start": [1999, 2005], "end": [2001, 2001]})
+    >>> rule_violations(frame, schema=Schema(columns, (Order("start <= end"),))).broken
+    {'start <= end': 1}
+    """
+    schema = schema_of(data, schema=schema)
+    plain = replace(schema, rules=())
+    table = fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
+    cells = known_cells(plain, {name: table.column(name) for name in plain.names})
+    rows = len(table)
+    any_rule = np.zeros(rows, dtype=bool)
+    broken: dict[str, int] = {}
+    for rule in schema.rules:
+        surely = np.zeros(rows, dtype=bool)
+        for bound in rule.bound(schema):
+            surely |= bound.broken(cells, rows)[0]
+        any_rule |= surely
+        broken[rule.text] = int(surely.sum())
+    return RuleViolations(rows, int(any_rule.sum()), broken)

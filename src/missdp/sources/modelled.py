@@ -1,0 +1,190 @@
+"""What is modelled: what rules determine is left out, and "not applicable" is a level.
+
+A synthesizer family sees a plainer table than the private one. Attributes that follow from others
+are not in it. "Not applicable" is one more level of its attribute: it is no hole, nothing is spent
+on it apart, and nothing fills it. All other kinds of missing are one: missing. Each row is made
+plainer by itself, so that whatever is proven of counts holds as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.known import Known, decided
+from missdp.schema.rulebook import ImpossibleCells
+from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
+from missdp.table import Table
+from missdp.table.encode import Column, code_dtype
+
+__all__ = ["Modelled"]
+
+
+class Modelled:
+    """The attributes of a schema that are modelled, and the same of its rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the private rows.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
+    >>> schema = Schema(
+    ...     (
+    ...         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+    ...         Numeric(name="hours", lower=0, upper=80, bins=4),
+    ...     ),
+    ...     rules=(NotApplicable("hours", unless="work = 'yes'"),),
+    ... )
+    >>> modelled = Modelled(schema).schema
+    >>> modelled.shape(("work", "hours")), modelled.extended_shape(("work", "hours"))
+    ((2, 5), (3, 5))
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._whole = schema
+        kept = [a for a in schema if a.name not in schema.rulebook.derives]
+        plain = tuple(map(_plain, kept))
+        same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
+        self.schema = schema if same and not schema.rules else Schema(plain)
+        """Public facts about what is modelled."""
+
+    @property
+    def whole(self) -> Schema:
+        """Public facts about the private rows."""
+        return self._whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything is modelled as it is."""
+        return self.schema is self._whole
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Attributes that a row may have settled although no value of them was observed.
+
+        Of these, that a row is read does not tell that a value was there.
+        """
+        return self._whole.rulebook.filled
+
+    @cached_property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of modelled levels that no row has."""
+        names = {*self.schema.names}
+        tables = self._whole.rulebook.impossible
+        return {clique: table for clique, table in tables.items() if names.issuperset(clique)}
+
+    @cached_property
+    def kinds(self) -> dict[str, tuple[int, ...]]:
+        """By modelled attribute with holes of several kinds, their codes in the private table."""
+        found = {}
+        for name in self.schema.names:
+            attribute = self._whole[name]
+            holes = tuple(range(attribute.missing_code, attribute.extended_size))
+            if len(holes) > 1:
+                found[name] = holes
+        return found
+
+    def source(self, source: MarginalSource) -> MarginalSource:
+        """Return a source that counts what is modelled."""
+        if self.is_whole:
+            return source
+        if isinstance(source, MemorySource):
+            return _PlainerRows(source, self)
+        return _PlainerSource(source, self)
+
+    def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the law of a hole: what is not applicable is none, so that is never drawn."""
+        if self._whole[name].not_applicable is None:
+            return law
+        drawn = np.append(law[:-1], 0.0)
+        return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
+
+    def settled(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+        """Return codes of rows without holes, with what is not applicable in each row said so."""
+        found, n = dict(codes), len(next(iter(codes.values())))
+        book = self._whole.rulebook
+        for name in book.order:
+            if name in book.routes and {*book.routes[name].names} <= {*codes}:
+                known = {
+                    other: Known.of(self._whole[other], found[other], None)
+                    for other in book.routes[name].names
+                }
+                _, maybe = decided(book.routes[name].unless, known, n)
+                found[name] = np.where(maybe, found[name], self._whole[name].size)
+        return found
+
+    def table(self, table: Table) -> Table:
+        """Return what is modelled of a table's rows."""
+        columns = {}
+        for attribute in self.schema:
+            column = table.column(attribute.name)
+            codes = np.minimum(column.codes, attribute.missing_code)
+            values = column.values if isinstance(attribute, Numeric) else None
+            codes = codes.astype(code_dtype(attribute), copy=False)
+            columns[attribute.name] = Column(codes, values)
+        return Table(self.schema, columns, kind=table.kind)
+
+
+def _plain(attribute: AnyAttribute) -> AnyAttribute:
+    """Return an attribute with "not applicable" as a level, and one kind of missing."""
+    if attribute.not_applicable is not None:
+        levels = tuple(map(str, range(attribute.size + 1)))
+        return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
+    if len(attribute.kinds) > 1:
+        return replace(attribute, refused=None, unknown=None, not_asked=None)
+    return attribute
+
+
+class _PlainerRows(MemorySource):
+    """What is modelled of rows in memory, made plainer when the first of it is counted."""
+
+    def __init__(self, source: MemorySource, modelled: Modelled) -> None:
+        self._source, self._modelled = source, modelled
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is modelled."""
+        return self._modelled.schema
+
+    @cached_property
+    def table(self) -> Table:
+        """The private rows, made plainer."""
+        return self._modelled.table(self._source.table)
+
+
+class _PlainerSource:
+    """A source that counts what is modelled of the rows of another one."""
+
+    def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
+        self._source, self._modelled = source, modelled
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is modelled."""
+        return self._modelled.schema
+
+    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
+        """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
+        wanted = tuple(dict.fromkeys(map(tuple, cliques)))
+        found = self._source.counts(wanted, rows="extended")
+        return {clique: self._merged(found[clique], clique, rows) for clique in wanted}
+
+    def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
+        """Add up the kinds of missing, or leave them out."""
+        for axis, name in enumerate(clique):
+            attribute = self.schema[name]
+            first = [slice(None)] * axis
+            values = counts[(*first, slice(0, attribute.size))]
+            if rows == "extended" and attribute.nullable:
+                holes = counts[(*first, slice(attribute.size, None))].sum(axis=axis, keepdims=True)
+                values = np.concatenate([values, holes], axis=axis)
+            counts = values
+        return np.array(counts, order="C")  # which keeps the shape () of the number of rows

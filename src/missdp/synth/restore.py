@@ -1,0 +1,204 @@
+"""Synthetic rows of the private table's shape, from rows of what was modelled; rules hold in each.
+
+Values are drawn inside bins, what follows from others is computed, and what is not applicable is
+said so. A row that breaks a rule is drawn again: first its values inside the same bins, then the
+whole row. So rows have the model's law given that the rules hold, but for one thing: where a
+routing rule says that an attribute is not applicable, it is made so, and the row stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError
+from missdp.mechanisms.door import Door, Noise
+from missdp.schema import Numeric
+from missdp.schema.bound import Routes
+from missdp.schema.known import decided
+from missdp.sources import Strategy
+from missdp.sources.modelled import Modelled
+from missdp.table import FrameKind, Table
+from missdp.table.encode import Column, code_dtype
+from missdp.table.follow import Rows
+
+__all__ = ["KindShares", "kinds_share", "release_kinds", "restored"]
+
+Codes = dict[str, NDArray[np.int64]]
+KindShares = Mapping[str, NDArray[np.float64]]
+"""By attribute with holes of several kinds, the released share of each, plain missing first."""
+
+_SHARE = 0.02  # of the budget, for the kinds of holes of one attribute
+_MOST_SHARE = 0.06  # for those of all
+_VALUE_ROUNDS = 30
+_ROW_ROUNDS = 40
+
+
+def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
+    """Return the share of the budget that is spent on the kinds of holes together; public."""
+    if not strategy.models_holes:  # holes are not drawn, then
+        return 0.0
+    return min(_MOST_SHARE, _SHARE * len(modelled.kinds))
+
+
+def release_kinds(door: Door, modelled: Modelled) -> dict[str, NDArray[np.float64]]:
+    """Return the released shares of the kinds of holes, by attribute."""
+    shares: dict[str, NDArray[np.float64]] = {}
+    share = kinds_share(modelled, door.strategy)
+    if not share:
+        return shares
+    noise = Noise.worth(door.share(share / len(modelled.kinds)))
+    for name in modelled.kinds:
+        counts = np.maximum(door.kinds(name, noise), 0).astype(np.float64)
+        plain = np.eye(1, len(counts))[0]
+        shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
+    return shares
+
+
+def restored(
+    modelled: Modelled,
+    draw: Callable[[int], Codes],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    shares: KindShares,
+    kind: FrameKind = "pandas",
+) -> Table:
+    """Return ``n`` synthetic rows that obey the rules.
+
+    Parameters
+    ----------
+    modelled : Modelled
+    draw : callable
+        ``draw(m)`` returns codes of ``m`` rows of what is modelled.
+    n : int
+    rng : numpy Generator
+    shares : mapping of str to array
+        Shares of the kinds of holes; see :func:`release_kinds`.
+    kind : {"pandas", "polars", "pyarrow"}
+        The kind of frame that was fitted.
+
+    Raises
+    ------
+    DataError
+        If no row that was drawn obeys the rules.
+    """
+    table, broken = _ruled(modelled, draw(n), rng)
+    for _ in range(_ROW_ROUNDS):
+        lacking = np.flatnonzero(broken)
+        if not lacking.size:
+            break
+        accepted = max(0.05, 1 - lacking.size / max(1, n))
+        more, bad = _ruled(modelled, draw(int(lacking.size / accepted * 1.1) + 8), rng)
+        good = np.flatnonzero(~bad)[: lacking.size]
+        table = _replaced(table, lacking[: good.size], more, good)
+        broken[lacking[: good.size]] = False
+    if broken.any():
+        table = _repeated(table, broken, rng)
+    return _with_kinds(table, shares, rng, kind)
+
+
+def _ruled(
+    modelled: Modelled, codes: Codes, rng: np.random.Generator
+) -> tuple[Table, NDArray[np.bool_]]:
+    """Return rows with values and what follows from them, and which of them break a rule."""
+    table, broken = _completed(modelled, codes, rng)
+    free = any(isinstance(a, Numeric) for a in modelled.schema)
+    for _ in range(_VALUE_ROUNDS if free else 0):
+        again = np.flatnonzero(broken)
+        if not again.size:
+            break
+        more, bad = _completed(modelled, {n: c[again] for n, c in codes.items()}, rng)
+        good = np.flatnonzero(~bad)
+        table = _replaced(table, again[good], more, good)
+        broken[again[good]] = False
+    return table, broken
+
+
+def _completed(
+    modelled: Modelled, codes: Codes, rng: np.random.Generator
+) -> tuple[Table, NDArray[np.bool_]]:
+    schema = modelled.whole
+    n = len(next(iter(codes.values())))
+    columns = {}
+    for attribute in schema:
+        cells = codes.get(attribute.name)
+        # A place for what follows: the first level, until it is computed.
+        cells = np.zeros(n, dtype=np.int64) if cells is None else cells
+        columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
+    drawn = Table(schema, columns).with_values(rng)
+    rows = Rows(schema, {name: drawn.column(name) for name in schema.names})
+    book = schema.rulebook
+    broken = np.zeros(n, dtype=bool)
+    for target in book.order:
+        if target in book.derives:
+            rule = book.derives[target]
+            derived = rule.derived(rows.known, n)
+            broken |= rule.outside(derived)
+            rows.follow(rule)
+            rows.lose(target, derived.hole)
+        if target in book.routes:
+            broken |= _inapplicable(book.routes[target], rows)
+            rows.route(book.routes[target])
+    known = rows.known
+    for bound in book.bound:
+        broken |= bound.broken(known, n)[0]
+    return Table(schema, {name: rows.column(name) for name in schema.names}), broken
+
+
+def _inapplicable(rule: Routes, rows: Rows) -> NDArray[np.bool_]:
+    """Tell which rows have no value although the condition holds."""
+    surely, _ = decided(rule.unless, rows.known, rows.n)
+    return np.asarray(surely & rows.known[rule.target].absent)
+
+
+def _replaced(
+    table: Table, where: NDArray[np.int64], other: Table, rows: NDArray[np.int64]
+) -> Table:
+    if not where.size:
+        return table
+    columns = {}
+    for name in table.schema.names:
+        mine, theirs = table.column(name), other.column(name)
+        codes = mine.codes.copy()
+        codes[where] = theirs.codes[rows]
+        values = None if mine.values is None else mine.values.copy()
+        if values is not None and theirs.values is not None:
+            values[where] = theirs.values[rows]
+        columns[name] = Column(codes, values)
+    return Table(table.schema, columns, kind=table.kind)
+
+
+def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator) -> Table:
+    """Replace rows that could not be drawn otherwise by rows that obey the rules."""
+    good, lacking = np.flatnonzero(~broken), np.flatnonzero(broken)
+    if not good.size:
+        raise DataError(
+            "no row drawn from the model obeys the rules of the schema; look for a rule that "
+            "hardly any row can obey"
+        )
+    return _replaced(table, lacking, table, rng.choice(good, size=lacking.size))
+
+
+def _with_kinds(
+    table: Table, shares: KindShares, rng: np.random.Generator, kind: FrameKind
+) -> Table:
+    """Draw the kind of every hole."""
+    columns = {name: table.column(name) for name in table.schema.names}
+    for name, share in shares.items():
+        column, first = columns[name], table.schema[name].missing_code
+        holes = np.flatnonzero(column.codes == first)
+        codes = column.codes.copy()
+        codes[holes] = first + _spread(share, holes.size, rng)
+        columns[name] = Column(codes, column.values)
+    return Table(table.schema, columns, kind=kind)
+
+
+def _spread(share: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw n kinds evenly: each has its law, and their counts are as near to it as can be."""
+    places = (rng.permutation(n) + rng.random()) / max(1, n)
+    found = np.searchsorted(np.cumsum(share), places, side="right")
+    spread: NDArray[np.int64] = np.minimum(found, np.flatnonzero(share)[-1])
+    return spread

@@ -1,0 +1,263 @@
+"""Kinds of missing and rules of a schema, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp.cli.main import main
+
+SCHEMA = """
+format = 1
+
+[[attribute]]
+name = "arbeitet"
+kind = "categorical"
+levels = ["ja", "nein"]
+nullable = true
+refused = [-7]
+unknown = ["-8"]
+
+[[attribute]]
+name = "Löhne"
+kind = "numeric"
+lower = 0
+upper = 5000
+bins = 8
+nullable = true
+missing_codes = [-1]
+refused = [-7]
+not_applicable = [-9]
+
+[[attribute]]
+name = "degree"
+kind = "categorical"
+levels = ["none", "bachelor", "master"]
+nullable = true
+refused = ["REF"]
+
+[[attribute]]
+name = "years"
+kind = "numeric"
+lower = 5
+upper = 25
+integer = true
+nullable = true
+
+[[attribute]]
+name = "age"
+kind = "numeric"
+lower = 18
+upper = 97
+integer = true
+nullable = true
+not_asked = [-3]
+
+[[attribute]]
+name = "born"
+kind = "numeric"
+lower = 1927
+upper = 2006
+integer = true
+nullable = true
+
+[[attribute]]
+name = "start"
+kind = "numeric"
+lower = 0
+upper = 100
+integer = true
+
+[[attribute]]
+name = "end"
+kind = "numeric"
+lower = 0
+upper = 100
+integer = true
+nullable = true
+
+[[rule]]
+kind = "not_applicable"
+names = ["Löhne"]
+unless = "arbeitet = 'ja'"
+
+[[rule]]
+kind = "impossible"
+when = "degree = 'master' and age < 22"
+
+[[rule]]
+kind = "determined"
+name = "years"
+by = ["degree"]
+map = [["none", 9], ["bachelor", 15], ["master", 18]]
+
+[[rule]]
+kind = "equation"
+equation = "age + born = 2024"
+determines = "born"
+
+[[rule]]
+kind = "order"
+order = "start <= end"
+"""
+RULES = [
+    "Löhne is not applicable unless arbeitet = 'ja'",
+    "never degree = 'master' and age < 22",
+    "years follows from degree",
+    "age + born = 2024",
+    "start <= end",
+]
+
+
+def survey(n: int, seed: int) -> pd.DataFrame:
+    """Rows that keep to every rule, with holes of every kind, as codes."""
+    rng = np.random.default_rng(seed)
+    works = rng.choice(["ja", "nein", "-7", "-8"], n, p=[0.6, 0.3, 0.06, 0.04])
+    paid = np.where(rng.random(n) < 0.1, -7, np.round(rng.gamma(4, 500, n).clip(0, 5000), 2))
+    age = rng.integers(18, 98, n)
+    degree = rng.choice(["none", "bachelor", "master"], n, p=[0.5, 0.3, 0.2])
+    degree = np.where((degree == "master") & (age < 22), "none", degree)
+    years = pd.Series(degree).map({"none": 9, "bachelor": 15, "master": 18}).to_numpy()
+    start = rng.integers(0, 101, n)
+    end = rng.integers(start, 101)
+    frame = pd.DataFrame(
+        {
+            "arbeitet": works,
+            "Löhne": np.where(works == "ja", paid, np.where(works == "nein", -9, -1)),
+            "degree": np.where(rng.random(n) < 0.1, "REF", degree),
+            "years": pd.array(years, dtype="Int64"),
+            "age": np.where(rng.random(n) < 0.1, -3, age),
+            "born": pd.array(2024 - age, dtype="Int64"),
+            "start": start,
+            "end": pd.array(end, dtype="Int64"),
+        }
+    )
+    frame.loc[frame["degree"] == "REF", "years"] = pd.NA
+    frame.loc[frame["age"] == -3, "born"] = pd.NA
+    frame.loc[rng.random(n) < 0.1, "end"] = pd.NA
+    return frame
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(SCHEMA, encoding="utf-8")
+    survey(400, 0).to_csv("data.csv", index=False)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+EVALUATE = ("evaluate", "data.csv", "other.csv", "--schema", "schema.toml")
+
+
+def test_evaluate_counts_violations_and_kinds(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = survey(300, 1)
+    other.loc[other.index[:7], ["start", "end"]] = [9, 3]
+    other.loc[other.index[7:10], "arbeitet"] = "nein"
+    other.loc[other.index[7:10], "Löhne"] = 1000.0
+    other.to_csv("other.csv", index=False)
+    code, out, err = run(capsys, *EVALUATE, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["rules"]["truth"]["broken"] == dict.fromkeys(RULES, 0)
+    broken = document["rules"]["synthetic"]
+    assert broken["broken"] == dict.fromkeys(RULES, 0) | {RULES[-1]: 7, RULES[0]: 3}
+    assert (broken["rows"], broken["broken_rows"]) == (300, 10)
+    kinds = document["kinds"]
+    assert set(kinds["truth_shares"]["Löhne"]) == {"not_applicable", "missing", "refused"}
+    expected = (survey(400, 0)["age"] == -3).mean()
+    assert kinds["truth_shares"]["age"]["not_asked"] == pytest.approx(expected)
+    code, out, _ = run(capsys, *EVALUATE)
+    assert code == 0
+    assert "synthetic table: 10 of 300 rows break a rule" in out
+    assert "private table: 0 of 400 rows break a rule" in out
+    assert "Löhne, not applicable" in out
+    assert "age, not asked" in out
+
+
+def test_evaluate_says_nothing_of_what_a_schema_does_not_have(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = Path("schema.toml").read_text(encoding="utf-8").split("[[rule]]")[0]
+    Path("rules.toml").write_text(
+        '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\nnullable = true\n',
+        encoding="utf-8",
+    )
+    pd.DataFrame({"a": ["x", "x"]}).to_csv("other.csv", index=False)
+    code, out, _ = run(capsys, "evaluate", "other.csv", "other.csv", "--schema", "rules.toml",
+                       "--ways", "1", "--json")  # fmt: skip
+    assert code == 0
+    assert set(json.loads(out)) == {"curator_only", "marginals", "missing", "warnings"}
+    Path("schema.toml").write_text(plain, encoding="utf-8")
+    survey(50, 0).to_csv("other.csv", index=False)
+    document = json.loads(run(capsys, *EVALUATE, "--json")[1])
+    assert "rules" not in document
+    assert "kinds" in document
+
+
+@pytest.mark.parametrize("rows", ["none", "one", "all not applicable", "all missing"])
+def test_evaluate_takes_thin_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str], rows: str
+) -> None:
+    other = survey(60, 2)
+    if rows in ("none", "one"):
+        other = other.head(int(rows == "one"))
+    elif rows == "all not applicable":
+        other["arbeitet"], other["Löhne"] = "nein", -9
+    else:
+        other["age"], other["born"] = -3, pd.NA
+    other.to_csv("other.csv", index=False)
+    for arguments in (EVALUATE, ("evaluate", "other.csv", "data.csv", *EVALUATE[3:])):
+        code, out, err = run(capsys, *arguments, "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["rules"]["synthetic"]["broken_rows"] == 0
+
+
+def test_evaluate_trains_learners_with_every_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from missdp.evaluate import LEARNERS
+
+    for name in set(LEARNERS) - {"BernoulliNB"}:
+        monkeypatch.delitem(LEARNERS, name)
+    survey(200, 3).to_csv("other.csv", index=False)
+    code, out, err = run(capsys, *EVALUATE, "--f1", "--json")
+    assert (code, err) == (0, "")
+    assert set(json.loads(out)["f1"]["scores"]) == {*survey(1, 0).columns}
+
+
+def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = run(capsys, "schema", "check", "schema.toml", "data.csv")
+    bad = survey(400, 0)
+    bad.loc[:50, ["start", "end"]] = [9, 3]
+    bad.loc[:50, "age"] = 30
+    bad.to_csv("data.csv", index=False)
+    assert run(capsys, "schema", "check", "schema.toml", "data.csv") == good
+    code, out, err = good
+    assert (code, err) == (0, "")
+    assert all(f"  {text}\n" in out for text in RULES)
+    assert "May be not applicable: Löhne." in out
+    assert "May be refused: arbeitet, Löhne, degree." in out
+    document = json.loads(run(capsys, "schema", "check", "schema.toml", "--json")[1])
+    assert document["rules"] == RULES
+    assert document["kinds"]["age"] == ["missing", "not_asked"]
+    code, _, err = run(capsys, "schema", "check", "rules.toml")
+    assert code == 3
+    Path("schema.toml").write_text(SCHEMA.replace("by = [", 'by = ["gibt-es-nicht", '), "utf-8")
+    code, _, err = run(capsys, "schema", "check", "schema.toml")
+    assert code == 3
+    assert "years follows from gibt-es-nicht, degree" in err

@@ -1,0 +1,129 @@
+"""Rows that break rules are counted, and nothing is mended before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.errors import DataError, ParameterError, SchemaError
+from missdp.evaluate import RuleViolations, rule_violations
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.table.table import write_arrow
+
+YEAR = {"lower": 1900, "upper": 2030, "integer": True, "nullable": True}
+SCHEMA = Schema(
+    (
+        Categorical(name="sex", levels=("f", "m"), nullable=True),
+        Categorical(name="schwanger", levels=("nein", "ja"), nullable=True, refused=(-7,)),
+        Categorical(name="work", levels=("no", "yes"), nullable=True),
+        Numeric(name="hours", lower=0, upper=80, nullable=True, not_applicable=(-9,)),
+        Categorical(name="degree", levels=("none", "master"), nullable=True),
+        Numeric(name="years", lower=0, upper=20, integer=True, nullable=True),
+        Numeric(name="age", lower=0, upper=120, integer=True, nullable=True),
+        Numeric(name="größe", **YEAR),
+        Numeric(name="start", **YEAR),
+        Numeric(name="end", **YEAR),
+    ),
+    (
+        Impossible("sex = 'm' and schwanger = 'ja'"),
+        NotApplicable("hours", unless="work = 'yes'"),
+        Determined("years", by="degree", map=(("none", 9), ("master", 18))),
+        Equation("age + größe = 2024"),
+        Order("start <= end"),
+    ),
+)
+GOOD = {
+    "sex": "f", "schwanger": "ja", "work": "yes", "hours": 40, "degree": "master", "years": 18,
+    "age": 24, "größe": 2000, "start": 1999, "end": 1999,
+}  # fmt: skip
+BREAKS: dict[str, dict[str, Any]] = {
+    "never sex = 'm' and schwanger = 'ja'": {"sex": "m"},
+    "hours is not applicable unless work = 'yes'": {"work": "no"},
+    "years follows from degree": {"years": 9},
+    "age + größe = 2024": {"age": 25},
+    "start <= end": {"start": 2000},
+}
+
+
+def frame(*changes: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame([{**GOOD, **change} for change in changes])
+
+
+@pytest.mark.parametrize("text", list(BREAKS))
+def test_each_rule_is_counted_by_itself(text: str, tmp_path: Path) -> None:
+    rows = frame({}, BREAKS[text], {}, BREAKS[text])
+    write_arrow(pa.Table.from_pandas(rows), tmp_path / "x.csv")
+    plain = Table.read(rows, Schema(SCHEMA.attributes))
+    for data in (rows, tmp_path / "x.csv", plain):
+        found = rule_violations(data, schema=SCHEMA)
+        assert found.broken == {other: 2 * (other == text) for other in BREAKS}
+        assert (found.rows, found.broken_rows, found.share) == (4, 2, 0.5)
+    # What was read by the rules keeps to them.
+    assert rule_violations(Table.read(rows, SCHEMA)).broken_rows == 0
+
+
+def test_a_row_that_breaks_all_counts_once() -> None:
+    worst = {key: value for change in BREAKS.values() for key, value in change.items()}
+    found = rule_violations(frame(worst, {}), schema=SCHEMA)
+    assert found.broken == dict.fromkeys(BREAKS, 1)
+    assert found.broken_rows == 1
+
+
+def test_holes_leave_it_open_and_not_applicable_does_not() -> None:
+    pairs = [{"sex", "schwanger"}, {"work", "hours"}, {"degree", "years"}, {"age", "größe"}]
+    pairs.append({"start", "end"})
+    for pair, (text, change) in zip(pairs, BREAKS.items(), strict=True):
+        for name in GOOD:
+            found = rule_violations(frame({**change, name: None}), schema=SCHEMA)
+            assert found.broken[text] == found.broken_rows == (name not in pair), (text, name)
+    skipped = frame({"hours": -9}, {"hours": -9, "work": "no"}, {"hours": -9, "work": None})
+    assert rule_violations(skipped, schema=SCHEMA).broken_rows == 1
+    assert rule_violations(frame({"schwanger": -7, "sex": "m"}), schema=SCHEMA).broken_rows == 0
+
+
+def test_bins_are_counted_where_they_surely_break_a_rule() -> None:
+    codes = {name: np.zeros(2, dtype=int) for name in SCHEMA.names}
+    table = Table.from_codes(SCHEMA, codes | {"start": [5, 0], "work": [1, 1]})
+    assert rule_violations(table).broken["start <= end"] == 1
+
+
+def test_edges(tmp_path: Path) -> None:
+    empty = frame({}).head(0)
+    found = rule_violations(empty, schema=SCHEMA)
+    assert (found.rows, found.broken_rows, found.share) == (0, 0, 0.0)
+    assert found.shares == dict.fromkeys(BREAKS, 0.0)
+    without = Schema(SCHEMA.attributes)
+    assert rule_violations(frame({}), schema=without) == RuleViolations(1, 0, {})
+    assert str(rule_violations(frame({}), schema=without)) == "0 of 1 rows break a rule (0.0000)"
+    wide = Schema(
+        tuple(Numeric(name=f"x{i}", lower=0, upper=9) for i in range(200)),
+        (Order(" <= ".join(f"x{i}" for i in range(200))),),
+    )
+    rising = pd.DataFrame({f"x{i}": [i / 200, i / 200] for i in range(200)})
+    rising.loc[1, "x100"] = 9
+    assert rule_violations(rising, schema=wide).broken_rows == 1
+
+
+def test_the_result_prints_and_goes_to_json() -> None:
+    found = rule_violations(frame({}, BREAKS["age + größe = 2024"]), schema=SCHEMA)
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["shares"]["age + größe = 2024"] == 0.5
+    assert RuleViolations.from_json(found.to_json()) == found
+    assert "age + größe = 2024" in str(found)
+
+
+def test_refusals() -> None:
+    with pytest.raises(ParameterError, match="schema="):
+        rule_violations(frame({}))
+    with pytest.raises(SchemaError, match="different attributes"):
+        rule_violations(Table.read(frame({}), SCHEMA).subset(("age",)), schema=SCHEMA)
+    with pytest.raises(DataError) as caught:
+        rule_violations(frame({"age": 4321}), schema=SCHEMA)
+    assert "4321" not in str(caught.value)

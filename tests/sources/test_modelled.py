@@ -1,0 +1,143 @@
+"""What is modelled of a table is made of each row by itself, and counted alike by every source."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.sources import DuckDBSource, MemorySource
+from missdp.sources.modelled import Modelled
+
+SCHEMA = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(
+            name="hours", lower=1, upper=60, integer=True, bins=3, nullable=True, unknown=(-8,)
+        ),
+        Numeric(name="age", lower=0, upper=100, integer=True, bins=5, nullable=True),
+        Numeric(name="born", lower=1924, upper=2024, integer=True, bins=5, nullable=True),
+        Numeric(name="start", lower=0, upper=9, integer=True, bins=3),
+        Numeric(name="end", lower=0, upper=9, integer=True, bins=3, nullable=True),
+        Categorical(name="degree", levels=("a", "b")),
+        Numeric(name="years", lower=0, upper=20, integer=True),
+        Categorical(name="rent", levels=("low", "high"), not_applicable=("owner",)),
+    ),
+    (
+        NotApplicable("hours", unless="work = 'yes'"),
+        Equation("age + born = 2024"),
+        Order("start <= end"),
+        Determined("years", by="degree", map=(("a", 9), ("b", 13))),
+        Impossible("age < 15 and work = 'yes'"),
+    ),
+)
+CELLS = {
+    "work": ("no", "yes", "R", None),
+    "hours": (1, 25, 60, -8, None),
+    "age": (0, 14, 15, 50, 100, None),
+    "born": (1924, 1974, 2024, None),
+    "start": (0, 4, 9),
+    "end": (0, 4, 9, None),
+    "degree": ("a", "b"),
+    "years": (9, 13),
+    "rent": ("low", "high", "owner"),
+}
+rows = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
+
+
+def frame(given_rows):
+    found = pd.DataFrame(given_rows, columns=list(CELLS), dtype=object)
+    kinds = {"work": "string", "degree": "string", "rent": "string"}
+    return found.astype({name: kinds.get(name, "Float64") for name in CELLS})
+
+
+def test_what_follows_is_left_out_and_not_applicable_is_a_level():
+    modelled = Modelled(SCHEMA)
+    assert modelled.schema.names == ("work", "hours", "age", "start", "end", "degree", "rent")
+    assert modelled.schema["hours"].size == SCHEMA["hours"].size + 1
+    assert modelled.schema["hours"].nullable
+    assert not modelled.schema["rent"].nullable
+    assert modelled.schema["work"].extended_size == 3
+    assert modelled.kinds == {"work": (2, 3), "hours": (4, 5)}
+    assert modelled.filled == {"hours", "born", "years", "rent"}
+    assert not modelled.is_whole
+
+
+def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
+    plain = Schema((Categorical(name="a", levels=("x",), nullable=True, missing_codes=("?",)),))
+    assert Modelled(plain).schema is plain
+    source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
+    assert Modelled(plain).source(source) is source
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(rows, max_size=12))
+def test_memory_and_streams_count_alike(given_rows):
+    data, modelled = frame(given_rows), Modelled(SCHEMA)
+    names = modelled.schema.names
+    cliques = [(), *((n,) for n in names), ("work", "hours"), ("hours", "age", "end"), names[:4]]
+    memory = modelled.source(MemorySource(Table.read(data, SCHEMA)))
+    relation = duckdb.connect().from_df(data)
+    stream = modelled.source(DuckDBSource(relation, SCHEMA, n_jobs=1))
+    for over in ("extended", "observed"):
+        one, two = memory.counts(cliques, rows=over), stream.counts(cliques, rows=over)
+        for clique in cliques:
+            np.testing.assert_array_equal(one[clique], two[clique])
+            shape = modelled.schema.extended_shape if over == "extended" else modelled.schema.shape
+            assert one[clique].shape == two[clique].shape == shape(clique)
+    assert int(memory.counts([("age",)], rows="extended")[("age",)].sum()) == len(data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=8), st.data())
+def test_one_row_moves_one_count_by_one(given_rows, data):
+    """Whatever the row: one that breaks rules, with any kind of hole, or not applicable."""
+    modelled = Modelled(SCHEMA)
+    at = data.draw(st.integers(0, len(given_rows) - 1))
+    fewer = given_rows[:at] + given_rows[at + 1 :]
+    clique = data.draw(st.sampled_from([("work", "hours"), ("age", "end"), ("rent",), ()]))
+    counts = [
+        modelled.source(MemorySource(Table.read(frame(r), SCHEMA))) for r in (given_rows, fewer)
+    ]
+    for over in ("extended", "observed"):
+        one, two = (c.counts([clique], rows=over)[clique] for c in counts)
+        moved = np.abs(one - two)
+        assert moved.sum() <= 1
+        assert moved.sum() == 1 or over == "observed"
+
+
+def test_rows_that_were_filled_are_settled_by_the_rules():
+    modelled = Modelled(SCHEMA)
+    absent = SCHEMA["hours"].size
+    codes = {name: np.zeros(4, dtype=np.int64) for name in modelled.schema.names}
+    codes |= {"work": np.array([0, 1, 0, 1]), "hours": np.array([0, 1, absent, 2])}
+    assert modelled.settled(codes)["hours"].tolist() == [absent, 1, absent, 2]
+    law = modelled.without_absent("hours", np.array([0.1, 0.1, 0.2, 0.6]))
+    np.testing.assert_allclose(law, [0.25, 0.25, 0.5, 0.0])
+    np.testing.assert_allclose(modelled.without_absent("rent", np.eye(3)[2]), [1.0, 1.0, 0.0])
+    only = np.array([0.5, 0.5])
+    assert modelled.without_absent("degree", only) is only
+
+
+@pytest.mark.parametrize("levels", [2, 300])
+def test_codes_of_many_levels_and_kinds_fit_their_type(levels):
+    schema = Schema(
+        (
+            Categorical(
+                name="a",
+                levels=tuple(range(levels)),
+                nullable=True,
+                refused=(-7,),
+                unknown=(-8,),
+                not_asked=(-5,),
+                not_applicable=(-1,),
+            ),
+        )
+    )
+    table = Table.read(pd.DataFrame({"a": [-1, None, -7, -8, -5, levels - 1]}), schema)
+    assert table.codes("a").tolist() == [*range(levels, levels + 5), levels - 1]
+    plain = Modelled(schema).table(table)
+    assert plain.codes("a").tolist() == [levels, *[levels + 1] * 4, levels - 1]
