@@ -79,8 +79,13 @@ class RuleBook:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes whose missing cells rules may fill."""
-        return frozenset({*self.derives, *self.routes})
+        """Attributes that a row may have settled although no value of them was observed.
+
+        Rules fill their missing cells; or they are not applicable to some rows, whatever went
+        missing: where there is no value, none is lost.
+        """
+        absent = {a.name for a in self._schema if a.not_applicable is not None}
+        return frozenset({*self.derives, *self.routes, *absent})
 
     def reached(self, names: Iterable[str]) -> frozenset[str]:
         """Return the attributes that the given ones hang together with by rules, them included."""
