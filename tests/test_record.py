@@ -37,7 +37,7 @@ from missdp.inference.model import GraphicalModel, Levels
 from missdp.preprocess.domain import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
-from missdp.statistics.parts import Estimate, Histogram
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.synth.network import Family, Network
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit

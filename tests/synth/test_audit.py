@@ -10,7 +10,7 @@ import pytest
 from missdp import PrivBayes
 from missdp.synth import AIM
 from missdp.testing import TINY, audit_synthesizer, canary
-from missdp.testing.subject import appended
+from missdp.testing.made_up import appended
 from synth.conformance import CASES, IDS
 
 CROWD, _ = canary(TINY, 12)

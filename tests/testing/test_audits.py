@@ -18,7 +18,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.mechanisms.laws import Best, Handle
 from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
-from missdp.testing.subject import TINY
+from missdp.testing.made_up import TINY
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])

@@ -35,7 +35,7 @@ from missdp.testing import (
     examples,
     neighbours,
 )
-from missdp.testing.subject import SCHEMA
+from missdp.testing.made_up import SCHEMA
 
 FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 

@@ -26,7 +26,7 @@ from missdp.testing import (
 )
 from missdp.testing.findings import PerCall, same
 from missdp.testing.interference import differences, facts_of
-from missdp.testing.subject import SCHEMA
+from missdp.testing.made_up import SCHEMA
 from synth.worked_example import Independent
 
 

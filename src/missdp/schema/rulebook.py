@@ -14,7 +14,7 @@ from missdp.errors import SchemaError
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
 from missdp.schema.denial import Denial
 from missdp.schema.known import Known
-from missdp.schema.numeric import Numeric
+from missdp.schema.possible import check_possible
 
 if TYPE_CHECKING:
     from missdp.schema.rules import Rule
@@ -75,12 +75,17 @@ class RuleBook:
         self.order = self._in_order()
         """Attributes that follow or are routed, each after all that it depends on."""
         self._check_holes()
-        self._check_possible()
+        check_possible(schema, self.bound)
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes whose missing cells rules may fill."""
-        return frozenset({*self.derives, *self.routes})
+        """Attributes that a row may have settled although no value of them was observed.
+
+        Rules fill their missing cells; or they are not applicable to some rows, whatever went
+        missing: where there is no value, none is lost.
+        """
+        absent = {a.name for a in self._schema if a.not_applicable is not None}
+        return frozenset({*self.derives, *self.routes, *absent})
 
     def reached(self, names: Iterable[str]) -> frozenset[str]:
         """Return the attributes that the given ones hang together with by rules, them included."""
@@ -142,47 +147,6 @@ class RuleBook:
                     f"rule {rule.text!r}: {rule.target.name!r} must be nullable, since an "
                     "attribute that it follows from may be missing"
                 )
-
-    def _check_possible(self) -> None:
-        """Refuse rules that together leave a level without any row: arc consistency."""
-        schema, tables = self._schema, self.impossible
-        alive = {
-            name: np.ones(schema[name].missing_code, dtype=bool)
-            for name in schema.names
-            if any(name in names for names in tables)
-        }
-        changed = True
-        while changed:
-            changed = False
-            for names, impossible in tables.items():
-                possible = ~impossible
-                for axis, name in enumerate(names):
-                    possible = possible & np.moveaxis(
-                        alive[name].reshape(-1, *[1] * (len(names) - 1)), 0, axis
-                    )
-                for axis, name in enumerate(names):
-                    others = tuple(i for i in range(len(names)) if i != axis)
-                    left = alive[name] & possible.any(axis=others)
-                    changed |= bool((left != alive[name]).any())
-                    alive[name] = left
-        for name, left in alive.items():
-            self._check_alive(name, left)
-
-    def _check_alive(self, name: str, left: NDArray[np.bool_]) -> None:
-        attribute = self._schema[name]
-        dead = np.flatnonzero(~left)
-        if not dead.size or (name in self.derives and left[: attribute.size].any()):
-            return  # a wider domain of what follows from others does no harm
-        what = "not applicable"
-        if dead[0] < attribute.size:
-            numeric = isinstance(attribute, Numeric)
-            names = attribute.interval_names if numeric else attribute.levels  # type: ignore[union-attr]
-            what = str(names[dead[0]])
-        texts = sorted({rule.text for rule in self.bound if name in rule.names})
-        raise SchemaError(
-            f"rules leave no row in which {name!r} is {what}: {'; '.join(texts)}. Take it out of "
-            "the attribute's domain, or correct the rules"
-        )
 
 
 def target_of(rule: Derives | Routes) -> str:

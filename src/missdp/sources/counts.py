@@ -325,9 +325,10 @@ class MemorySource:
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
         checked = check_cliques(self.schema, cliques, rows)
-        n_rows = len(self._table)
+        table = self.table
+        n_rows = len(table)
         counter = Counter(self.schema, checked, group_cells=min(GROUP_CELLS, n_rows // 4))
-        codes = {name: self._table.codes(name) for name in counter.names}
+        codes = {name: table.codes(name) for name in counter.names}
         for start in range(0, n_rows, CHUNK_ROWS):
             stop = min(start + CHUNK_ROWS, n_rows)
             counter.add({name: c[start:stop] for name, c in codes.items()}, stop - start)

@@ -68,9 +68,9 @@ class Modelled:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Attributes whose missing cells rules may fill before they are counted.
+        """Attributes that a row may have settled although no value of them was observed.
 
-        Of these, that a row is read does not tell that the cell was there.
+        Of these, that a row is read does not tell that a value was there.
         """
         return self._whole.rulebook.filled
 
@@ -97,7 +97,7 @@ class Modelled:
         if self.is_whole:
             return source
         if isinstance(source, MemorySource):
-            return MemorySource(self.table(source.table))
+            return _PlainerRows(source, self)
         return _PlainerSource(source, self)
 
     def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -143,6 +143,23 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
     return attribute
 
 
+class _PlainerRows(MemorySource):
+    """What is modelled of rows in memory, made plainer when the first of it is counted."""
+
+    def __init__(self, source: MemorySource, modelled: Modelled) -> None:
+        self._source, self._modelled = source, modelled
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is modelled."""
+        return self._modelled.schema
+
+    @cached_property
+    def table(self) -> Table:
+        """The private rows, made plainer."""
+        return self._modelled.table(self._source.table)
+
+
 class _PlainerSource:
     """A source that counts what is modelled of the rows of another one."""
 
@@ -170,4 +187,4 @@ class _PlainerSource:
                 holes = counts[(*first, slice(attribute.size, None))].sum(axis=axis, keepdims=True)
                 values = np.concatenate([values, holes], axis=axis)
             counts = values
-        return np.ascontiguousarray(counts)
+        return np.array(counts, order="C")  # which keeps the shape () of the number of rows

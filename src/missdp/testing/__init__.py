@@ -9,13 +9,15 @@ from missdp.testing.claims import Audit, Claim, audit_samples, judge, mu_of
 from missdp.testing.findings import Answer, Finding, Recorder, Repeater, Report
 from missdp.testing.habits import HABITS
 from missdp.testing.interference import PAIRS, check_non_interference
+from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
 from missdp.testing.sensitivity import check_sensitivity
-from missdp.testing.subject import SCHEMA, TINY, canary, check_source, made_up, neighbours
+from missdp.testing.subject import check_source
 from missdp.testing.synthesizer import audit, audit_synthesizer, check_habits, check_synthesizer
 
 __all__ = [
     "HABITS",
     "PAIRS",
+    "RULED",
     "SCHEMA",
     "TINY",
     "Answer",

@@ -36,17 +36,16 @@ from missdp.testing.findings import (
     examine,
     expect,
 )
-from missdp.testing.subject import (
+from missdp.testing.made_up import (
     SCHEMA,
-    Run,
-    Subject,
     constant,
-    is_run,
+    has_kinds_or_rules,
     made_up,
-    name_of,
-    subjects,
+    unread,
     with_a_hole,
+    with_other_kinds,
 )
+from missdp.testing.subject import Run, Subject, is_run, name_of, subjects
 
 __all__ = [
     "PAIRS",
@@ -290,19 +289,23 @@ def check_non_interference(
 
 def _tables(schema: Schema) -> dict[str, tuple[Table, Table]]:
     usual, other = made_up(schema, 300, 0), made_up(schema, 250, 1)
-    return {
+    found = {
         "two tables": (usual, other),
         "one hole": (usual, with_a_hole(usual)),
         "full and empty": (made_up(schema, 60, 2), made_up(schema, 0, 0)),
         "one row and none": (made_up(schema, 1, 0), made_up(schema, 0, 0)),
         "constant columns": (constant(schema, 200), usual),
     }
+    if has_kinds_or_rules(schema):
+        found["rows as they came"] = (unread(schema, 300, 0), usual)
+        found["kinds of holes"] = (usual, with_other_kinds(usual))
+    return found
 
 
 def _chosen(
     tables: Mapping[str, tuple[Any, Any]], pairs: Iterable[str] | None
 ) -> dict[str, tuple[Any, Any]]:
-    return {name: tables[name] for name in (PAIRS if pairs is None else pairs)}
+    return {name: tables[name] for name in (tables if pairs is None else pairs)}
 
 
 def _of_run(run: Run, tables: Mapping[str, tuple[Any, Any]]) -> list[Finding]:

@@ -1,6 +1,6 @@
-"""Subjects of checks: families, sources, and the made-up tables with holes that they run on.
+"""Subjects of checks: families and sources, on made-up tables.
 
-Nothing here is private. The checks of a source are here, too: they need no more than such tables.
+The checks of a source are here, too: they need no more than such tables.
 """
 
 from __future__ import annotations
@@ -19,136 +19,19 @@ from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, Rows
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.table.encode import Column
 from missdp.testing.findings import Caught, Report, examine, expect, refuses
+from missdp.testing.made_up import SCHEMA, constant, made_up, neighbours
 
 __all__ = [
-    "SCHEMA",
     "SOURCE_SCHEMA",
-    "TINY",
     "Run",
     "Subject",
-    "appended",
-    "canary",
     "check_source",
-    "constant",
     "counted_by_hand",
     "is_run",
-    "made_up",
     "name_of",
-    "neighbours",
     "subjects",
-    "with_a_hole",
 ]
-
-
-# Names and levels of several kinds, one attribute without holes.
-SCHEMA = Schema(
-    (
-        Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
-        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
-        Categorical(name="ok", levels=(False, True), nullable=True),
-        Numeric(name="score", lower=0, upper=1, bins=4),
-    )
-)
-# Two attributes, whose second level is rare: where audits look for one row.
-TINY = Schema(
-    tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
-)
-Codes = dict[str, NDArray[np.int64]]
-
-
-def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
-    """Return a table whose attributes depend on each other, with holes at random.
-
-    Parameters
-    ----------
-    schema : Schema
-    n : int
-        Number of rows.
-    seed : int, default 0
-    holes : float, default 0.2
-        Share of missing cells of each nullable attribute.
-
-    Examples
-    --------
-    >>> len(made_up(SCHEMA, 7))
-    7
-    """
-    rng = np.random.default_rng(seed)
-    hidden = rng.random(n)
-    codes: Codes = {}
-    for attribute in schema:
-        near = np.clip(hidden + 0.3 * rng.standard_normal(n), 0, 1 - 1e-9)
-        cells = (near * attribute.size).astype(np.int64)
-        if attribute.nullable:
-            cells[rng.random(n) < holes] = attribute.missing_code
-        codes[attribute.name] = cells
-    return Table.from_codes(schema, codes).with_values(rng)
-
-
-def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
-    """Return a table of equal rows: all first levels, or nothing but holes where they may be."""
-    codes = {
-        a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
-        for a in schema
-    }
-    return Table.from_codes(schema, codes).with_values(np.random.default_rng(0))
-
-
-def canary(schema: Schema, n: int) -> tuple[Table, Table]:
-    """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
-
-    That row moves every count that reads it in a cell of its own, whatever is counted: what an
-    attacker hopes for.
-    """
-    crowd = constant(schema, n)
-    row = {a.name: np.array([a.size - 1]) for a in schema}
-    return crowd, appended(crowd, row)
-
-
-def appended(table: Table, row: Codes) -> Table:
-    """Return the table with one row more, the last; the others keep their values, too."""
-    one = Table.from_codes(table.schema, row).with_values(np.random.default_rng(0))
-    columns = {name: _joined(table, one, name) for name in table.schema.names}
-    return Table(table.schema, columns).with_values(np.random.default_rng(0))
-
-
-def _joined(table: Table, one: Table, name: str) -> Column:
-    first, last = table.column(name), one.column(name)
-    codes = np.concatenate([first.codes, last.codes])
-    if first.values is None or last.values is None:
-        return Column(codes)
-    return Column(codes, np.concatenate([first.values, last.values]))
-
-
-def with_a_hole(table: Table) -> Table:
-    """Return the table with one more cell missing; it must have an observed nullable one."""
-    name = table.schema.nullable[0]
-    mask = {name: table.mask(name)}
-    mask[name][int(np.flatnonzero(~mask[name])[0])] = True
-    return table.with_missing(mask)
-
-
-def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield tables, each with one row more, and that row; it has holes in every other pair."""
-    rng = np.random.default_rng(seed)
-    for trial in range(trials):
-        size = (0, 1, 3, 12, 30)[trial % 5]
-        table = made_up(schema, size, int(rng.integers(2**32)), holes=float(rng.choice([0.1, 0.5])))
-        row = {a.name: rng.integers(0, a.size, 1) for a in schema}
-        if size and trial % 4 > 1:  # one that is there already
-            row = {n: table.codes(n)[:1].astype(np.int64) for n in schema.names}
-            row = {
-                a.name: rng.integers(0, a.size, 1) if row[a.name] == a.missing_code else row[a.name]
-                for a in schema
-            }
-        if trial % 2 and schema.nullable:
-            chosen = rng.random(len(schema.nullable)) < 0.5
-            chosen[rng.integers(len(chosen))] = True
-            for name in np.array(schema.nullable, dtype=object)[chosen]:
-                row[name] = np.array([schema[name].missing_code])
-        yield table, appended(table, row), row
 
 
 Run = Callable[[Any, Any], Any]

@@ -39,8 +39,9 @@ from missdp.testing.findings import (
 )
 from missdp.testing.habits import HABITS
 from missdp.testing.interference import interference_of
+from missdp.testing.made_up import TINY, canary
 from missdp.testing.sensitivity import log_ratio, sensitivity_of
-from missdp.testing.subject import TINY, Run, Subject, canary, subjects
+from missdp.testing.subject import Run, Subject, subjects
 
 __all__ = ["audit", "audit_synthesizer", "check_habits", "check_synthesizer"]
 

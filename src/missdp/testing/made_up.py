@@ -1,0 +1,251 @@
+"""Made-up tables, with holes of every kind, and the schemas that they are made up for.
+
+Nothing here is private. Rows are made up cell by cell, and may break rules; what a reader makes of
+such rows is then made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.schema import (
+    AnyAttribute,
+    Categorical,
+    Determined,
+    Equation,
+    Impossible,
+    NotApplicable,
+    Numeric,
+    Order,
+    Ordinal,
+    Schema,
+)
+from missdp.table import Table
+from missdp.table.encode import Column
+from missdp.table.follow import follow_rules
+
+__all__ = [
+    "ONE_FREE",
+    "RULED",
+    "SCHEMA",
+    "TINY",
+    "Codes",
+    "appended",
+    "canary",
+    "constant",
+    "has_kinds_or_rules",
+    "made_up",
+    "neighbours",
+    "read_again",
+    "unread",
+    "with_a_hole",
+    "with_other_kinds",
+]
+
+
+# Names and levels of several kinds, one attribute without holes.
+SCHEMA = Schema(
+    (
+        Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
+        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        Categorical(name="ok", levels=(False, True), nullable=True),
+        Numeric(name="score", lower=0, upper=1, bins=4),
+    )
+)
+# Two attributes, whose second level is rare: where audits look for one row.
+TINY = Schema(
+    tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
+)
+# Every kind of missing and of rule; rules inside bins, and on attributes that are never missing.
+RULED = Schema(
+    (
+        Categorical(
+            name="arbeit",
+            levels=("nein", "ja", "früher"),
+            nullable=True,
+            missing_codes=("?",),
+            refused=("R", -7),
+            unknown=(),
+        ),
+        Numeric(name="stunden", lower=0, upper=80, bins=4, nullable=True, not_asked=(-5,)),
+        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        Numeric(name="geburt", lower=1925, upper=2024, integer=True, bins=4, nullable=True),
+        Numeric(name="erste stelle", lower=0, upper=99, integer=True, bins=4, nullable=True),
+        Categorical(name="wohnt", levels=(False, True), not_applicable=("N/A",)),
+        Ordinal(name="stufe", levels=("a", "b", "c")),
+        Numeric(name="jahre", lower=0, upper=20, integer=True, bins=4),
+        Categorical(name="größe", levels=("S", "M"), nullable=True, refused=(9,), unknown=("8",)),
+    ),
+    rules=(
+        NotApplicable(("stunden",), unless="arbeit = 'ja'"),
+        NotApplicable(("erste stelle",), unless="arbeit != 'nein' and alter >= 10"),
+        Order("`erste stelle` <= alter"),
+        Equation("alter + geburt = 2024"),
+        Determined("jahre", by=("stufe",), map=(("a", 4), ("b", 9), ("c", 13))),
+        Impossible("alter < 15 and arbeit = 'ja'"),
+        Impossible("stufe = 'c' and wohnt = true"),
+    ),
+)
+# All but one attribute follow from it.
+ONE_FREE = Schema(
+    (
+        Categorical(name="kurz", levels=("k", "l"), nullable=True),
+        Ordinal(name="stufe", levels=("a", "b", "c"), nullable=True, unknown=(-8,), refused=(-7,)),
+        Numeric(name="jahre", lower=0, upper=20, integer=True, bins=4, nullable=True),
+    ),
+    rules=(
+        Determined("jahre", by=("stufe",), map=(("a", 4), ("b", 9), ("c", 13))),
+        Determined("kurz", by=("stufe",), map=(("a", "k"), ("b", "k"), ("c", "l"))),
+    ),
+)
+Codes = dict[str, NDArray[np.int64]]
+_ABSENT = 0.15  # share of cells that are not applicable though no rule says so
+
+
+def has_kinds_or_rules(schema: Schema) -> bool:
+    """Whether rows have holes of several kinds, cells that are not applicable, or rules."""
+    several = any(len(a.kinds) > 1 or a.not_applicable is not None for a in schema)
+    return several or bool(schema.rules)
+
+
+def made_up(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
+    """Return a table whose attributes depend on each other, with holes at random.
+
+    Rules are applied to it, as they are to rows that are read.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    seed : int, default 0
+    holes : float, default 0.2
+        Share of missing cells of each nullable attribute; each kind of missing is as likely.
+
+    Examples
+    --------
+    >>> len(made_up(SCHEMA, 7))
+    7
+    """
+    return read_again(unread(schema, n, seed, holes=holes))
+
+
+def unread(schema: Schema, n: int, seed: int = 0, *, holes: float = 0.2) -> Table:
+    """Return a made-up table to which no rule was applied: whatever a file may hold."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.random(n)
+    codes: Codes = {}
+    for attribute in schema:
+        near = np.clip(hidden + 0.3 * rng.standard_normal(n), 0, 1 - 1e-9)
+        cells = (near * attribute.size).astype(np.int64)
+        if attribute.nullable:
+            hole = rng.random(n) < holes
+            cells[hole] = _some_hole(attribute, int(hole.sum()), rng)
+        if attribute.not_applicable is not None:
+            cells[rng.random(n) < _ABSENT] = attribute.size
+        codes[attribute.name] = cells
+    return Table.from_codes(schema, codes).with_values(rng)
+
+
+def _some_hole(attribute: AnyAttribute, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw a kind of missing for each of n cells."""
+    first, last = attribute.missing_code, attribute.extended_size
+    if last - first == 1:
+        return np.full(n, first, dtype=np.int64)
+    return rng.integers(first, last, n)
+
+
+def read_again(table: Table) -> Table:
+    """Return the table with the rules of its schema applied to every row by itself."""
+    schema = table.schema
+    if not schema.rules:
+        return table
+    columns = {name: table.column(name) for name in schema.names}
+    return Table(schema, follow_rules(schema, columns), kind=table.kind)
+
+
+def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
+    """Return a table of equal rows: all first levels, or nothing but holes where they may be."""
+    codes = {
+        a.name: np.full(n, a.missing_code if missing and a.nullable else 0, dtype=np.int64)
+        for a in schema
+    }
+    return read_again(Table.from_codes(schema, codes).with_values(np.random.default_rng(0)))
+
+
+def canary(schema: Schema, n: int) -> tuple[Table, Table]:
+    """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
+
+    That row moves every count that reads it in a cell of its own, whatever is counted: what an
+    attacker hopes for.
+    """
+    crowd = constant(schema, n)
+    row = {a.name: np.array([a.size - 1]) for a in schema}
+    return crowd, read_again(appended(crowd, row))
+
+
+def appended(table: Table, row: Codes) -> Table:
+    """Return the table with one row more, the last; the others keep their values, too."""
+    one = Table.from_codes(table.schema, row).with_values(np.random.default_rng(0))
+    columns = {name: _joined(table, one, name) for name in table.schema.names}
+    return Table(table.schema, columns).with_values(np.random.default_rng(0))
+
+
+def _joined(table: Table, one: Table, name: str) -> Column:
+    first, last = table.column(name), one.column(name)
+    codes = np.concatenate([first.codes, last.codes])
+    if first.values is None or last.values is None:
+        return Column(codes)
+    return Column(codes, np.concatenate([first.values, last.values]))
+
+
+def with_a_hole(table: Table) -> Table:
+    """Return the table with one more cell missing; it must have an observed nullable one."""
+    name = table.schema.nullable[0]
+    mask = {name: table.mask(name)}
+    mask[name][int(np.flatnonzero(~mask[name])[0])] = True
+    if has_kinds_or_rules(table.schema):  # kinds of those that were holes stay
+        mask[name] &= ~table.mask(name)
+    return table.with_missing(mask)
+
+
+def with_other_kinds(table: Table) -> Table:
+    """Return the table with every hole of the last kind that its attribute may have."""
+    columns = {}
+    for attribute in table.schema:
+        column = table.column(attribute.name)
+        hole = column.codes >= attribute.missing_code
+        codes = np.where(hole, attribute.extended_size - 1, column.codes)
+        columns[attribute.name] = Column(codes.astype(column.codes.dtype), column.values)
+    return Table(table.schema, columns, kind=table.kind)
+
+
+def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
+    """Yield tables, each with one row more, and that row; it has holes in every other pair.
+
+    Rows may break rules. The row is as it was before rules were applied to it.
+    """
+    rng = np.random.default_rng(seed)
+    for trial in range(trials):
+        size = (0, 1, 3, 12, 30)[trial % 5]
+        drawn, holes = int(rng.integers(2**32)), float(rng.choice([0.1, 0.5]))
+        table = unread(schema, size, drawn, holes=holes)
+        row = {a.name: rng.integers(0, a.size, 1) for a in schema}
+        if size and trial % 4 > 1:  # one that is there already
+            row = {n: table.codes(n)[:1].astype(np.int64) for n in schema.names}
+            row = {
+                a.name: rng.integers(0, a.size, 1) if row[a.name] >= a.missing_code else row[a.name]
+                for a in schema
+            }
+        if trial % 2 and schema.nullable:
+            chosen = rng.random(len(schema.nullable)) < 0.5
+            chosen[rng.integers(len(chosen))] = True
+            for name in np.array(schema.nullable, dtype=object)[chosen]:
+                row[name] = _some_hole(schema[name], 1, rng)
+        for attribute in schema:  # not applicable, where it belongs or not
+            if attribute.not_applicable is not None and rng.random() < _ABSENT:
+                row[attribute.name] = np.array([attribute.size])
+        yield read_again(table), read_again(appended(table, row)), row

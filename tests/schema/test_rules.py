@@ -1,0 +1,406 @@
+"""Rules: what they mean, and that contradictions are found when a schema is read.
+
+Random schemas with small domains are compared with brute force over all rows of values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from missdp.errors import SchemaError
+from missdp.schema import (
+    AnyAttribute,
+    Categorical,
+    Denial,
+    Determined,
+    Equation,
+    Impossible,
+    NotApplicable,
+    Numeric,
+    Order,
+    Ordinal,
+    Rule,
+    Schema,
+)
+from missdp.schema.rulebook import not_applicable
+
+NONE = "not applicable"
+SCALE = ("low", "mid", "high")
+Row = dict[str, Any]
+Obeys = Callable[[Row], bool]
+
+NAMES = ("a", "b c", "d-e", "é")
+
+
+def quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+@st.composite
+def attributes(draw: st.DrawFn, name: str) -> AnyAttribute:
+    facts: dict[str, Any] = {"name": name, "nullable": draw(st.booleans())}
+    if draw(st.integers(0, 5)) == 0:
+        facts["not_applicable"] = ("none",)
+    style = draw(st.sampled_from(("text", "scale", "number")))
+    if style == "text":
+        return Categorical(levels=("x", "y", "z")[: draw(st.integers(1, 3))], **facts)
+    if style == "scale":
+        return Ordinal(levels=SCALE, **facts)
+    lower = draw(st.integers(-1, 1))
+    upper = lower + draw(st.integers(1, 4))
+    spikes = draw(st.lists(st.integers(lower, upper), unique=True, max_size=2))
+    bins = draw(st.integers(1, upper - lower))
+    return Numeric(lower=lower, upper=upper, integer=True, bins=bins, spikes=spikes, **facts)
+
+
+def domain(attribute: AnyAttribute) -> list[Any]:
+    if isinstance(attribute, Numeric):
+        return list(range(int(attribute.lower), int(attribute.upper) + 1))
+    return list(attribute.levels)
+
+
+def holds(value: Any, sign: str, other: Any, scale: tuple[str, ...] = SCALE) -> bool:
+    if NONE in (value, other):
+        return False
+    if isinstance(value, str) and sign not in ("=", "!="):
+        value, other = scale.index(value), scale.index(other)
+    return {
+        "=": value == other, "!=": value != other, "<": value < other,
+        "<=": value <= other, ">": value > other, ">=": value >= other,
+    }[sign]  # fmt: skip
+
+
+@st.composite
+def conditions(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[str, Obeys]:
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        attribute = draw(st.sampled_from(given))
+        ordered = not isinstance(attribute, Categorical)
+        sign = draw(st.sampled_from(("=", "!=", *(("<", "<=", ">", ">=") if ordered else ()))))
+        numeric = isinstance(attribute, Numeric)
+        value = draw(
+            st.sampled_from([-2, -0.5, 0, 1, 1.5, 2, 3])
+            if numeric
+            else st.sampled_from(domain(attribute))
+        )
+        text = f"{quoted(attribute.name)} {sign} {value if numeric else repr(value)}"
+        test = lambda row, n=attribute.name, s=sign, v=value: holds(row[n], s, v)  # noqa: E731
+        if draw(st.booleans()):
+            text, test = f"not ({text})", (lambda row, t=test: not t(row))
+        parts.append((text, test))
+    word = draw(st.sampled_from(("and", "or")))
+    every = all if word == "and" else any
+    texts, tests = zip(*parts, strict=True)
+    return f" {word} ".join(texts), lambda row: every(test(row) for test in tests)
+
+
+@st.composite
+def rules(draw: st.DrawFn, given: list[AnyAttribute]) -> tuple[Rule, Obeys]:
+    numbers = [a.name for a in given if isinstance(a, Numeric)]
+    scales = [a.name for a in given if isinstance(a, Ordinal)]
+    kinds = ["route", "impossible", "map", "denial"]
+    kinds += ["order"] if max(len(numbers), len(scales)) > 1 else []
+    kinds += ["equation"] if len(numbers) > 1 else []
+    kind = draw(st.sampled_from(kinds))
+    if kind == "route":
+        target = draw(st.sampled_from(given)).name
+        text, test = draw(conditions([a for a in given if a.name != target] or given))
+        return NotApplicable(target, unless=text), lambda row: (row[target] != NONE) == test(row)
+    if kind in ("impossible", "denial"):
+        if kind == "impossible":
+            text, test = draw(conditions(given))
+            return Impossible(text), lambda row: not test(row)
+        one, two = draw(st.sampled_from(given)), draw(st.sampled_from(given))
+        v, w = draw(st.sampled_from(domain(one))), draw(st.sampled_from(domain(two)))
+        text = f"t1&EQ(t1.`{one.name}`,{json.dumps(v)})&IQ({json.dumps(w)},t1.`{two.name}`)"
+        return Denial(
+            text
+        ), lambda row: not (holds(row[one.name], "=", v) and holds(row[two.name], "!=", w))
+    if kind == "order":
+        pool = draw(st.sampled_from([p for p in (numbers, scales) if len(p) > 1]))
+        low, high = draw(st.permutations(pool))[:2]
+        sign = draw(st.sampled_from(("<", "<=")))
+        return Order(
+            f"{quoted(low)} {sign} {quoted(high)}"
+        ), lambda row: NONE in (row[low], row[high]) or holds(row[low], sign, row[high])
+    if kind == "equation":
+        one, two = draw(st.permutations(numbers))[:2]
+        times, plus = draw(st.sampled_from((1, 2, -1, 0.5))), draw(st.integers(-2, 3))
+        text = f"{times} * {quoted(one)} + {plus} = {quoted(two)}"
+        text = text.replace("+ -", "- ")
+        text = text if times > 0 else f"{plus} - {quoted(one)} = {quoted(two)}".replace("--", "-")
+        return Equation(
+            text
+        ), lambda row: row[two] == NONE if row[one] == NONE else row[two] == times * row[one] + plus
+    target = draw(st.sampled_from(given))
+    by = draw(st.sampled_from([a for a in given if a is not target] or given))
+    mapping = {level: draw(st.sampled_from(domain(target))) for level in domain(by)}
+    rule = Determined(target.name, by=by.name, map=tuple(mapping.items()))
+    return rule, lambda row: row[target.name] == mapping.get(row[by.name], NONE)
+
+
+@st.composite
+def books(draw: st.DrawFn) -> tuple[list[AnyAttribute], list[tuple[Rule, Obeys]]]:
+    given = [draw(attributes(name)) for name in NAMES[: draw(st.integers(2, 4))]]
+    return given, [draw(rules(given)) for _ in range(draw(st.integers(1, 4)))]
+
+
+def code_of(attribute: AnyAttribute, value: Any) -> int:
+    if value == NONE:
+        return attribute.size
+    if isinstance(attribute, Numeric):
+        return int(attribute.encode_values(np.array([float(value)]))[0])
+    return attribute.levels.index(value)
+
+
+def dead(given: list[AnyAttribute], ruled: list[tuple[Rule, Obeys]]) -> Iterator[tuple[str, int]]:
+    """Codes that no row obeying all rules has, by brute force over values."""
+    whole = Schema(tuple(given))
+    absent = not_applicable(whole, [rule for rule, _ in ruled])
+    cells = [domain(a) + ([NONE] if a.name in absent else []) for a in given]
+    alive = set()
+    for values in itertools.product(*cells):
+        row = dict(zip(whole.names, values, strict=True))
+        if all(obeys(row) for _, obeys in ruled):
+            alive |= {(a.name, code_of(a, row[a.name])) for a in given}
+    derived = {b.target.name for rule, _ in ruled for b in rule.bound(whole) if hasattr(b, "by")}
+    read = {name for rule, _ in ruled for name in rule.about(whole)}
+    for a in given:
+        codes = {(a.name, code) for code in range(a.size + (a.name in absent))}
+        values_alive = {code for name, code in alive if name == a.name} & {*range(a.size)}
+        if a.name in read and not (a.name in derived and values_alive):
+            yield from sorted(codes - alive)
+
+
+def read(given: tuple[AnyAttribute, ...], rules: Any) -> Schema | SchemaError:
+    """A schema, or the one error that refuses it, with nothing behind it."""
+    found: list[SchemaError] = []
+    schema = None
+    try:
+        schema = Schema(given, rules)
+    except SchemaError as error:
+        found.append(error)
+    for error in found:
+        assert error.__context__ is error.__cause__ is None
+        assert "\n" not in str(error)
+    return found[0] if schema is None else schema
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(books())
+def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book: Any) -> None:
+    given, ruled = book
+    schema = read(tuple(given), tuple(rule for rule, _ in ruled))
+    if isinstance(schema, SchemaError):
+        assert "leave no row" not in str(schema) or list(dead(given, ruled))
+        return
+    assert not list(dead(given, ruled))
+    assert Schema.from_json(schema.to_json()) == schema
+    # The tables that families use say nothing impossible that is possible.
+    cells = [domain(a) + ([NONE] if a.not_applicable is not None else []) for a in schema]
+    for values in itertools.product(*cells):
+        row = dict(zip(schema.names, values, strict=True))
+        if all(obeys(row) for _, obeys in ruled):
+            for names, impossible in schema.rulebook.impossible.items():
+                assert not impossible[tuple(code_of(schema[n], row[n]) for n in names)]
+
+
+def test_a_bin_in_which_only_spikes_are_possible_has_no_row() -> None:
+    age = Numeric(name="a", lower=1, upper=3, integer=True, bins=1, spikes=(1, 2))
+    assert age.size == 3
+    with pytest.raises(SchemaError, match=r"no row in which 'a' is \[1, 3\) except 1, 2"):
+        Schema((age,), (Impossible("a = 3"),))
+
+
+A = Numeric(name="a", lower=0, upper=9, integer=True)
+B = Numeric(name="b", lower=0, upper=9, integer=True)
+REAL = Numeric(name="real", lower=0, upper=1)
+WORK = Categorical(name="work", levels=("no", "yes"))
+SIZE = Ordinal(name="size", levels=SCALE)
+FLAG = Categorical(name="flag", levels=(False, True))
+GIVEN = (A, B, REAL, WORK, SIZE, FLAG)
+WRONG: list[tuple[Any, str]] = [
+    (NotApplicable("x", unless="a = 1"), "no attribute 'x'"),
+    (NotApplicable((), unless="a = 1"), "names no attribute"),
+    (NotApplicable(5, unless="a = 1"), "no attribute 5"),  # type: ignore[arg-type]
+    (NotApplicable(("a", ["b"]), unless="b = 1"), r"no attribute \['b'\]"),  # type: ignore[arg-type]
+    (NotApplicable("a", unless=""), "a condition is text, and not empty"),
+    (NotApplicable("a", unless=None), "a condition is text"),  # type: ignore[arg-type]
+    (NotApplicable("a", unless="x = 1"), "no attribute 'x'"),
+    (NotApplicable("a", unless="work = 'maybe'"), "'maybe' is not a level of 'work'"),
+    (NotApplicable("a", unless="work < 'yes'"), "'work' has no order"),
+    (NotApplicable("a", unless="a = 1"), "follow from each other in a circle"),
+    (NotApplicable("a", unless="b >= 0"), "no row in which 'a' is not applicable"),
+    (NotApplicable("a", unless="b > 9"), r"no row in which 'a' is \[0, 0.9\)"),
+    (NotApplicable(("a", "a"), unless="b > 5"), "'a' is routed by two rules"),
+    (Impossible("a >= 0"), "no row in which 'a' is"),
+    (Impossible("a = nan"), "cannot|expected"),
+    (Impossible(7), "a condition is text"),  # type: ignore[arg-type]
+    (Impossible("a = 1 or"), "found 'the end'"),
+    (Equation("a = a"), "at least two attributes"),
+    (Equation("a - a + b = 3"), "other than 0"),
+    (Equation("0 * a = b"), "other than 0"),
+    (Equation("a + b"), "no '='"),
+    (Equation("a = b = 3"), "more than one '='"),
+    (Equation("a + work = 3"), "'work' is not numeric"),
+    (Equation("real + 1 = a"), "'a' is a whole number; so must be"),
+    (Equation("1e999 * a = b"), "too large"),
+    (Equation("1e300 * a = 1e-300 * b"), "too large"),
+    (Equation("1e-300 * a = 1e300 * b"), "vanish|too large"),
+    (Equation("a + 1e17 = b"), "too large"),
+    (Equation("a + 20 = b"), "no row in which"),
+    (Equation("a = b", determines="real"), "does not name"),
+    (Equation("a = b", determines=["a"]), "does not name"),  # type: ignore[arg-type]
+    (Equation(None), "written as text"),  # type: ignore[arg-type]
+    (Equation(""), "expected a number or an attribute"),
+    (Equation("a = -"), "expected a number or an attribute"),
+    (Equation("a = 2 *"), "expected a number or an attribute"),
+    (Equation("a ? b"), "cannot read"),
+    (Order("a"), "needs names with"),
+    (Order("a <= b < a"), "twice"),
+    (Order("a <= work"), "all must be numeric"),
+    (Order("a >= b"), "cannot read|needs names"),
+    (Determined("a", by="a", map=()), "follow from other attributes"),
+    (Determined("a", by=(), map=()), "follow from other attributes"),
+    (Determined("a", by="real", map=()), "not whole"),
+    (Determined("a", by="work", map=(("no", 1),)), r"lacks a value for \['yes'\]"),
+    (Determined("a", by="work", map=(("no", 1), ("no", 2))), "two values"),
+    (Determined("a", by="work", map=(("no", 1), ("yes", math.nan))), "nan is not in the domain"),
+    (Determined("a", by="work", map=(("no", 1), ("yes", 10**400))), "not in the domain"),
+    (Determined("a", by="work", map=(("no", 1), ("yes", 1.5))), "1.5 is not in the domain"),
+    (Determined("a", by="work", map=(("no", 1), ("yes", True))), "True is not in the domain"),
+    (Determined("a", by="flag", map=((0, 1), (1, 1))), "a level that the schema has not: 0"),
+    (Determined("a", by="work", map=((["no"], 1),)), "a level that the schema has not"),  # type: ignore[arg-type]
+    (Determined("flag", by="work", map=(("no", 0), ("yes", 1))), "0 is not in the domain"),
+    (Determined("a", by="work", map=7), "lacks a value"),  # type: ignore[arg-type]
+    (Denial("t1&GTE(t1.a,0)"), "no row in which 'a' is"),
+    (Denial("t1&t2&EQ(t1.a,t2.x)&IQ(t1.b,t2.b)"), "no attribute 'x'"),
+    (Denial("t1&t2&EQ(t1.a,t2.work)"), "only one is numeric"),
+    (Denial("t1&t2&LT(t1.work,t2.work)"), "'work' has no order"),
+    (Denial("t1&EQ(t1.a,t2.a)"), "begins with t1& alone"),
+    ("a rule", "rules must be a list"),
+]
+
+
+@pytest.mark.parametrize(("rule", "why"), WRONG, ids=lambda x: str(x)[:40])
+def test_a_rule_that_makes_no_sense_is_refused_in_one_line(rule: Any, why: str) -> None:
+    refused = read(GIVEN, (rule,))
+    assert isinstance(refused, SchemaError)
+    with pytest.raises(SchemaError, match=why):
+        raise refused
+
+
+CONTRADICTIONS: list[tuple[tuple[Rule, ...], str]] = [
+    ((Order("a < b"), Order("b < a")), "a, b are ordered in a circle"),
+    ((Order("a <= b"), Denial("t1&GT(t1.b,t1.a)")), "ordered in a circle"),
+    ((Equation("a = b"), Equation("b = a")), "in a circle"),
+    ((Equation("a = b"), Order("a < b")), "no row in which"),
+    ((Equation("a = b"), NotApplicable("b", unless="work = 'yes'")), "no row in which 'work'"),
+    ((Impossible("a > 4.5"), Impossible("a <= 4.5")), "no row in which 'a'"),
+    ((Impossible("a < 5 and b < 5"), Impossible("b >= 5 and a < 5")), "no row in which 'a'"),
+    (
+        (NotApplicable("a", unless="b > 3"), NotApplicable("b", unless="a > 3")),
+        "a, b follow from each other in a circle",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules_", "why"), CONTRADICTIONS, ids=str)
+def test_rules_that_contradict_each_other_are_refused(rules_: tuple[Rule, ...], why: str) -> None:
+    refused = read(GIVEN, rules_)
+    assert isinstance(refused, SchemaError)
+    assert why in str(refused)
+
+
+WORDS = """a b `a` work 'yes' real = <= < + - * ( ) and or not in , 1 2.5 1e999 1e-320 0
+t1.a t2.a t1& t2& EQ( IQ(t1.a,t2.a) & nan inf ` " é \0 true"""
+words = st.sampled_from(WORDS.split())
+texts = st.lists(words, max_size=8).map(" ".join) | st.text(max_size=12)
+anything = st.one_of(st.none(), st.integers(), st.floats(), texts, st.lists(texts, max_size=3))
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.one_of(
+        st.builds(Equation, texts, anything),
+        st.builds(Order, texts),
+        st.builds(Impossible, texts),
+        st.builds(Denial, texts),
+        st.builds(NotApplicable, anything, unless=texts),
+        st.builds(Determined, anything, by=anything, map=st.lists(st.lists(anything, max_size=3))),
+    ),
+    st.sampled_from(GIVEN),
+)
+def test_any_text_is_a_rule_or_one_error(rule: Rule, first: AnyAttribute) -> None:
+    read((first, *(a for a in GIVEN if a is not first)), (rule,))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["kind", "names", "unless", "when", "map", "by", "name", "equation", "x"]),
+        anything | st.sampled_from(["order", "denial", "equation", "impossible", "determined"]),
+        max_size=5,
+    )
+)
+def test_any_table_of_a_file_is_a_rule_or_one_error(row: dict[str, Any]) -> None:
+    document = {"attribute": [a.to_dict() for a in GIVEN], "rule": [row]}
+    with pytest.raises(SchemaError) as caught:
+        _fail_unless_read(document)
+    assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def _fail_unless_read(document: dict[str, Any]) -> None:
+    raise SchemaError(f"it is the schema of {Schema.from_dict(document).names}")
+
+
+NASTY = ("two words", "a-b", "it's", 'a "b"', "naïve", "数", "1st", "and", "a.b", "a,b", "a)&b")
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_names_of_any_kind_go_in_backticks(name: str) -> None:
+    number = Numeric(name=name, lower=0, upper=9, integer=True)
+    level = Categorical(name=f"{name}?", levels=("no", "yes"))
+    given = (number, A, level)
+    for rule in (
+        NotApplicable("a", unless=f"`{name}` > 3 and `{name}?` = 'yes'"),
+        Equation(f"9 - `{name}` = a"),
+        Order(f"`{name}` <= a"),
+        Denial(f"t1&GT(t1.`{name}`,t1.a)"),
+        Denial(f"not(t1.`{name}` > t1.a and t1.`{name}?` = 'yes')"),
+        Determined(name, by=f"{name}?", map=(("no", 1), ("yes", 2))),
+    ):
+        schema = Schema(given, (rule,))
+        assert {name} <= {n for bound in schema.rulebook.bound for n in bound.names}
+        assert Schema.from_json(schema.to_json()) == schema
+
+
+def test_many_rules_and_attributes_are_read_at_once() -> None:
+    many = tuple(Numeric(name=f"n{i}", lower=0, upper=1000, integer=True) for i in range(100))
+    levels = tuple(Categorical(name=f"c{i}", levels=tuple("abcdefgh")) for i in range(100))
+    rules_: list[Rule] = [NotApplicable(f"n{i}", unless=f"c{i} = 'a'") for i in range(20)]
+    rules_ += [Order(f"n{i} <= n{i + 1}") for i in range(20, 35)]
+    rules_ += [Equation(f"n{i} = n{i + 1}") for i in range(50, 54)]
+    rules_ += [Impossible(f"c{i} = 'a' and n{i} > 500 and c{i + 1} != 'b'") for i in range(60, 70)]
+    steps = [[level, other, "a"] for level in "abcdefgh" for other in "abcdefgh"]
+    rules_ += [Determined("c99", by=("c98", "c97"), map=steps)]
+    start = time.perf_counter()
+    schema = Schema(many + levels, tuple(rules_))
+    _ = schema.rulebook.impossible
+    assert time.perf_counter() - start < 3  # less than one second on an idle machine
+    big = tuple(f"level {i}" for i in range(1000))
+    mapping = [[one, two, one] for one in big for two in "abcdefgh"]
+    large = (Categorical(name="big", levels=big), Categorical(name="same", levels=big), levels[0])
+    start = time.perf_counter()
+    Schema(large, (Determined("same", by=("big", "c0"), map=mapping),))
+    assert time.perf_counter() - start < 3
