@@ -356,5 +356,4 @@ class AIM(GraphicalSynthesizer):
             selection_share=self.selection_share,
             max_cells=self._max_cells,
             forest=False,
-            anneal=True,
         )
