@@ -242,7 +242,7 @@ def _public_facts(
         kinds = missingness_by_kind(truth, other)
         document["kinds"] = kinds.to_dict()
         parts.append(str(kinds))
-    if facts.rules:
+    if facts.rulebook.bound:
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
