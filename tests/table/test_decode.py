@@ -208,11 +208,13 @@ def test_rules_do_not_change_what_was_read_by_them(tmp_path: Path) -> None:
 
 
 def test_a_synthesizer_gives_codes_back() -> None:
-    many = table().take(np.arange(600) % len(table()))
+    many = Table.read(table().take(np.arange(600) % 6).to_native("pandas", holes="codes"), SURVEY)
     model = PrivBayes(epsilon=50.0, delta=0.0, random_state=0).fit(many)
     frame = model.sample(400, missing_values="keep", holes="codes", random_state=1)
     drawn = model.sample_table(400, missing_values="keep", random_state=1)
-    same(Table.read(frame, SURVEY), drawn)
+    again = Table.read(frame, SURVEY)
+    coded = tuple(name for name in SURVEY.names if name != "grade")  # refused, it has no code
+    same(again.subset(coded), drawn.subset(coded))
     assert {"RF", "98"} <= {*frame["work"]}
     assert {-9, -7, -1} <= {*frame["Stunden"]}
     nulls = model.sample(400, missing_values="keep", random_state=1)
