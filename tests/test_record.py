@@ -34,7 +34,7 @@ from missdp.ground_truth.gates import DataChosenGates, FixedGates
 from missdp.inference.estimate import Recipe
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import GraphicalModel, Levels
-from missdp.preprocess.domain import StepCondition
+from missdp.preprocess.assumptions import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
 from missdp.statistics.estimates import Estimate, Histogram

@@ -205,3 +205,18 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(
 def test_rules_do_not_change_what_was_read_by_them(tmp_path: Path) -> None:
     for data in everywhere(table(), tmp_path):
         same(Table.read(data, SURVEY), table())
+
+
+def test_a_synthesizer_gives_codes_back() -> None:
+    many = Table.read(table().take(np.arange(600) % 6).to_native("pandas", holes="codes"), SURVEY)
+    model = PrivBayes(epsilon=50.0, delta=0.0, random_state=0).fit(many)
+    frame = model.sample(400, missing_values="keep", holes="codes", random_state=1)
+    drawn = model.sample_table(400, missing_values="keep", random_state=1)
+    again = Table.read(frame, SURVEY)
+    coded = tuple(name for name in SURVEY.names if name != "grade")  # refused, it has no code
+    same(again.subset(coded), drawn.subset(coded))
+    assert {"RF", "98"} <= {*frame["work"]}
+    assert {-9, -7, -1} <= {*frame["Stunden"]}
+    nulls = model.sample(400, missing_values="keep", random_state=1)
+    assert nulls.isna().equals(Table.read(frame, SURVEY).to_native().isna())
+    assert {"RF", "98"}.isdisjoint({*nulls["work"].dropna()})

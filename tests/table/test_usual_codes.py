@@ -35,8 +35,9 @@ def proposed(cells: Any) -> dict[str, tuple[Any, ...]]:
 
 
 def is_one_of(cell: Any, codes: tuple[Any, ...]) -> bool:
-    text = cell.strip() if isinstance(cell, str) else None
-    return cell in codes or text in codes or (text and read_number(text) in codes)
+    if not isinstance(cell, str):
+        return cell in codes
+    return cell.strip() in codes or read_number(cell.strip()) in codes
 
 
 SCALE = [1, 2, 3, 4, 5] * 20

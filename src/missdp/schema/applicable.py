@@ -41,8 +41,8 @@ def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
 
 def may_be_open(schema: Schema, names: Iterable[str]) -> bool:
     """Whether rows may leave it open whether one of these attributes applies to them."""
-    routed = schema.rulebook.filled
-    return any(schema[name].nullable and name in routed for name in not_everywhere(schema, names))
+    ruled = schema.rulebook.routes.keys() | schema.rulebook.derives.keys()
+    return any(schema[name].nullable and name in ruled for name in not_everywhere(schema, names))
 
 
 def applies(schema: Schema, cells: Callable[[str], Known], name: str) -> Verdict:
