@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import synthesizers
+from missdp import Schema, synthesizers
 from missdp.cli.main import main
 
 SCHEMA = """
@@ -400,3 +400,42 @@ def test_errors_say_nothing_of_rows(folder: Path, capsys: pytest.CaptureFixture[
         assert code == 3
         assert not {"4711", "17", "400"} & {*err.replace(",", " ").split()}
         assert "'age'" in err
+
+
+def test_rules_about_two_rows_are_listed_apart_and_not_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "t1&t2&EQ(t1.start,t2.start)&IQ(t1.end,t2.end)"
+    rule = f'[[rule]]\nkind = "denial"\nconstraint = "{text}"\n'
+    Path("schema.toml").write_text(SCHEMA + rule, encoding="utf-8")
+    out = run(capsys, "schema", "check", "schema.toml", "data.csv")[1]
+    assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in out
+    survey(300, 1).to_csv("other.csv", index=False)
+    code, out, _ = run(capsys, *EVALUATE)
+    assert code == 0
+    assert "Rules that compare two rows are not counted." in out
+    assert text not in out
+    Path("schema.toml").write_text(SCHEMA.split("[[rule]]")[0] + rule, encoding="utf-8")
+    assert "break a rule" not in run(capsys, *EVALUATE)[1]
+
+
+@pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
+def test_simulated_holes_are_where_there_are_values_and_rules_stay(
+    folder: Path, capsys: pytest.CaptureFixture[str], mechanism: str
+) -> None:
+    whole = survey(4000, 0)
+    whole = whole[
+        ~whole.isin([-7, -1, -3, "-7", "-8", "REF"]).any(axis=1) & ~whole.isna().any(axis=1)
+    ]
+    whole.to_csv("whole.csv", index=False)
+    arguments = ("simulate", "whole.csv", "--schema", "schema.toml", "--rate", 0.2, "--seed", 1)
+    arguments += ("--mechanism", mechanism, "--output-schema", "holes.toml", "--holes", "codes")
+    code, _, err = run(capsys, *arguments, "-o", "holes.csv")
+    assert code == 0, err
+    schema = Schema.from_toml("holes.toml")
+    assert schema.rules == Schema.from_toml("schema.toml").rules
+    before, after = pd.read_csv("whole.csv"), pd.read_csv("holes.csv")
+    assert ((before["Löhne"] == -9) == (after["Löhne"] == -9)).all()
+    assert after.isna().any().any()
+    other = ("evaluate", "whole.csv", "holes.csv", "--schema", "holes.toml", "--json")
+    assert json.loads(run(capsys, *other)[1])["rules"]["synthetic"]["broken_rows"] == 0

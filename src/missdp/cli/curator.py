@@ -107,8 +107,11 @@ def check(
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     lines += [*_kinds_in_words(facts)]
-    if facts.rules:
-        lines += ["Rules, which hold for every row:", *(f"  {rule.text}" for rule in facts.rules)]
+    pairs = [pair.text for pair in facts.rulebook.pairs]
+    if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
+        lines += ["Rules, which hold for every row:", *(f"  {text}" for text in rules)]
+    if pairs:
+        lines += ["Rules about two rows:", *(f"  {text}" for text in pairs)]
     if data is not None:
         lines.append("The data fits.")
     if facts.undeclared:
@@ -246,6 +249,8 @@ def _public_facts(
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
+    if facts.rulebook.pairs:
+        parts.append("Rules that compare two rows are not counted.")
     return parts
 
 
