@@ -418,3 +418,22 @@ def test_without_kinds_and_rules_answers_are_what_they_were() -> None:
     for name, numbers in BEFORE.items():
         # To the last bit on one machine; sums of floating point differ a little between machines.
         assert found[name] == pytest.approx(numbers, rel=1e-12), name
+
+
+def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum() -> None:
+    schema = Schema(
+        (
+            Categorical(name="work", levels=WORKS, nullable=True),
+            Numeric(name="pay", lower=10, upper=20, nullable=True),
+        ),
+        (NotApplicable("pay", unless="work = 'yes'"),),
+    )
+    frame = pd.DataFrame(
+        {"work": ["yes"] * 50 + [None] * 50, "pay": pd.array([10.0] * 50 + [None] * 50, "Float64")}
+    )
+    asked = ImputedStatistics(
+        Table.read(frame, schema), KNNImputation(impute="pay", match_on="work"),
+        budget=Budget(1e9), random_state=Exact(),
+    )  # fmt: skip
+    low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
+    assert (low, high) == pytest.approx((500, 1500), abs=1)

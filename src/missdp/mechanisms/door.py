@@ -41,7 +41,7 @@ from missdp.sources.strategies import (
     filled_rows,
 )
 
-__all__ = ["Clique", "Door", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+__all__ = ["Clique", "Door", "Given", "Noise", "PrivateTraining", "Score", "Total", "Training"]
 
 
 Values: TypeAlias = tuple[Any, ...]
