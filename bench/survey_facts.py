@@ -1,7 +1,9 @@
-"""What is public about the tables of `surveys.py`: schemas as of today, and rules to check rows by.
+"""What is public about the tables of `surveys.py`: schemas, and rules to check rows by.
 
-Kinds of missing and rules are not declared in these schemas: every code is a missing code. The
-rules are functions of frames in which every kind of missing is null.
+`TABLES` has schemas without kinds of missing and rules: every code is a missing code. `DECLARED`
+has the same attributes, on the same bins, with the kinds of their holes and with rules, as far as
+the language of rules can say them; `UNDECLARED` are those that it cannot. Rows are checked by
+functions of frames in which every kind of missing is null, which know nothing of the schemas.
 """
 
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import surveys
 from _data import schema
 
 from missdp import Categorical, Numeric, Ordinal, Schema
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 
 SPANS = (20_000, 20261122)  # rows and seed
 
@@ -306,4 +309,115 @@ TABLES = {
     "fertil2": (surveys.fertil2, lambda: FERTIL2, FERTIL2_RULES),
     "gss": (surveys.gss, lambda: GSS, GSS_RULES),
     "adult": (surveys.adult, adult_schema, ADULT_RULES),
+}
+
+
+def declared(schema, rules, **facts):
+    """The schema with other facts about some attributes, and with rules."""
+    return Schema(tuple(replace(a, **facts.get(a.name, {})) for a in schema), rules)
+
+
+def kinds(**codes):
+    """Codes by their kind, where all of them were missing codes."""
+    return {"missing_codes": (), **{kind: (code,) for kind, code in codes.items()}}
+
+
+def spans_declared():
+    date = kinds(refused=-9, unknown=-8, not_asked=-5)
+    return declared(
+        SPANS_SCHEMA,
+        (
+            Equation("age + birth_year = 2024"),
+            Order("start <= end"),
+            NotApplicable("hours", unless="employed = 'yes'"),
+        ),
+        age=kinds(refused=-9),
+        birth_year=kinds(unknown=-8),
+        employed=kinds(refused="RF", unknown="DK"),
+        hours=kinds(refused=-9, unknown=-8, not_asked=-5, not_applicable=-1),
+        start=date,
+        end=date,
+    )
+
+
+def mroz_declared():
+    whole_column = {"nullable": False}
+    return declared(
+        MROZ,
+        (
+            NotApplicable(("wage", "lwage"), unless="inlf = 1"),
+            Impossible("inlf = 0 and hours > 0"),
+            Impossible("inlf = 1 and hours = 0"),
+        ),
+        wage=whole_column,
+        lwage=whole_column,
+    )
+
+
+def fertil2_declared():
+    whole_column = {"nullable": False}
+    return declared(
+        FERTIL2,
+        (
+            NotApplicable(("agefm", "heduc"), unless="evermarr = 1"),
+            NotApplicable("agefbrth", unless="ceb >= 1"),
+            Impossible("knowmeth = 0 and usemeth = 1"),
+            Impossible("educ = 0 and educ0 = 0"),
+            Impossible("educ > 0 and educ0 = 1"),
+            Order("children <= ceb"),
+            Order("agefm <= age"),
+            Order("agefbrth <= age"),
+        ),
+        agefm=whole_column,
+        agefbrth=whole_column,
+    )
+
+
+def gss_declared():
+    dont_know = {"missing_codes": ("No answer",), "unknown": ("Don't know",)}
+    absent = {"not_applicable": ("Not applicable",)}
+    asked = "relig = 'Protestant' or relig = 'Christian' and not year in (2000, 2002, 2012)"
+    return declared(
+        GSS,
+        (NotApplicable("denom", unless=asked),),
+        rincome=dont_know | absent | {"refused": ("Refused",)},
+        partyid=dont_know,
+        relig=dont_know,
+        denom=dont_know | absent,
+    )
+
+
+def adult_declared():
+    married = " or ".join(f"`marital-status` = '{level}'" for level in SPOUSE)
+    return declared(
+        adult_schema(),
+        (
+            Determined(
+                "education-num",
+                by="education",
+                map=tuple(zip(EDUCATION, range(1, 17), strict=True)),
+            ),
+            Impossible("`capital-gain` > 0 and `capital-loss` > 0"),
+            NotApplicable("occupation", unless="workclass != 'Never-worked'"),
+            Impossible(f"relationship in ('Husband', 'Wife') and not ({married})"),
+            Impossible(f"relationship = 'Unmarried' and ({married})"),
+            Impossible("relationship = 'Husband' and sex = 'Female'"),
+            Impossible("relationship = 'Wife' and sex = 'Male'"),
+            Impossible("occupation = 'Armed-Forces' and workclass != 'Federal-gov'"),
+            Impossible("occupation = 'Priv-house-serv' and workclass != 'Private'"),
+        ),
+    )
+
+
+DECLARED = {
+    "spans": spans_declared,
+    "mroz": mroz_declared,
+    "fertil2": fertil2_declared,
+    "gss": gss_declared,
+    "adult": adult_declared,
+}
+
+UNDECLARED = {  # no linear equation, and no map of levels
+    "mroz": ("exper -> expersq", "lwage = log(wage) to 0.001"),
+    "fertil2": ("age -> agesq",),
 }

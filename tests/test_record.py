@@ -34,10 +34,11 @@ from missdp.ground_truth.gates import DataChosenGates, FixedGates
 from missdp.inference.estimate import Recipe
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import GraphicalModel, Levels
-from missdp.preprocess.domain import StepCondition
+from missdp.preprocess.assumptions import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
-from missdp.statistics.parts import Estimate, Histogram
+from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.synth.network import Family, Network
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
@@ -107,6 +108,22 @@ LEVELS = Levels(np.array([0, 0, 1]), np.array([0.3, 0.7, 1.0]))
 LAW = GraphicalModel((LEVELS, LEVELS), {(0, 1): TABLE}, MASKS, {(0,): np.eye(3)[0] > 0})
 FAMILY = Family("b", ("kind",))
 STEP = PriceStep("impute", "MeanImputer", 3, 0.1, 3, 0.3, math.inf, 1.0, ("one", "two"))
+RULED = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(name="hours", lower=0, upper=30, nullable=True, unknown=(-8,)),
+        Numeric(name="free", lower=30, upper=60, nullable=True),
+        Ordinal(name="rank", levels=(1, 2), nullable=True),
+    ),
+    (
+        NotApplicable("hours", unless="work = 'yes'"),
+        Equation("hours + free = 60"),
+        Determined("rank", by="work", map=(("no", 1), ("yes", 2))),
+        Order("hours <= free"),
+        Impossible("work = 'no' and free > 59"),
+        Denial("t1&EQ(t1.work,'no')&GT(t1.free,58)"),
+    ),
+)
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -117,6 +134,8 @@ SINGLE = [
     Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,
     *SCHEMA,
+    RULED,
+    *RULED.rules,
     MASKS,
     LEVELS,
     LAW,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from missdp import Schema, synthesizers
 from missdp.cli.main import main
 
 SCHEMA = """
@@ -261,3 +262,180 @@ def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(
     code, _, err = run(capsys, "schema", "check", "schema.toml")
     assert code == 3
     assert "years follows from gibt-es-nicht, degree" in err
+
+
+SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 2, "--seed", 1)
+
+
+def violations(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
+    """Evaluate a file that was written; all its cells are in the domain, or this fails."""
+    arguments = ("evaluate", "data.csv", name, "--schema", "schema.toml", "--ways", "1", "--json")
+    code, out, err = run(capsys, *arguments)
+    assert (code, err) == (0, "")
+    document: dict[str, Any] = json.loads(out)
+    assert document["rules"]["synthetic"]["broken"] == dict.fromkeys(RULES, 0)
+    return document
+
+
+@pytest.mark.parametrize("method", ["aim", "mst", "privbayes"])
+def test_every_method_obeys_the_rules_and_keeps_the_kinds(
+    folder: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    survey(10_000, 0).to_csv("data.csv", index=False)
+    kept = ("--method", method, "--keep-holes", "--holes", "codes", "--model", "m.json")
+    assert run(capsys, *SYNTHESIZE, "-o", "out.csv", *kept)[0] == 0
+    found = violations(capsys, "out.csv")
+    # Shares were at most .018 apart with three other seeds of each method.
+    assert found["kinds"]["max_difference"] < 0.05
+    assert found["kinds"]["synthetic_shares"]["arbeitet"]["refused"] > 0.01
+    cells = pd.read_csv("out.csv")
+    assert {"-7", "-8"} <= {*cells["arbeitet"]}
+    assert {-7, -9} <= {*cells["Löhne"]}
+    assert "REF" in {*cells["degree"]}
+    # Again from the model, with nulls: what is not applicable still follows from the row.
+    again = ("sample", "m.json", "-o", "more.parquet", "--rows", 5000, "--keep-holes")
+    assert run(capsys, *again)[0] == 0
+    shares = violations(capsys, "more.parquet")["kinds"]["synthetic_shares"]
+    assert shares["Löhne"]["refused"] == 0.0
+    assert abs(shares["Löhne"]["not_applicable"] - 0.3) < 0.05
+    # Without holes: only what is not applicable has no value.
+    assert run(capsys, *again[:3], "full.csv", "--holes", "codes")[0] == 0
+    full = pd.read_csv("full.csv")
+    assert not full.isna().any().any()
+    assert ((full["Löhne"] == -9) == (full["arbeitet"] == "nein")).all()
+    violations(capsys, "full.csv")
+
+
+@pytest.mark.parametrize(
+    ("method", "missing"),
+    [
+        (method, missing)
+        for method, found in synthesizers().items()
+        if method in ("aim", "mst", "privbayes")
+        for missing in found.strategies
+        if missing != "joint"
+    ],
+)
+def test_every_strategy_obeys_the_rules(
+    folder: Path, capsys: pytest.CaptureFixture[str], method: str, missing: str
+) -> None:
+    survey(2000, 0).to_csv("data.csv", index=False)
+    chosen = ("--method", method, "--missing", missing, "-o", "out.csv")
+    assert run(capsys, *SYNTHESIZE, *chosen)[0] == 0
+    violations(capsys, "out.csv")
+    cells = pd.read_csv("out.csv")
+    assert not cells.drop(columns="Löhne").isna().any().any()
+    assert (cells["Löhne"].isna() == (cells["arbeitet"] == "nein")).all()
+
+
+def questions(columns: int) -> pd.DataFrame:
+    """Write a schema and rows of pairs of questions, the second for those who said 1 alone."""
+    rng = np.random.default_rng(0)
+    names = [f"q{i}" for i in range(columns)]
+    frame = pd.DataFrame(rng.integers(0, 2, (500, columns)), columns=names)
+    lines, rules = [], []
+    for name in names:
+        lines += ["[[attribute]]", f'name = "{name}"', 'kind = "categorical"', "levels = [0, 1]"]
+        lines += ["nullable = true", "refused = [-7]", "not_applicable = [-9]"]
+    for one, two in zip(names[::2], names[1::2], strict=True):
+        frame.loc[frame[one] == 0, two] = -9
+        rules += ["[[rule]]", 'kind = "not_applicable"', f'names = ["{two}"]']
+        rules += [f'unless = "{one} = 1"']
+    Path("schema.toml").write_text("\n".join(lines + rules), encoding="utf-8")
+    frame.to_csv("data.csv", index=False)
+    return frame
+
+
+def test_two_hundred_columns_are_evaluated(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = questions(200)
+    frame.loc[:2, ["q8", "q9"]] = [0, 1]
+    frame.to_csv("other.csv", index=False)
+    code, out, _ = run(capsys, *EVALUATE, "--ways", 1, "--json")
+    assert code == 0
+    found = json.loads(out)["rules"]
+    assert (found["truth"]["broken_rows"], found["synthetic"]["broken_rows"]) == (0, 3)
+    assert len(found["synthetic"]["broken"]) == 100
+    assert found["synthetic"]["broken"]["q9 is not applicable unless q8 = 1"] == 3
+
+
+def test_many_columns_with_rules_are_synthesized(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions(60)
+    arguments = ("--method", "privbayes", "--keep-holes", "--holes", "codes", "-o", "other.csv")
+    assert run(capsys, *SYNTHESIZE, *arguments)[0] == 0
+    found = json.loads(run(capsys, *EVALUATE, "--ways", 1, "--json")[1])["rules"]
+    assert found["synthetic"]["broken_rows"] == 0
+    assert (pd.read_csv("other.csv") == -9).to_numpy().any()
+
+
+@pytest.mark.parametrize("way", ["sample", "synthesize"])
+def test_an_output_that_cannot_be_written_is_refused_with_codes_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    codes = ("--keep-holes", "--holes", "codes")
+    if way == "sample":
+        assert run(capsys, *SYNTHESIZE, "-o", "out.csv", "--model", "m.json")[0] == 0
+        command: tuple[Any, ...] = ("sample", "m.json")
+    else:
+        command = SYNTHESIZE
+    code, _, err = run(capsys, *command, "-o", "no/x.csv", *codes)
+    assert code == 5
+    assert "unexpected" not in err
+    code, _, err = run(capsys, *command, "-o", "x.csv", "--holes", "zeros")
+    assert code == 2
+    assert "--holes" in err
+    assert not Path("x.csv").exists()
+
+
+def test_errors_say_nothing_of_rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell outside the domain is refused as before, and no message names rule or row."""
+    bad = survey(400, 0).astype({"age": "object"})
+    bad.loc[17, "age"] = 4711
+    bad.to_csv("other.csv", index=False)
+    for arguments in (EVALUATE, ("schema", "check", "schema.toml", "other.csv")):
+        code, _, err = run(capsys, *arguments)
+        assert code == 3
+        assert not {"4711", "17", "400"} & {*err.replace(",", " ").split()}
+        assert "'age'" in err
+
+
+def test_rules_about_two_rows_are_listed_apart_and_not_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "t1&t2&EQ(t1.start,t2.start)&IQ(t1.end,t2.end)"
+    rule = f'[[rule]]\nkind = "denial"\nconstraint = "{text}"\n'
+    Path("schema.toml").write_text(SCHEMA + rule, encoding="utf-8")
+    out = run(capsys, "schema", "check", "schema.toml", "data.csv")[1]
+    assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in out
+    survey(300, 1).to_csv("other.csv", index=False)
+    code, out, _ = run(capsys, *EVALUATE)
+    assert code == 0
+    assert "Rules that compare two rows are not counted." in out
+    assert text not in out
+    Path("schema.toml").write_text(SCHEMA.split("[[rule]]")[0] + rule, encoding="utf-8")
+    assert "break a rule" not in run(capsys, *EVALUATE)[1]
+
+
+@pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
+def test_simulated_holes_are_where_there_are_values_and_rules_stay(
+    folder: Path, capsys: pytest.CaptureFixture[str], mechanism: str
+) -> None:
+    whole = survey(4000, 0)
+    whole = whole[
+        ~whole.isin([-7, -1, -3, "-7", "-8", "REF"]).any(axis=1) & ~whole.isna().any(axis=1)
+    ]
+    whole.to_csv("whole.csv", index=False)
+    arguments = ("simulate", "whole.csv", "--schema", "schema.toml", "--rate", 0.2, "--seed", 1)
+    arguments += ("--mechanism", mechanism, "--output-schema", "holes.toml", "--holes", "codes")
+    code, _, err = run(capsys, *arguments, "-o", "holes.csv")
+    assert code == 0, err
+    schema = Schema.from_toml("holes.toml")
+    assert schema.rules == Schema.from_toml("schema.toml").rules
+    before, after = pd.read_csv("whole.csv"), pd.read_csv("holes.csv")
+    assert ((before["Löhne"] == -9) == (after["Löhne"] == -9)).all()
+    assert after.isna().any().any()
+    other = ("evaluate", "whole.csv", "holes.csv", "--schema", "holes.toml", "--json")
+    assert json.loads(run(capsys, *other)[1])["rules"]["synthetic"]["broken_rows"] == 0

@@ -92,3 +92,102 @@ def test_bad_questions(capsys, extra, code, says):
     assert (found, out) == (code, ""), err
     assert says in err
     assert "unexpected" not in err
+
+
+FACTS = """
+[[attribute]]
+kind = "ordinal"
+name = "age"
+levels = [20, 40, 60]
+nullable = true
+not_applicable = [-1]
+unknown = [-8]
+
+[[attribute]]
+kind = "categorical"
+name = "work"
+levels = ["no", "yes"]
+nullable = true
+refused = ["R"]
+
+[[attribute]]
+kind = "numeric"
+name = "hours"
+lower = 0
+upper = 80
+nullable = true
+refused = [-7]
+
+[[attribute]]
+kind = "numeric"
+name = "pay"
+lower = 0
+upper = 10
+nullable = true
+not_applicable = ["none"]
+
+[[rule]]
+kind = "not_applicable"
+names = ["hours"]
+unless = "work = 'yes'"
+"""
+
+
+@pytest.fixture(name="ruled")
+def _ruled(tmp_path):
+    def made(rows):
+        lines = [",".join(map(str, row)) for row in rows]
+        (tmp_path / "facts.toml").write_text(FACTS)
+        (tmp_path / "rows.csv").write_text("\n".join(["age,work,hours,pay", *lines]))
+        return (
+            "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
+            "--impute", "hours", "--match", "age", "--epsilon", "10",
+        )  # fmt: skip
+
+    return made
+
+
+ROWS = [
+    *[(20, "yes", 30, 5), (20, "yes", -7, 5), (-1, "no", 9, "none"), (40, "R", "", "none")] * 200,
+    *[(-1, "yes", 30, 5), (-8, "yes", "", "none"), (-8, "yes", 30, 5)] * 200,
+]
+
+
+def test_a_question_is_about_those_to_whom_it_applies(capsys, ruled):
+    ask = ruled(ROWS)
+    code, out, err = run(capsys, *ask, "--mean", "hours", "--uncertainty", "worst-case", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["applicable"] == ["hours"]
+    assert 25 < answer["value"] < 35
+    assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
+    code, out, _ = run(capsys, *ask, "--correlation", "hours,pay")
+    assert code == 0
+    assert "About the rows in which hours and pay are applicable" in out
+    code, out, _ = run(capsys, *ask, "--histogram", "hours", "--where", "age > 20")
+    assert "About the rows in which hours is applicable;" in out
+    code, out, _ = run(capsys, *ask, "--count", "--where", "hours > 20", "--json")
+    assert "applicable" not in json.loads(out)
+    assert 900 < json.loads(out)["value"] < 1100  # of 1,000
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("--count", "--where", "pay > 3"),
+        ("--proportion", "hours >= 3 or pay > 2", "--uncertainty", "worst-case"),
+        ("--sum", "hours"),
+        ("--variance", "hours", "--where", "pay > 3"),
+        ("--standard-deviation", "pay"),
+        ("--correlation", "hours,pay"),
+        ("--histogram", "age"),
+        ("--mean", "hours", "--group", "work", "--k", "3"),
+        ("--mean", "hours", "--match", "pay"),
+        ("--mean", "pay", "--impute", "hours,pay"),
+    ],
+)
+@pytest.mark.parametrize("rows", [ROWS, [(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
+def test_every_question_of_kinds_and_rules(capsys, ruled, question, rows):
+    code, out, err = run(capsys, *ruled(rows), *question)
+    assert (code, err) == (0, ""), err
+    assert "differentially private" in out

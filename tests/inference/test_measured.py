@@ -28,12 +28,21 @@ def test_strips_are_read_along_either_axis():
     assert (found[0, 2].observed_cells, found[2, 0].observed_cells) == (2, 4)
 
 
+def test_strips_by_two_attributes_are_read_off_the_cells_where_both_are_observed():
+    found = strips({(0, 1, 2): Measured(TABLE, 2.0)}, SIZES, EVERYONE)
+    np.testing.assert_allclose(found[1, 0, 2].missing, TABLE[:2, 3, :4].ravel())
+    np.testing.assert_allclose(found[1, 0, 2].rows, TABLE[:2, :, :4].sum(axis=1).ravel())
+    assert found[1, 0, 2].shape == (2, 4)
+    assert found[1, 0, 2].std == 2.0
+    assert found[1, 0].std == pytest.approx(2.0 * np.sqrt(5))
+
+
 def test_the_least_noisy_marginal_speaks_and_full_attributes_do_not():
     pair = Measured(TABLE[:, :, 0], 1.0)
     measured = {(0, 1, 2): Measured(TABLE, 1.0), (0, 1): pair}
     present = np.array([True, True, False])
     assert both_missing(measured, SIZES, present) == {(0, 1): (TABLE[2, 3, 0], 1.0)}
     found = strips(measured, SIZES, present)
-    assert set(found) == {(0, 1), (1, 0), (0, 2), (1, 2)}
+    assert set(found) == {(0, 1), (1, 0), (0, 2), (1, 2), (0, 1, 2), (1, 0, 2)}
     assert found[0, 1].std == 1.0
     assert found[0, 2].std == pytest.approx(2.0)  # summed over the four levels of the third axis

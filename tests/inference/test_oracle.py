@@ -218,3 +218,19 @@ def test_a_hub_with_hundreds_of_extreme_neighbours_does_not_underflow():
     fitted, log_z = log_linear([2] * 300, parameters)
     assert np.isfinite(log_z)
     assert np.isfinite(fitted.marginal((0,))).all()
+
+
+def test_a_pair_of_separate_parts_adds_its_own_cells():
+    """Known without eliminating anew; only the greedy order of elimination may say otherwise."""
+    rng = np.random.default_rng(5)
+    same = []
+    for _ in range(300):
+        sizes = rng.integers(1, 6, 7).tolist()
+        picks = [rng.choice(7, rng.integers(1, 4), replace=False) for _ in range(5)]
+        *held, pair = [tuple(sorted(map(int, pick))) for pick in picks]
+        growth = Growth(sizes)
+        growth.hold(held)
+        pair = pair if len(pair) == 2 else (0, 6)
+        same.append(growth.cells(pair) == tree_cells(sizes, [*held, pair]))
+        assert growth.cells(pair) <= tree_cells(sizes, [*held, pair])
+    assert np.mean(same) > 0.99

@@ -13,6 +13,7 @@ from missdp.preprocess import estimators
 SOURCE = Path(estimators.__file__).read_text(encoding="utf-8")
 NAMES = {
     "missdp.preprocess.replace_one": {"PrivateEstimator"},
+    "missdp.preprocess.fillable": {"check_fillable"},
     "missdp.preprocess.domain": {"FloatArray", "RowDomain", "as_rows", "clip_rows"},
     "missdp.preprocess.gradient_steps": {
         *("Asked", "GradientSteps", "SecretStop"),

@@ -12,10 +12,12 @@ from unittest import mock
 import numpy as np
 
 from missdp import Table
-from missdp.mechanisms import Prepared, Witness
-from missdp.mechanisms.questions import QUANTA
+from missdp.mechanisms import Noise, Prepared, Witness
+from missdp.mechanisms.asks import ScaledGaussian
+from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
+from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import PrivateRows
-from missdp.mechanisms.smooth_laws import Bounded
+from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.statistics import KNNImputation
 
 
@@ -24,7 +26,8 @@ def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
     how = knn.preparation(table.schema)
     if labels is None:
         labels = np.random.default_rng(0).permutation(len(table))
-    return how.function(table, np.asarray(labels, dtype=np.uint64), *how.given)
+    rows = Rows(FilledRows(with_one_kind_of_hole(table), Prepared()), how.reads)
+    return how.function(rows, np.asarray(labels, dtype=np.uint64), *how.given)
 
 
 def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np.ndarray]:
@@ -58,6 +61,24 @@ class Behind:
     @property
     def totals(self) -> np.ndarray:
         return np.array(self.exact.totals if isinstance(self.exact, Bounded) else self.exact)
+
+
+def moves_too_far(a: Behind, b: Behind) -> bool:
+    """Whether the exact numbers of neighbours differ by more than event and law say."""
+    assert (a.event, a.law) == (b.event, b.law)
+    change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
+    if isinstance(a.law, Noise):
+        norm = 1 if a.law.kind == "laplace" else 2
+        return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
+    if isinstance(a.law, ScaledGaussian):
+        return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
+    bounds = sorted((a.exact.bound, b.exact.bound))
+    if isinstance(a.law, PaperLaw):
+        low, high = (a.law.own + a.law.donee * max(bound, 1) for bound in bounds)
+        return bool(change.sum() > low or high > 2 * low)
+    assert isinstance(a.law, SmoothLaw)
+    smooth = np.log(bounds[1] / bounds[0]) <= a.law.noise.beta + 2.0**-36
+    return bool(change.sum() > bounds[0] or not smooth)
 
 
 class Recorder(Witness):

@@ -161,7 +161,7 @@ def test_tables_without_donors_donees_or_rows() -> None:
 
 def test_the_metric_refuses_domains_beyond_the_exact_bound() -> None:
     from missdp import Ordinal, Schema
-    from missdp.statistics.layout import build_metric
+    from missdp.statistics.metric import build_metric
 
     schema = Schema(tuple(Ordinal(name=f"a{i}", levels=tuple(range(40))) for i in range(4)))
     facts = {"match_on": dict.fromkeys(schema.names, 1.0), "group": (), "metric": "gower"}

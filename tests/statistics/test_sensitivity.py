@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from knn_oracles import Row, as_table, labels_of, neighbours, tables
-from knn_witness import Behind, Recorder, prepared, questions
+from knn_witness import Behind, Recorder, moves_too_far, prepared, questions
 
 from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent
 from missdp.mechanisms import Counts, Noise, Sums
-from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import SmoothLaw
 from missdp.statistics import (
     CappedKNN,
     CompleteRows,
@@ -70,24 +69,6 @@ def behind(rows: list[Row], imputation: Any, way: str = "epsilon") -> list[Behin
     charged = [event for event in budget.events if not isinstance(event, ApproximateEvent)]
     assert charged == [answer.event for answer in recorder.kept]
     return recorder.kept
-
-
-def moves_too_far(a: Behind, b: Behind) -> bool:
-    """Whether the exact numbers of neighbours differ by more than event and law say."""
-    assert (a.event, a.law) == (b.event, b.law)
-    change = np.abs(np.subtract(a.totals, b.totals)).astype(float)
-    if isinstance(a.law, Noise):
-        norm = 1 if a.law.kind == "laplace" else 2
-        return bool(np.linalg.norm(change, norm) > a.event.sensitivity + 1e-9)
-    if isinstance(a.law, ScaledGaussian):
-        return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
-    bounds = sorted((a.exact.bound, b.exact.bound))
-    if isinstance(a.law, PaperLaw):
-        low, high = (a.law.own + a.law.donee * max(bound, 1) for bound in bounds)
-        return bool(change.sum() > low or high > 2 * low)
-    assert isinstance(a.law, SmoothLaw)
-    smooth = np.log(bounds[1] / bounds[0]) <= a.law.noise.beta + 2.0**-36
-    return bool(change.sum() > bounds[0] or not smooth)
 
 
 anything = given(

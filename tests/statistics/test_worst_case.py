@@ -118,7 +118,7 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     names = places(where_open=True, portion_open=True, portion_one=False)
     where = mock.Mock(decide=lambda rows: (surely, maybe))
     with mock.patch("missdp.statistics.worst_case._portions", return_value=(share, known)):
-        exact_rows = tally(None, where, None, names).sum(axis=0).tolist()
+        exact_rows = tally(None, where, None, (), names).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
     low, high = total_bounds(box, lower, upper)
     least = most = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
+from missdp import MST, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
 from missdp.table.decode import codes_to_write
@@ -205,3 +206,28 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(
 def test_rules_do_not_change_what_was_read_by_them(tmp_path: Path) -> None:
     for data in everywhere(table(), tmp_path):
         same(Table.read(data, SURVEY), table())
+
+
+def test_a_synthesizer_gives_codes_back() -> None:
+    many = Table.read(table().take(np.arange(600) % 6).to_native("pandas", holes="codes"), SURVEY)
+    model = PrivBayes(epsilon=50.0, delta=0.0, random_state=0).fit(many)
+    frame = model.sample(400, missing_values="keep", holes="codes", random_state=1)
+    drawn = model.sample_table(400, missing_values="keep", random_state=1)
+    again = Table.read(frame, SURVEY)
+    coded = tuple(name for name in SURVEY.names if name != "grade")  # refused, it has no code
+    same(again.subset(coded), drawn.subset(coded))
+    assert {"RF", "98"} <= {*frame["work"]}
+    assert {-9, -7, -1} <= {*frame["Stunden"]}
+    nulls = model.sample(400, missing_values="keep", random_state=1)
+    assert nulls.isna().equals(Table.read(frame, SURVEY).to_native().isna())
+    assert {"RF", "98"}.isdisjoint({*nulls["work"].dropna()})
+
+
+def test_each_of_several_tables_holds_codes() -> None:
+    work = Schema((replace(SURVEY["work"], name="a"), replace(SURVEY["grade"], name="b")))
+    rng = np.random.default_rng(0)
+    codes = {a.name: rng.integers(0, a.extended_size, 600) for a in work}
+    model = MST(epsilon=50.0, delta=1e-6, random_state=0).fit(Table.from_codes(work, codes))
+    for frame in model.sample(200, missing_values="keep", multiple=2, holes="codes"):
+        assert {"RF", "98"} <= {*frame["a"]}
+        assert -3 in {*frame["b"]}

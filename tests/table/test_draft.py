@@ -51,6 +51,9 @@ text = st.one_of(
         ["7", "007", "1.0", "a", " a", "", " ", "?", "NA", "NaN", "nan", "inf", "-Inf"]
     ),
     st.sampled_from(
+        ["Refused", "DK", "iap", ".r", ".", "-1", "-7", "-9.0", "97", "99", "999", "1"]
+    ),
+    st.sampled_from(
         ["True", "true", "FALSE", "2020-01-01", "1e400", "None", "9007199254740993", "."]
     ),
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=4),
@@ -60,6 +63,7 @@ typed = st.one_of(
     st.booleans(),
     st.integers(-(2**70), 2**70),
     st.integers(0, 9),
+    st.sampled_from([-9, -8.0, -1, 97, 98, 999, "Don't know"]),
     st.floats(),
     st.decimals(),
     st.dates(),

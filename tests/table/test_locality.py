@@ -43,6 +43,10 @@ TOTAL = Schema(
         Categorical(name="whole", levels=(1, 7, 10), missing_codes=("?", 99), **LOOSE),
         Ordinal(name="text", levels=TEXT, missing_codes=("n/a", -9), **LOOSE),
         Categorical(name="flag", levels=(False, True), missing_codes=("?", 9), **LOOSE),
+        Numeric(
+            name="pay", lower=1, upper=90, refused=(-9, "a"), not_applicable=("n/a", 99), **LOOSE
+        ),
+        Ordinal(name="kinds", levels=("7", "b"), unknown=(-9, "a"), not_applicable=(99,), **LOOSE),
     )
 )
 STRICT = Schema(tuple(replace(a, outside="error", nullable=True) for a in TOTAL.attributes))

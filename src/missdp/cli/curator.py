@@ -57,8 +57,9 @@ def draft(
     """Write a draft schema from column names and cells, for a person to complete.
 
     Every fact that was read from the private cells is marked `undeclared`; a release refuses a
-    schema with such marks. A column that cannot be drafted becomes a comment. The draft itself is
-    private until the marks and comments are gone.
+    schema with such marks. Codes that usually stand for a kind of missing, such as -7 or "DK", are
+    proposed as such: look each up in the code book. A column that cannot be drafted becomes a
+    comment. The draft itself is private until the marks and comments are gone.
     """
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
@@ -107,8 +108,11 @@ def check(
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     lines += [*_kinds_in_words(facts)]
-    if facts.rules:
-        lines += ["Rules, which hold for every row:", *(f"  {rule.text}" for rule in facts.rules)]
+    pairs = [pair.text for pair in facts.rulebook.pairs]
+    if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
+        lines += ["Rules, which hold for every row:", *(f"  {text}" for text in rules)]
+    if pairs:
+        lines += ["Rules about two rows:", *(f"  {text}" for text in pairs)]
     if data is not None:
         lines.append("The data fits.")
     if facts.undeclared:
@@ -242,10 +246,12 @@ def _public_facts(
         kinds = missingness_by_kind(truth, other)
         document["kinds"] = kinds.to_dict()
         parts.append(str(kinds))
-    if facts.rules:
+    if facts.rulebook.bound:
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
+    if facts.rulebook.pairs:
+        parts.append("Rules that compare two rows are not counted.")
     return parts
 
 

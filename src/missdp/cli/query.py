@@ -116,6 +116,12 @@ def _text(answer: Estimate | Histogram) -> str:
             f"  {level}: {value:.6g}{_bar(bar)}"
             for level, value, bar in zip(answer.levels, answer.values, bars, strict=True)
         ]
+    if answer.applicable:
+        verb = "is" if len(answer.applicable) == 1 else "are"
+        lines.append(
+            f"About the rows in which {' and '.join(answer.applicable)} {verb} applicable; rows in "
+            "which this is not so, or is not known, have no part in it."
+        )
     known = answer.interval if isinstance(answer, Estimate) else answer.intervals
     if known is not None:
         lines.append(

@@ -305,7 +305,7 @@ def missing_fidelity(
     """
     real, made = align(truth, synthetic, schema)
     names = real.schema.names
-    one, two = (missing_mask(levels_and_holes(table)) for table in (real, made))
+    one, two = missing_mask(real), missing_mask(made)
     return MissingFidelity(
         truth_rates=_rates(one, names),
         synthetic_rates=_rates(two, names),

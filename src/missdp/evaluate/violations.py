@@ -70,8 +70,9 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     """Count the rows that surely break each rule of a schema.
 
     Frames and files are read without applying the rules, so that nothing is mended first. A row
-    whose missing cells leave open whether it breaks a rule is not counted. Curator only, if the
-    table is private: the result is exact. Do not publish it without a mechanism.
+    whose missing cells leave open whether it breaks a rule is not counted. Rules that compare two
+    rows are left out. Curator only, if the table is private: the result is exact. Do not publish it
+    without a mechanism.
 
     Parameters
     ----------
@@ -115,9 +116,10 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     any_rule = np.zeros(rows, dtype=bool)
     broken: dict[str, int] = {}
     for rule in schema.rules:
-        surely = np.zeros(rows, dtype=bool)
-        for bound in rule.bound(schema):
-            surely |= bound.broken(cells, rows)[0]
+        parts = [bound.broken(cells, rows)[0] for bound in rule.bound(schema)]
+        if not parts:
+            continue
+        surely = np.logical_or.reduce(parts)
         any_rule |= surely
         broken[rule.text] = int(surely.sum())
     return RuleViolations(rows, int(any_rule.sum()), broken)

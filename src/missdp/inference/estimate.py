@@ -99,7 +99,8 @@ Number = TypeVar("Number", np.int64, np.float64)
 _RARE = 5.0  # levels below this many standard deviations are merged for modelling
 _HOLES = 3.0  # fewer holes than this many standard deviations are taken for none
 _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its attributes' rates
-_LEAST_OBSERVED = 0.02
+_LEAST_OBSERVED = 0.02  # no count is divided by less
+_NEVER_OBSERVED = 1e-4  # whatever the rate, as far as weights go
 _TURNS = 6
 _MANY_ATTRIBUTES = 30  # with more, all pairs are counted at once
 _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
@@ -273,7 +274,8 @@ class Estimate:
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""
-        return self._chance(clique)[0]
+        chance: Floats | float = np.maximum(self._chance(clique)[0], _LEAST_OBSERVED)
+        return chance
 
     def _chance(self, clique: Clique) -> tuple[Floats | float, Floats | float]:
         """Return the chance to be observed, and the variance of its relative error.
@@ -294,7 +296,7 @@ class Estimate:
         for rate in others:
             prior = np.multiply.outer(prior, rate).ravel()
         total = seen + _PRIOR_ROWS * prior
-        chance = np.minimum(np.maximum(total / rows, _LEAST_OBSERVED), 1.0)
+        chance = np.minimum(np.maximum(total / rows, _NEVER_OBSERVED), 1.0)
         error = (1 - chance) / (chance * rows)
         return chance.reshape(shape), error.reshape(shape)
 
@@ -324,15 +326,28 @@ class Estimate:
     def _target(self, clique: Clique, measured: Measured) -> Target:
         """Complete-data proportions: divide by the chance of being observed, then normalise.
 
-        Each marginal is divided by its own noisy total, so that neither unequal numbers of
-        observed rows nor coinciding holes are mistaken for signal; its noise grows accordingly.
+        Each marginal is normalised by the number of rows that its own noisy total stands for, so
+        that neither unequal numbers of observed rows nor coinciding holes are mistaken for signal;
+        its noise grows accordingly. What share of rows is observed, the model says: to a sum of
+        quotients, cells in which hardly any row is observed would add their noise many times over,
+        and not the rows in them. They have nearly no weight.
         """
-        chance, error = (1.0, 0.0) if self._partial else self._chance(clique)
-        values = self.values(clique, measured.counts) / chance
-        std = np.sqrt(np.square(measured.std / chance) + np.square(values) * error)
-        noise = float(np.sqrt(np.broadcast_to(np.square(std), values.shape).sum()))
-        total = max(float(values.sum()), noise, 1.0)
+        rate, error = (1.0, 0.0) if self._partial else self._chance(clique)
+        chance = np.maximum(rate, _LEAST_OBSERVED)
+        counts = self.values(clique, measured.counts)
+        values = counts / chance
+        std = np.sqrt(np.square(measured.std / rate) + np.square(values) * error)
+        noise = float(np.sqrt(np.broadcast_to(np.square(measured.std), counts.shape).sum()))
+        observed = max(float(counts.sum()), noise, 1.0)
+        total = observed / self._share_observed(clique, chance)
         return Target(clique, values / total, std / total)
+
+    def _share_observed(self, clique: Clique, chance: Floats | float) -> float:
+        """Share of rows observed on ``clique``, as the models have it."""
+        if isinstance(chance, float):
+            return chance
+        law = self.model.marginal(clique) if self.parameters else 1 / chance.size
+        return max(_LEAST_OBSERVED, float((law * chance).sum()))
 
 
 def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:

@@ -106,6 +106,8 @@ class Growth:
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = tuple(sizes)
         self._near: list[int] = []
+        self._part: list[int] = []
+        self._held = 0
         self._known: dict[Clique, int] = {}
         self._least: dict[Clique, int] = {}
         self.hold([])
@@ -117,9 +119,17 @@ class Growth:
             self._near = near
             self._least |= self._known
             self._known = {}
+            self._part = _parts(near)
+            self._held = sum(_eliminate(self._sizes, near).values())
 
     def cells(self, clique: Clique) -> int:
         """Cells of the tree with ``clique`` added."""
+        parts = {self._part[v] for v in clique}
+        if clique not in self._known and len(parts) == len(clique) == 2:
+            # It joins parts of the graph that had nothing to do with each other.
+            sizes = [max(2, self._sizes[v]) for v in clique]
+            alone = sum(s for v, s in zip(clique, sizes, strict=True) if not self._near[v])
+            self._known[clique] = self._held + prod(sizes) - alone
         if clique not in self._known:
             whole = sum(1 << v for v in clique)
             near = list(self._near)
@@ -135,6 +145,19 @@ class Growth:
         of the work: only the greedy order of elimination could say otherwise.
         """
         return self._least.get(clique, 0) <= limit and self.cells(clique) <= limit
+
+
+def _parts(near: Sequence[int]) -> list[int]:
+    """Number the connected parts of a graph: attributes with the same number hang together."""
+    part = [-1] * len(near)
+    for start in range(len(near)):
+        waiting = [start] if part[start] < 0 else []
+        while waiting:
+            v = waiting.pop()
+            if part[v] < 0:
+                part[v] = start
+                waiting += _members(near[v])
+    return part
 
 
 class Link(NamedTuple):

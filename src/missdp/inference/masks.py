@@ -2,17 +2,17 @@
 
 One logistic regression per attribute, independent over attributes given the complete row ``x``:
 
-    logit P(a missing | x) = α_a + Σ_b β_ab(x_b),   b ≠ a.
+    logit P(a missing | x) = α_a + Σ_b β_ab(x_b) + Σ_bc γ_abc(x_b, x_c),   b, c ≠ a.
 
 Given the complete-data model, the sufficient statistics are small released tables: how often ``a``
 is missing (α), and how often it is missing at each observed level of ``b`` (β; a `Strip` of the
-extended marginal of ``{a, b}``).  No table, or one without evidence against it, means β = 0:
-missing completely at random.  Observed tables are divided by their probability of being observed,
-as in inverse probability weighting.  That corrects for values missing at random (Rubin 1976) in so
-far as this form holds and the pairs it needs were measured: effects that *add up in the logit*, one
-attribute at a time.  It does not where two attributes decide together (``a`` is missing if exactly
-one of two others is set): each alone then shows nothing, and the estimate stays as biased as if
-nothing had been done, even if the three attributes were measured together.
+extended marginal of ``{a, b}``), or of ``b`` and ``c`` together (γ, if the three were measured
+together).  No table, or one without evidence against it, means no effect: missing completely at
+random.  Observed tables are divided by their probability of being observed, as in inverse
+probability weighting.  That corrects for values missing at random (Rubin 1976) in so far as this
+form holds and the marginals it needs were measured.  Where two attributes decide together (``a`` is
+missing if exactly one of two others is set), each alone shows nothing: without the three measured
+together the estimate stays as biased as if nothing had been done.
 
 In real tables holes come together (a questionnaire is left half-way).  Released pair tables count
 rows with both cells missing; where that differs from independence given the row by more than noise,
@@ -157,24 +157,32 @@ _STEP = 1.0  # largest move of a parameter in one sweep
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """How often ``a`` is missing, by observed level of ``b``: a part of a released marginal.
+    """How often ``a`` is missing, by observed levels of others: a part of a released marginal.
 
     Parameters
     ----------
     missing : ndarray
-        Noisy counts of rows where ``a`` is missing, one per level of ``b``; may be negative.
+        Noisy counts of rows where ``a`` is missing, one per cell of the others; may be negative.
     rows : ndarray
-        Noisy counts of all rows, one per level of ``b``.
+        Noisy counts of all rows, one per cell of the others.
     std : float
         Standard deviation of the noise of each missing count.
     observed_cells : int
         How many counts with the same noise make up the observed part of each of ``rows``.
+    levels : tuple of int, optional
+        Numbers of levels of the others, if there are several.
     """
 
     missing: Floats
     rows: Floats
     std: float
     observed_cells: int
+    levels: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of levels of the others."""
+        return self.levels or (len(self.missing),)
 
     @cached_property  # asked for in every sweep
     def selective(self) -> bool:
@@ -215,7 +223,7 @@ class MaskModel(Record):
 
     rates: Floats
     intercepts: Floats = field(init=False)
-    slopes: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)  # whose, then by what
     correlation: Floats = field(init=False)  # of latent variables: which holes coincide
 
     def __post_init__(self) -> None:
@@ -231,15 +239,15 @@ class MaskModel(Record):
         """Probability that each cell of complete rows is missing, shape ``(n, d)``."""
         out = np.empty(rows.shape, order="F")
         out[:] = np.where(self.present, expit(self.intercepts), 0.0)
-        steep: dict[int, list[tuple[int, Floats]]] = {}  # most attributes depend on none
-        for (a, b), slope in self.slopes.items():
+        steep: dict[int, list[tuple[int, ...]]] = {}  # most attributes depend on none
+        for effect, slope in self.slopes.items():
             if slope.any():
-                steep.setdefault(a, []).append((b, slope))
-        for a, slopes in steep.items():
+                steep.setdefault(effect[0], []).append(effect)
+        for a, effects in steep.items():
             if self.present[a]:
                 logits = np.full(len(rows), self.intercepts[a])
-                for b, slope in slopes:
-                    logits += slope[rows[:, b]]
+                for effect in effects:
+                    logits += self.slopes[effect][tuple(rows[:, b] for b in effect[1:])]
                 out[:, a] = expit(logits)
         return out
 
@@ -251,7 +259,7 @@ class MaskModel(Record):
         self,
         rows: Codes,
         n_rows: float,
-        strips: Mapping[tuple[int, int], Strip],
+        strips: Mapping[tuple[int, ...], Strip],
         *,
         ridge: float,
         sweeps: int,
@@ -269,17 +277,17 @@ class MaskModel(Record):
             Synthetic rows.
         n_rows : float
             Released number of private rows.
-        strips : mapping of (a, b) to Strip
+        strips : mapping of (a, b) or (a, b, c) to Strip
         ridge : float
             Above 0.
         sweeps : int
         """
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
-        by_attribute: dict[int, dict[int, Strip]] = {}
-        for (a, b), strip in strips.items():
-            if self.present[a]:
-                by_attribute.setdefault(a, {})[b] = strip
+        by_attribute: dict[int, dict[tuple[int, ...], Strip]] = {}
+        for effect, strip in strips.items():
+            if self.present[effect[0]]:
+                by_attribute.setdefault(effect[0], {})[effect] = strip
         for _ in range(sweeps):
             missing = self.missing(rows)
             self._match_rates(missing)
@@ -296,30 +304,34 @@ class MaskModel(Record):
     def _learn_one(
         self,
         a: int,
-        strips: Mapping[int, Strip],
+        strips: Mapping[tuple[int, ...], Strip],
         rows: Codes,
         missing: Floats,
         per_row: float,
         ridge: float,
     ) -> None:
-        """Update the slopes of one attribute, one predictor after the other."""
-        for b, strip in strips.items():
-            self.slopes.setdefault((a, b), np.zeros(len(strip.missing)))
-        moving = [b for b in strips if strips[b].selective or self.slopes[a, b].any()]
+        """Update the slopes of one attribute, one effect after the other."""
+        for effect, strip in strips.items():
+            self.slopes.setdefault(effect, np.zeros(strip.shape))
+        moving = [e for e in strips if strips[e].selective or self.slopes[e].any()]
         if not moving:
             return
+        cells = {
+            e: np.ravel_multi_index(tuple(rows[:, b] for b in e[1:]), strips[e].shape)
+            for e in moving
+        }
         logits = np.full(len(rows), self.intercepts[a])
-        for b in moving:
-            logits += self.slopes[a, b][rows[:, b]]
-        for b in moving:
-            strip, slope = strips[b], self.slopes[a, b]
+        for effect in moving:
+            logits += self.slopes[effect].ravel()[cells[effect]]
+        for effect in moving:
+            strip, slope = strips[effect], self.slopes[effect].ravel()
             if strip.selective:
-                seen = (1 - missing[:, b]) * per_row
-                step = _step(expit(logits), rows[:, b], seen, strip, ridge, slope)
+                seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
+                step = _step(expit(logits), cells[effect], seen, strip, ridge, slope)
             else:
                 step = -slope
-            self.slopes[a, b] = slope + step
-            logits += step[rows[:, b]]
+            self.slopes[effect] = (slope + step).reshape(strip.shape)
+            logits += step[cells[effect]]
 
 
 def _step(
@@ -367,8 +379,8 @@ class Measured:
 
 def strips(
     measured: Mapping[Clique, Measured], sizes: Sequence[int], present: NDArray[np.bool_]
-) -> dict[tuple[int, int], Strip]:
-    """How often ``a`` is missing by levels of ``b``, from the least noisy marginal with both.
+) -> dict[tuple[int, ...], Strip]:
+    """How often ``a`` is missing by levels of one or two others, from the least noisy marginals.
 
     Parameters
     ----------
@@ -385,24 +397,31 @@ def strips(
     >>> found[0, 1].missing.tolist(), found[0, 1].rows.tolist()
     ([2.0, 9.0], [9.0, 10.0])
     """
-    found: dict[tuple[int, int], Strip] = {}
+    found: dict[tuple[int, ...], Strip] = {}
     for clique, marginal in measured.items():
-        for a, b in permutations(clique, 2):
-            if present[a]:
-                strip = _strip(a, b, clique, marginal, sizes)
-                if (a, b) not in found or strip.std < found[a, b].std:
-                    found[a, b] = strip
+        effects: list[tuple[int, ...]] = [*permutations(clique, 2)]
+        for a in clique:
+            effects += [(a, *both) for both in combinations([v for v in clique if v != a], 2)]
+        for effect in effects:
+            if present[effect[0]]:
+                strip = _strip(effect, clique, marginal, sizes)
+                if effect not in found or strip.std < found[effect].std:
+                    found[effect] = strip
     return found
 
 
-def _strip(a: int, b: int, clique: Clique, measured: Measured, sizes: Sequence[int]) -> Strip:
-    others = tuple(i for i, v in enumerate(clique) if v not in (a, b))
-    table = measured.counts.sum(axis=others)
-    table = table if clique.index(a) < clique.index(b) else table.T
-    table = table[:, : sizes[b]]
-    summed = prod(measured.counts.shape[i] for i in others)
-    std = float(measured.std) * float(np.sqrt(summed))
-    return Strip(table[sizes[a]], table.sum(axis=0), std, sizes[a])
+def _strip(
+    effect: tuple[int, ...], clique: Clique, measured: Measured, sizes: Sequence[int]
+) -> Strip:
+    """Add up a marginal over what is not in the effect; the rest is seen where it is observed."""
+    a, *by = effect
+    rest = tuple(i for i, v in enumerate(clique) if v not in effect)
+    kept = [v for v in clique if v in effect]
+    table = measured.counts.sum(axis=rest).transpose([kept.index(v) for v in effect])
+    shape = tuple(sizes[b] for b in by)
+    table = table[(slice(None), *(slice(0, size) for size in shape))].reshape(-1, prod(shape))
+    std = float(measured.std) * float(np.sqrt(prod(measured.counts.shape[i] for i in rest)))
+    return Strip(table[sizes[a]], table.sum(axis=0), std, sizes[a], shape)
 
 
 def both_missing(

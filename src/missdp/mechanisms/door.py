@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +41,11 @@ from missdp.sources.strategies import (
     filled_rows,
 )
 
-__all__ = ["Clique", "Door", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+__all__ = ["Clique", "Door", "Given", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+
+
+Values: TypeAlias = tuple[Any, ...]
+Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Score:
         if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
             raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
 
-    def of(self, counts: NDArray[np.int64], given: tuple[Any, ...] = ()) -> float:
+    def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
         """Return the score; private."""
         return float(self.function(read_only(counts), *map(read_only, given)))
 
@@ -242,7 +246,7 @@ class Door(Handle):
         score: Score,
         *,
         epsilon: float,
-        given: Callable[[Clique], tuple[Any, ...]] | None = None,
+        given: Given = None,
     ) -> int:
         """Return the position of a clique with a high score, by the exponential mechanism.
 
@@ -254,15 +258,11 @@ class Door(Handle):
         cliques : sequence of tuple of str
             The candidates: public, or chosen from what was released.
         score : Score
-        epsilon : float
-            Above 0.
-        given : callable, optional
+        epsilon : float, above 0
+        given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
-            besides its counts. Without it each score is computed once.
+            besides its counts. With a mapping, or without it, each score is computed once.
 
-        Returns
-        -------
-        int
         """
         scale = selection_scale(epsilon, score.sensitivity)
         gate = self._gate(())
@@ -429,13 +429,13 @@ class Door(Handle):
         self,
         cliques: Sequence[Clique],
         score: Score,
-        given: Callable[[Clique], tuple[Any, ...]] | None,
+        given: Given,
     ) -> NDArray[np.float64]:
-        known = self._scores.setdefault(score, {}) if given is None else {}
+        known = {} if callable(given) else self._scores.setdefault(score, {})
         lacking = dict.fromkeys(c for c in cliques if c not in known)
         failed = DataError("the score of a candidate failed")
         for clique, counts in self._counts.each(lacking):
-            values = () if given is None else given(clique)
+            values = given(clique) if callable(given) else given[clique] if given else ()
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
                 known[clique] = score.of(counts, values)

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
-from missdp.schema import Schema
-from missdp.schema.predicates import RowView
+from missdp.mechanisms.views import Cells, Rows
 
 __all__ = [
     "QUANTA",
+    "Cells",
     "Counts",
     "Preparation",
     "Prepared",
@@ -49,52 +49,6 @@ QUANTA = 1 << 20
 _LARGEST = np.uint64(2**62)
 
 
-class Rows:
-    """The view of private rows that a function gets: read-only, and of the attributes it named.
-
-    Parameters
-    ----------
-    cells : RowView
-        The rows.
-    reads : frozenset of str
-        What can be read of them.
-    """
-
-    def __init__(self, cells: RowView, reads: frozenset[str]) -> None:
-        self._cells, self._reads = cells, reads
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __repr__(self) -> str:
-        return "Rows(private)"
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts."""
-        return self._cells.schema
-
-    def codes(self, name: str) -> NDArray[np.int64]:
-        """Codes of an attribute; missing cells have the attribute's missing code."""
-        codes = self._cells.codes(self._readable(name))
-        found: NDArray[np.int64] = read_only(codes.astype(np.int64, copy=False))
-        return found
-
-    def mask(self, name: str) -> NDArray[np.bool_]:
-        """Return True where the cell has no value."""
-        return np.asarray(self.codes(name) >= self.schema[name].size)
-
-    def values(self, name: str) -> NDArray[np.float64]:
-        """Values of a numeric attribute; its lower bound where missing."""
-        found: NDArray[np.float64] = read_only(self._cells.values(self._readable(name)))
-        return found
-
-    def _readable(self, name: str) -> str:
-        if name not in self._reads:
-            raise ParameterError("a function reads only the attributes that it named")
-        return name
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
     """A pure function of rows with whole-number results. Use `Counts`, `Sums` or `Query`.
@@ -108,15 +62,19 @@ class Question:
         Attributes that it reads; it is shown no others.
     given : tuple
         Public or released values: arrays, numbers, text, and frozen objects made of those.
+    applies : frozenset of str
+        Attributes of which it reads no more than to which rows they apply (`Rows.applies`).
     """
 
     function: Callable[..., Any]
     reads: frozenset[str] = frozenset()
     given: tuple[Any, ...] = ()
+    applies: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a question")
         object.__setattr__(self, "reads", frozenset(self.reads))
+        object.__setattr__(self, "applies", frozenset(self.applies))
         object.__setattr__(self, "given", tuple(map(read_only, self.given)))
 
     # How far things move the result, in its units (`unit`): one row of its own (`own`), and another
@@ -143,7 +101,7 @@ class Question:
         """How many numbers the result has."""
         raise NotImplementedError
 
-    def exact(self, cells: RowView) -> NDArray[np.int64]:
+    def exact(self, cells: Cells) -> NDArray[np.int64]:
         """Return the result, shape ``(dimension,)``; private.
 
         Raises
@@ -154,7 +112,7 @@ class Question:
         failed = DataError("the function of a question failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
-            found = np.asarray(self.function(Rows(cells, self.reads), *self.given))
+            found = np.asarray(self.function(Rows(cells, self.reads, self.applies), *self.given))
             return np.asarray(self._totals(found, len(cells)), dtype=np.int64)
 
     def _totals(self, found: NDArray[Any], size: int) -> Any:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,19 +27,18 @@ from missdp.accounting import (
 from missdp.accounting.conditions import domain_conditions
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.asks import Ask, Choice, Released, SmoothKind, plain_law
-from missdp.mechanisms.laws import Handle, Law, Noise, no_warnings, read_only
-from missdp.mechanisms.noise import NoiseSource, SecureNoise, noise_source
-from missdp.mechanisms.questions import (
-    Preparation,
-    Prepared,
-    Question,
-    Rows,
-    SmoothProfile,
+from missdp.mechanisms.laws import Handle, Law, Noise
+from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.mechanisms.private_rows import (
+    PrivateRows,
+    as_they_came,
+    observed_on,
+    with_one_kind_of_hole,
 )
+from missdp.mechanisms.questions import Preparation, Question
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.schema import Schema
-from missdp.schema.predicates import RowView
 from missdp.table import Table
 
 __all__ = ["Charged", "RandomState", "RowDoor"]
@@ -113,12 +110,12 @@ class RowDoor(Handle):
             raise ParameterError("budget must be a Budget")
         conditions = domain_conditions(table.schema, undeclared)
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
-        self._table = table
+        self._table = table = with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
         self._choice = Choice(kind=noise, cap=0)
         self._shared: frozenset[str] = frozenset()
         self._rows = self._came = PrivateRows(
-            table, Preparation(function=_as_they_came), self._noise
+            table, Preparation(function=as_they_came), self._noise
         )
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
@@ -130,7 +127,7 @@ class RowDoor(Handle):
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the rows."""
+        """Public facts about the rows, in which all kinds of holes are plainly missing."""
         return self._schema
 
     @property
@@ -267,7 +264,9 @@ class RowDoor(Handle):
         label : str
             For reports.
         gate : frozenset of str
-            Rows are read as they came, and only if all these attributes are observed in them.
+            Rows are read as they came, and only if all these attributes have a value in them.
+            Attributes whose missing cells a rule of the schema may have filled are left out of
+            what is charged: a row is read although they were missing.
         """
         moves = max(1, math.ceil(min(question.donee / question.own, 2.0**20)))
         (charged,) = self.begin(
@@ -279,7 +278,9 @@ class RowDoor(Handle):
         return self.answer(charged, question)
 
     def _events(self, ask: Ask) -> tuple[Event, ...]:
-        return self._choice.events(ask, depends=self._depends(ask))
+        """Return what is charged; its gate claims nothing of cells that rules may have filled."""
+        claimed = ask.gate - self._schema.rulebook.filled
+        return self._choice.events(replace(ask, gate=claimed), depends=self._depends(ask))
 
     def _depends(self, ask: Ask) -> bool:
         return bool(ask.reads & self._shared) and not ask.observed
@@ -293,7 +294,7 @@ class RowDoor(Handle):
     def _observed(self, gate: frozenset[str]) -> PrivateRows:
         if not gate:
             return self._came
-        preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
+        preparation = Preparation(function=observed_on, reads=gate, given=(tuple(sorted(gate)),))
         return PrivateRows(self._table, preparation, self._noise)
 
 
@@ -322,111 +323,3 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
-
-
-class PrivateRows:
-    """Rows as a preparation makes them, when they are first needed. Private."""
-
-    def __init__(self, table: Table, preparation: Preparation, noise: NoiseSource) -> None:
-        self._table, self._preparation, self._noise = table, preparation, noise
-
-    def __repr__(self) -> str:
-        return "Rows(private)"
-
-    @property
-    def cells(self) -> RowView:
-        """What questions read."""
-        return self._made
-
-    def bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a smooth bound of how far one row moves a question."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
-
-    def most(self) -> float:
-        """Return how many rows one row can move."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return self._profile.most()
-
-    @property
-    def _profile(self) -> SmoothProfile:
-        profile = self._made.profile
-        assert profile is not None  # checked when the rows were made
-        return profile
-
-    @cached_property
-    def _made(self) -> _FilledRows:
-        how = self._preparation
-        failed = DataError("the preparation of the rows failed")
-        # Neither an error nor a warning may quote rows.
-        with replacing(Exception, by=failed), no_warnings():
-            rows = Rows(self._table, how.reads)
-            made = how.function(rows, self._draws(how.draws), *how.given)
-            return _FilledRows(self._table, made, private=bool(how.shared) and how.cap is None)
-
-    def _draws(self, kind: str | None) -> Any:
-        if kind == "labels":
-            return read_only(_labels(len(self._table), self._noise))
-        return self._noise.generator() if kind == "generator" else None
-
-
-class _FilledRows:
-    """Codes and values of every attribute, filled cells in the place of holes. Private."""
-
-    def __init__(self, table: Table, made: Prepared, *, private: bool) -> None:
-        size, columns = len(table), dict(made.columns)
-        parts = [part for column in columns.values() for part in column if part is not None]
-        if any(part.shape != (size,) for part in parts) or (private and made.profile is None):
-            raise DataError("the preparation did not return what it should")
-        if made.keep is not None:
-            keep = np.asarray(made.keep, dtype=bool)
-            table = table.take(keep)
-            columns = {
-                name: (codes[keep], None if values is None else values[keep])
-                for name, (codes, values) in columns.items()
-            }
-        self._table, self._columns, self.profile = table, columns, made.profile
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts."""
-        return self._table.schema
-
-    def codes(self, name: str) -> NDArray[np.integer]:
-        """Codes of an attribute; cells that are still missing have its missing code."""
-        return self._columns[name][0] if name in self._columns else self._table.codes(name)
-
-    def values(self, name: str) -> NDArray[np.float64]:
-        """Values of a numeric attribute; its lower bound where still missing."""
-        values = self._columns[name][1] if name in self._columns else self._table.values(name)
-        if values is None:
-            raise DataError("no numeric values")
-        return values
-
-
-def _labels(size: int, source: NoiseSource) -> NDArray[np.uint64]:
-    """Draw one independent 64-bit label for each row.
-
-    The privacy statement of a preparation that uses them is for tables of labelled rows: a row
-    brings its own label, drawn independently of all values and of all other labels, so adding or
-    removing a row leaves the labels of the others as they were. It must be private for every fixed
-    assignment of labels, hence also on average over them.
-    """
-    if isinstance(source, SecureNoise):
-        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-    return source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
-
-
-def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
-    """Change nothing."""
-    return Prepared()
-
-
-def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
-    """Keep the rows in which no attribute of a gate is missing."""
-    return Prepared(keep=~np.any([rows.mask(name) for name in gate], axis=0))

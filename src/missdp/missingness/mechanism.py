@@ -20,6 +20,8 @@ from scipy.special import expit, logit
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
+from missdp.table.encode import Column
+from missdp.table.follow import follow_rules
 
 __all__ = [
     "MissingMechanism",
@@ -48,6 +50,10 @@ class MissingMechanism(ABC):
     Subclasses say with which probability each cell goes missing; cells are then drawn
     independently given those probabilities (``rates="expected"``), or so that each column has an
     exact number of holes (``rates="exact"``).
+
+    Where an attribute is not applicable there is nothing to lose: such a cell never goes missing,
+    rates are shares of the other cells, and as a driver it weighs 0. A cell that follows by a rule
+    of the schema from what is left of its row is no hole either: whoever reads the table knows it.
     """
 
     @property
@@ -93,7 +99,7 @@ class MissingMechanism(ABC):
             Private, unless the table is not.
         """
         _check_complete(table)
-        return self._probabilities(table, np.random.default_rng(random_state))
+        return _spared(table, self._probabilities(table, np.random.default_rng(random_state)))
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
         """Return the table with holes.
@@ -108,7 +114,8 @@ class MissingMechanism(ABC):
         Returns
         -------
         Table
-            Same rows. Its schema declares every column nullable that may have holes.
+            Same rows. Its schema declares every column nullable that may have holes, and what
+            follows from one of these by a rule.
 
         Raises
         ------
@@ -119,7 +126,7 @@ class MissingMechanism(ABC):
         """
         _check_complete(table)
         rng = np.random.default_rng(random_state)
-        chances = self._probabilities(table, rng)
+        chances = _spared(table, self._probabilities(table, rng))
         return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
     def _draw(self, chance: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -175,9 +182,27 @@ def target_rate(n_rows: int, rate: float, rates: str) -> float:
     return round(rate * n_rows) / n_rows if rates == "exact" and n_rows else rate
 
 
-def constant(n_rows: int, rates: Mapping[str, float]) -> Probabilities:
+def constant(table: Table, missing: Mapping[str, float], rates: str) -> Probabilities:
     """Return the same probability for every row."""
-    return {name: np.full(n_rows, rate) for name, rate in rates.items()}
+    return {
+        name: np.full(len(table), target_rate(int(has_value(table, name).sum()), rate, rates))
+        for name, rate in missing.items()
+    }
+
+
+def has_value(table: Table, name: str) -> NDArray[np.bool_]:
+    """Return True where the attribute is applicable, of a table without holes."""
+    return ~table.mask(name)
+
+
+def always_known(schema: Schema) -> dict[str, float]:
+    """Return what bounds the chances of what may be settled without a value: 1, all the time."""
+    return dict.fromkeys(schema.rulebook.filled, 1.0)
+
+
+def _spared(table: Table, chances: Probabilities) -> Probabilities:
+    """Return the probabilities, 0 where there is nothing to lose."""
+    return {name: np.where(has_value(table, name), p, 0.0) for name, p in chances.items()}
 
 
 def _check_complete(table: Table) -> None:
@@ -189,7 +214,7 @@ def _check_complete(table: Table) -> None:
 
 
 def missing_mask(table: Table) -> NDArray[np.bool_]:
-    """Return True where a cell is missing.
+    """Return True where a cell is missing, of whatever kind; "not applicable" is not missing.
 
     Parameters
     ----------
@@ -209,7 +234,7 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
     >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
     [[False], [True]]
     """
-    return np.column_stack([table.mask(name) for name in table.schema.names])
+    return np.column_stack([table.codes(a.name) >= a.missing_code for a in table.schema])
 
 
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
@@ -240,12 +265,42 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
 
 
 def with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
-    """Return the table with cells removed; every attribute named is nullable in its schema."""
-    schema = Schema(
-        tuple(replace(a, nullable=True) if a.name in holes else a for a in table.schema)
+    """Return the table with cells removed; every attribute named is nullable in its schema.
+
+    Removed cells that follow from the rest of their row by a rule are there again.
+    """
+    open_ = _nullable(table.schema, holes)
+    schema = replace(
+        table.schema,
+        attributes=tuple(replace(a, nullable=True) if a.name in open_ else a for a in table.schema),
     )
     columns = {name: table.column(name) for name in schema.names}
-    return Table(schema, columns, kind=table.kind).with_missing(holes)
+    found = Table(schema, columns, kind=table.kind).with_missing(holes)
+    if not schema.rules:
+        return found
+    columns = {name: found.column(name) for name in schema.names}
+    followed = follow_rules(schema, columns, holes)
+    restored = {n: _where(holes[n], followed[n], columns[n]) for n in holes}
+    return Table(schema, columns | restored, kind=table.kind)
+
+
+def _nullable(schema: Schema, names: Iterable[str]) -> set[str]:
+    """Return attributes that may have holes, and those that follow from them by a rule."""
+    found = set(names)
+    while (
+        grown := {name for name, rule in schema.rulebook.derives.items() if found & {*rule.by}}
+        - found
+    ):
+        found |= grown
+    return found
+
+
+def _where(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
+    """Return the cells of one column where chosen, else those of the other."""
+    values = None
+    if one.values is not None and two.values is not None:
+        values = np.where(chosen, one.values, two.values)
+    return Column(np.where(chosen, one.codes, two.codes), values)
 
 
 Scores = Mapping[str, NDArray[np.float64]]
@@ -262,8 +317,13 @@ def sum_scores(table: Table, scores: Scores) -> NDArray[np.float64]:
     """Add up the scores of each row's levels."""
     total = np.zeros(len(table))
     for name, score in scores.items():
-        total += score[table.codes(name)]
+        total += score_of(table, name, score)
     return total
+
+
+def score_of(table: Table, name: str, score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the score of each row's level; what is not applicable has 0."""
+    return np.asarray(np.append(score, 0.0)[table.codes(name)])
 
 
 def random_scores(
@@ -280,7 +340,7 @@ def random_scores(
         unordered = isinstance(attribute, Categorical)
         score = rng.standard_normal(attribute.size) if unordered else positions(attribute)
         weight = rng.standard_normal()
-        scores[name] = weight * _divide(score, score[table.codes(name)])
+        scores[name] = weight * _divide(score, score_of(table, name, score))
     total = sum_scores(table, scores)
     return {name: strength * _divide(score, total) for name, score in scores.items()}
 

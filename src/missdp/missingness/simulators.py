@@ -23,17 +23,20 @@ from missdp.missingness.mechanism import (
     Probabilities,
     RateKind,
     Scores,
+    always_known,
     check_names,
     check_rate,
     check_rates_kind,
     constant,
     fitted_probability,
+    has_value,
     positions,
     random_scores,
     sum_scores,
     target_rate,
 )
 from missdp.schema import AnyAttribute, Categorical, Level, Schema
+from missdp.schema.applicable import not_everywhere
 from missdp.table import Table
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "SelfMasking", "Weight"]
@@ -97,6 +100,9 @@ class MCAR(MissingMechanism):
     def observed(self, schema: Schema) -> dict[str, float]:
         """Return each attribute's probability of being observed.
 
+        It is 1 for attributes that may be not applicable, or follow from others: they may be
+        known whatever went missing.
+
         Raises
         ------
         UnprovenError
@@ -105,7 +111,8 @@ class MCAR(MissingMechanism):
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
         missing = self.missing_rates(schema)
-        return {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
+        found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
+        return found | always_known(schema)
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed; see :meth:`observed`."""
@@ -113,9 +120,7 @@ class MCAR(MissingMechanism):
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn
-        wanted = self.missing_rates(table.schema)
-        n = len(table)
-        return constant(n, {name: target_rate(n, r, self.rates) for name, r in wanted.items()})
+        return constant(table, self.missing_rates(table.schema), self.rates)
 
 
 Weight: TypeAlias = float | Mapping[Level, float]
@@ -179,12 +184,18 @@ class DeclaredMechanism(MissingMechanism):
         return True
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain."""
+        """Bound each attribute's probability of being observed, over all rows of the domain.
+
+        It is 1 for attributes that may be not applicable, or follow from others.
+        """
         bounds = dict.fromkeys(schema.names, 1.0)
         for name in check_names(schema, self.intercepts):
-            lowest = sum(float(score.min()) for score in self._scores(schema, name).values())
+            scores = self._scores(schema, name)
+            least = {driver: float(score.min()) for driver, score in scores.items()}
+            none = not_everywhere(schema, least)  # what is not applicable weighs 0
+            lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
             bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
-        return bounds
+        return bounds | always_known(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn
@@ -239,12 +250,14 @@ class _Fitted(MissingMechanism):
     def _logistic(
         self, table: Table, targets: Iterable[str], drivers: Iterable[str], rng: np.random.Generator
     ) -> Probabilities:
-        rate = target_rate(len(table), self.rate, self.rates)
         drivers = tuple(drivers)
         chances = {}
         for name in targets:
             scores = random_scores(table, drivers, strength=self.strength, rng=rng)
-            chances[name] = fitted_probability(sum_scores(table, scores), rate)
+            here, linear = has_value(table, name), sum_scores(table, scores)
+            rate = target_rate(int(here.sum()), self.rate, self.rates)
+            chances[name] = np.zeros(len(table))
+            chances[name][here] = fitted_probability(linear[here], rate)
         return chances
 
 
@@ -333,8 +346,7 @@ class MNAR(_Fitted):
             return self._logistic(table, names, names, rng)
         drivers, targets = _split(table.schema, self.drivers, rng)
         chances = self._logistic(table, targets, drivers, rng)
-        rate = target_rate(len(table), self.rate, self.rates)
-        return chances | constant(len(table), dict.fromkeys(drivers, rate))
+        return chances | constant(table, dict.fromkeys(drivers, self.rate), self.rates)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ All guarantees are under *replace-one* adjacency with a public number of rows, t
 the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.preprocess.chain import Bound, Stage, bounds, overall_curve, trace
-from missdp.preprocess.domain import (
+from missdp.preprocess.assumptions import (
     BoundedDonations,
     CentralGaps,
     CovarianceGap,
@@ -34,9 +33,12 @@ from missdp.preprocess.domain import (
     LeastRange,
     LeastStandardDeviation,
     NotFittedOnThisTable,
-    RowDomain,
     StepCondition,
     TrimmedRange,
+)
+from missdp.preprocess.chain import Bound, Stage, bounds, overall_curve, trace
+from missdp.preprocess.domain import (
+    RowDomain,
     column_names,
     rows_of,
 )

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from missdp.errors import DataError, ParameterError, number, replacing, whole
 from missdp.preprocess.domain import FloatArray, RowDomain, as_rows, clip_rows
+from missdp.preprocess.fillable import check_fillable
 from missdp.preprocess.gradient_maps import LogisticLoss, Loss, SquaredLoss
 from missdp.preprocess.gradient_steps import (
     Asked,
@@ -268,6 +269,7 @@ class _LinearModel(PrivateEstimator):
 
     def _predictor(self, X: ArrayLike) -> FloatArray:
         coefficients = self.coef_
+        check_fillable(X)
         rows = np.nan_to_num(as_rows(X), nan=0.0)
         if rows.shape[1] != len(coefficients):
             raise DataError(f"expected {len(coefficients)} columns")

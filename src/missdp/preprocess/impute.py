@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import (
-    CentralGaps,
-    FloatArray,
-    LeastEigenvalue,
-    RowDomain,
-    TrimmedRange,
-)
+from missdp.preprocess.assumptions import CentralGaps, LeastEigenvalue, TrimmedRange
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import Imputer, PrivateState, Response, require
 

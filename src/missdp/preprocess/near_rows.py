@@ -13,12 +13,8 @@ from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition
 from missdp.errors import UnprovenError, number, whole
-from missdp.preprocess.domain import (
-    BoundedDonations,
-    FloatArray,
-    LargestCluster,
-    RowDomain,
-)
+from missdp.preprocess.assumptions import BoundedDonations, LargestCluster
+from missdp.preprocess.domain import FloatArray, RowDomain
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import Imputer, PrivateState, Response, StableTransformer, require
 

@@ -17,8 +17,10 @@ from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.preprocess.assumptions import NotFittedOnThisTable
 from missdp.preprocess.chain import Bound, PreparedRows, Stage
-from missdp.preprocess.domain import FloatArray, NotFittedOnThisTable, RowDomain, Rows, as_rows
+from missdp.preprocess.domain import FloatArray, RowDomain, Rows, as_rows
+from missdp.preprocess.fillable import check_fillable
 from missdp.preprocess.gradient_steps import (
     Asked,
     GradientSteps,
@@ -110,6 +112,8 @@ class ReplaceOneDoor(Handle):
     ------
     UnprovenError
         If the budget's adjacency is add-remove.
+    SchemaError
+        If some attribute of a table is not applicable to all rows.
 
     Examples
     --------
@@ -136,6 +140,7 @@ class ReplaceOneDoor(Handle):
         noise: NoiseSource,
     ) -> None:
         refuse_add_remove(budget, facts.label)
+        check_fillable(values)
         super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
         self._facts = facts
         self._rows = HeldRows(values, target, facts)
@@ -419,6 +424,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         """
         label = type(self).__name__
         refuse_add_remove(self.budget, label)
+        check_fillable(X)
         table = as_rows(X)
         domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
         self.check_target(y, domain.rows)

@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
 from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.preprocess.domain import (
+from missdp.preprocess.assumptions import (
     CovarianceGap,
     ExtremeGaps,
-    FloatArray,
     FrameOverlap,
     LeastRange,
     LeastStandardDeviation,
+)
+from missdp.preprocess.domain import (
+    FloatArray,
     RowDomain,
 )
 from missdp.preprocess.maps import TableDistance

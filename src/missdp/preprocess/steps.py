@@ -13,7 +13,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from missdp.accounting import Condition
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number, whole
-from missdp.preprocess.domain import FloatArray, IncompleteRows, RowDomain, Rows, as_rows, clip_rows
+from missdp.preprocess.assumptions import IncompleteRows
+from missdp.preprocess.domain import FloatArray, RowDomain, Rows, as_rows, clip_rows
+from missdp.preprocess.fillable import check_fillable
 from missdp.preprocess.maps import TableDistance
 
 __all__ = [
@@ -91,6 +93,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _needs_complete: ClassVar[bool] = True
+    _fills: ClassVar[bool] = False
     # False: a small movement can change which rows go together, so moved rows count as replaced.
     _continuous: ClassVar[bool] = True
 
@@ -183,6 +186,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             If the input is no table with a row, or has missing cells where the step takes complete
             rows (`PricedPipeline` fills them before; on its own a step releases nothing).
+        SchemaError
+            If the step fills a table with an attribute that is not applicable to some rows.
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
@@ -232,6 +237,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return state
 
     def _checked(self, X: Rows) -> FloatArray:
+        if self._fills:
+            check_fillable(X)
         table = as_rows(X)
         if not len(table):
             raise DataError("expected a table with at least one row")
@@ -322,7 +329,7 @@ class ConstantImputer(StableTransformer):
 
     value: float = 0.0
 
-    _needs_complete = False
+    _needs_complete, _fills = False, True
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return no condition."""
@@ -363,7 +370,7 @@ class Imputer(StableTransformer):
 
     max_incomplete: int
 
-    _needs_complete = False
+    _needs_complete, _fills = False, True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
         """Return a bound on the distance of the transformed tables."""

@@ -2,8 +2,8 @@
 
 from missdp.mechanisms.asks import ScaleRelease
 from missdp.schema.predicates import parse_where
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import CappedKNN, CompleteRows, KNNImputation, ReleasedModel
-from missdp.statistics.parts import Estimate, Histogram
 from missdp.statistics.statistics import ImputedStatistics, QueryRequest, run_query
 
 __all__ = [

@@ -16,19 +16,10 @@ from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
 from missdp.mechanisms.row_door import Charged
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
+from missdp.schema.applicable import may_be_open
 from missdp.schema.predicates import Predicate
-from missdp.statistics.parts import (
-    Estimate,
-    Histogram,
-    Interval,
-    Names,
-    Parts,
-    clip,
-    corners,
-    members,
-    members_of_both,
-    share,
-)
+from missdp.statistics.estimates import Estimate, Histogram, Interval, Names, clip, corners
+from missdp.statistics.parts import Parts, members, members_of_both, share
 from missdp.statistics.worst_case import average_bounds, places, tally, total_bounds
 
 __all__ = [
@@ -51,7 +42,7 @@ def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
     chosen = missing.where
     asks = [parts.count_ask("count", missing.rest, chosen), *missing.asks]
     first, *more = parts.begin(*asks)
-    noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen,)))
+    noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen, ())))
     bounds = (0.0, math.inf)
     interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
     answer = parts.estimate(f"count({label})", clip(noisy.value, bounds), interval, asks)
@@ -61,6 +52,7 @@ def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
 def proportion(parts: Parts, of: str, missing: MissingCells) -> Estimate:
     """Return one released count divided by another."""
     part, whole, cost = parts.where(of), missing.where, missing.rest
+    about = parts.applicable(part.names)
     small = 0.5 if parts.depends(whole) else 0.15
     asks = [
         parts.count_ask("part", share(cost, 1 - small), whole, part),
@@ -68,10 +60,14 @@ def proportion(parts: Parts, of: str, missing: MissingCells) -> Estimate:
         *missing.asks,
     ]
     first, second, *more = parts.begin(*asks)
-    both = Counts(function=members_of_both, reads=whole.names | part.names, given=(whole, part))
-    everyone = Counts(function=members, reads=whole.names, given=(whole,))
+    both = Counts(
+        function=members_of_both, reads=whole.names | part.names, given=(whole, part, about)
+    )
+    everyone = Counts(
+        function=members, reads=whole.names, given=(whole, about), applies=frozenset(about)
+    )  # fmt: skip
     noisy = (parts.one(first, both), parts.one(second, everyone))
-    answer = parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q)
+    answer = parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q, about)
     return missing.average(answer, parts, more)
 
 
@@ -87,7 +83,7 @@ def total(parts: Parts, name: str, missing: MissingCells) -> Estimate:
         0.0 if attribute.upper <= 0 else math.inf,
     )
     interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
-    answer = parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, asks)
+    answer = parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, asks, (name,))
     return missing.total(answer, parts, more)
 
 
@@ -114,6 +110,7 @@ def histogram(parts: Parts, name: str, chosen: Predicate, cost: Cost) -> Histogr
         intervals=intervals if len(intervals) == attribute.size else None,
         confidence=parts.confidence,
         guarantee=parts.door.guarantee(ask),
+        applicable=parts.applicable([name]),
     )  # fmt: skip
 
 
@@ -143,7 +140,7 @@ def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
     attribute = parts.numeric(name)
     middle = (attribute.lower + attribute.upper) / 2
     bounds = (attribute.lower, attribute.upper)
-    answer = parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q)
+    answer = parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q, known)
     return missing.average(answer, parts, more)
 
 
@@ -177,7 +174,7 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
         value = math.sqrt(value)
         interval = None if interval is None else (math.sqrt(interval[0]), math.sqrt(interval[1]))
     label = "standard_deviation" if root else "variance"
-    return parts.estimate(f"{label}({name})", value, interval, asks)
+    return parts.estimate(f"{label}({name})", value, interval, asks, known)
 
 
 def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
@@ -210,7 +207,7 @@ def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: 
     ]
     value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
     interval = _correlation_interval(parts, moments, size, ((a, wide_a), (b, wide_b)))
-    return parts.estimate(f"correlation({first}, {second})", value, interval, asks)
+    return parts.estimate(f"correlation({first}, {second})", value, interval, asks, names)
 
 
 def _ratio(first: float, second: float, both: float) -> float:
@@ -380,8 +377,9 @@ class MissingCells:
     @property
     def _places(self) -> tuple[str, ...]:
         nullable = set(self.schema.nullable)
+        routed = may_be_open(self.schema, self._portions)
         return places(
-            where_open=bool(nullable & self.where.names),
+            where_open=routed or bool(nullable & self.where.names),
             portion_open=bool(nullable & self._portions), portion_one=self.of is None,
         )  # fmt: skip
 
@@ -406,8 +404,9 @@ class MissingCells:
         if not charged:
             return estimate
         names, (token,) = self._places, charged
+        about = parts.applicable(self._portions)
         question = Sums(
-            function=tally, reads=self._reads, given=(self.where, self.of, names),
+            function=tally, reads=self._reads, given=(self.where, self.of, about, names),
             bound=1.0, numbers=len(names), change=0.0,
         )  # fmt: skip
         released = parts.door.answer(token, question).each()

@@ -4,10 +4,12 @@ The second is the donation profile M_j, after j other changes:
 
     M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
 
-where t ranges over every possible complete row: every cell of the public domain (or every block
-of a public partition, at the smallest distance from x to the block) and every label. A hypothetical
-t whose label equals another row's wins the tie, so the maximum over labels also covers the removal
-of every donor that is there.
+where t ranges over every possible donor: every cell of the public domain (or every block of a
+public partition, at the smallest distance from x to the block) and every label. Who gives (C), who
+lacks (I), and who is neither, because what is asked for does not apply, is decided by each row's
+own cells; rows that are neither move no rank and no count. A hypothetical t whose label equals
+another row's wins the tie, so the maximum over labels also covers the removal of every donor that
+is there.
 
 *Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
 ``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For fixed (site, label), one
@@ -26,9 +28,9 @@ The smooth bound of a query on imputed data, for every beta above 0, follows:
     S_beta(D) = max_j exp(-beta j) U_j(D)
 
 *Theorem.* U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours, so S_beta is
-a beta-smooth upper bound. *Proof.* Adding or removing a complete row t moves the query by its own
+a beta-smooth upper bound. *Proof.* Adding or removing a donor t moves the query by its own
 contribution and that of the donees whose donor set changes, each of which exchanges one donor:
-those with rank_D(x, t) <= k, at most M_0. An incomplete row has its own contribution only. For the
+those with rank_D(x, t) <= k, at most M_0. Any other row has its own contribution only. For the
 second claim use the property of M: one donor more or less is taken up by b -> b + 1, one donee more
 or less by a -> a + 1. ∎
 
@@ -50,10 +52,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.questions import Prepared
+from missdp.mechanisms.questions import Prepared, Rows
 from missdp.schema import Numeric
-from missdp.schema.predicates import RowView
-from missdp.statistics.layout import IntArray, Layout, Metric, NearCells, lay_out, near_cells
+from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
+from missdp.statistics.metric import Metric
 
 __all__ = ["Cells", "Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
 
@@ -115,7 +117,7 @@ def _runs(counts: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def impute(
-    rows: RowView,
+    rows: Rows,
     labels: NDArray[np.uint64],
     fills: tuple[tuple[str, str, float], ...],
     k: int,
@@ -125,7 +127,7 @@ def impute(
 
     Parameters
     ----------
-    rows : RowView
+    rows : Rows
         Private rows.
     labels : array of unsigned int, shape (n,)
         Tie-breaking labels.
@@ -136,10 +138,7 @@ def impute(
         Donors per incomplete row.
     metric : Metric
     """
-    missing = np.zeros(len(rows), dtype=bool)
-    for name, _, _ in fills:
-        missing |= rows.codes(name) == rows.schema[name].missing_code
-    layout = lay_out(rows, metric, ~missing, labels)
+    layout = lay_out(rows, metric, *roles(rows, (name for name, _, _ in fills)), labels)
     donors = choose_donors(layout, k)
     columns = {
         name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
@@ -149,14 +148,14 @@ def impute(
 
 
 def _fill(
-    table: RowView, name: str, rows: IntArray, donors: IntArray, *, how: str, default: float
+    table: Rows, name: str, rows: IntArray, donors: IntArray, *, how: str, default: float
 ) -> Cells:
     """Return one column, its holes in ``rows`` filled from the donors of each.
 
     Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
     """
     attribute = table.schema[name]
-    hole = (table.codes(name) == attribute.missing_code)[rows]
+    hole = (table.holes(name) & table.applies(name)[0])[rows]
     target, donors = rows[hole], donors[hole]
     codes = table.codes(name).astype(np.int64)
     if not isinstance(attribute, Numeric):

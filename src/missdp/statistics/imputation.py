@@ -19,8 +19,9 @@ from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of, 
 from missdp.mechanisms.asks import Ask
 from missdp.mechanisms.questions import Counts, Preparation, Prepared, Question, Rows
 from missdp.schema import Level, Numeric, Schema
+from missdp.schema.applicable import not_everywhere
 from missdp.statistics.donors import Cells, impute
-from missdp.statistics.layout import Metric, MetricName, build_metric
+from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.parts import Imputation, check_range, share
 
 __all__ = ["Aggregate", "CappedKNN", "CompleteRows", "KNNImputation", "ReleasedModel"]
@@ -36,6 +37,11 @@ class KNNImputation(Imputation):
     A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
     keeps what it has and takes what it lacks from its k nearest donors.
 
+    What is not applicable is never filled, and rows to which nothing of ``impute`` applies neither
+    give nor take. A hole in a routed attribute is filled where the rule's condition surely holds
+    in its row; where the condition itself is missing it stays a hole. Attributes filled together
+    come from donors to which the same of them apply.
+
     Parameters
     ----------
     impute : str or sequence of str
@@ -43,7 +49,7 @@ class KNNImputation(Imputation):
     match_on : sequence of str, or mapping of str to float
         Attributes that donors are matched on, with weights (default 1). Numeric attributes are
         matched by the bins of the schema. A missing cell is one more level, at the largest distance
-        from every other.
+        from every other, and "not applicable" another one.
     k : int, default 1
         Donors per incomplete row.
     metric : {"gower", "euclidean"}, default "gower"
@@ -161,9 +167,10 @@ class KNNImputation(Imputation):
             check_range(schema[name])
             self.aggregate_of(name, schema)
             self.default_of(name, schema)
+        together = not_everywhere(schema, self.impute) if len(self.impute) > 1 else ()
         return build_metric(
             schema, match_on=self.match_on, group=self.group, metric=self.metric,
-            partition=self.partition,
+            partition=self.partition, together=together,
         )  # fmt: skip
 
     def default_of(self, name: str, schema: Schema) -> float:
@@ -220,7 +227,7 @@ _MAX_MODEL_CELLS = 10_000_000
 class CompleteRows(Imputation):
     """Ignore rows in which any of ``impute`` is missing; every query has the usual sensitivity.
 
-    Biased unless values are missing completely at random.
+    What is not applicable is not missing. Biased unless values are missing completely at random.
 
     Examples
     --------
@@ -306,6 +313,8 @@ class CappedKNN(Imputation):
 @dataclass(frozen=True, kw_only=True)
 class ReleasedModel(Imputation):
     """Fill each hole by a draw from a released conditional table: later queries cost as usual.
+
+    Holes where the attribute is not applicable, or may not be, stay; see `KNNImputation`.
 
     One noisy contingency table per attribute to fill, of the complete rows over ``match_on`` and
     the attribute, is released first. Each row is then filled from released numbers alone, so one
@@ -399,7 +408,7 @@ class ReleasedModel(Imputation):
 
 
 def _keep_complete(rows: Rows, draws: None, names: tuple[str, ...]) -> Prepared:  # noqa: ARG001
-    return Prepared(keep=~np.any([rows.mask(name) for name in names], axis=0))
+    return Prepared(keep=~np.any([rows.holes(name) for name in names], axis=0))
 
 
 def _cell(
@@ -421,7 +430,7 @@ def _fill_from_model(
     """Fill each hole by a draw from the released law of its row's matching cell."""
     columns: dict[str, Cells] = {}
     for name, odds in zip(names, laws, strict=True):
-        attribute, hole = rows.schema[name], rows.mask(name)
+        attribute, hole = rows.schema[name], rows.holes(name) & rows.applies(name)[0]
         codes = rows.codes(name).copy()
         law = odds[tuple(rows.codes(other)[hole] for other in matched)]
         draws = rng.random(len(law))

@@ -1,207 +1,20 @@
-"""Distances between rows, rows grouped by matching cell, and the donor cells near each donee cell.
-
-The distance is a sum of per-attribute terms (Gower: range-normalised absolute differences for
-ordinal and numeric attributes, mismatch for categorical ones; Euclidean: their squares, which give
-the same order as the root). Scales are public: they come from the schema. Terms are rounded to
-whole multiples of 2**-16 so that sums are exact and ties are ties whatever the order of summation.
-"""
+"""Rows grouped by matching cell, and the donor cells near each donee cell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, UnprovenError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.predicates import RowView
+from missdp.mechanisms.questions import Rows
+from missdp.statistics.metric import FAR, Metric, state
 
-__all__ = [
-    "FAR",
-    "MAX_SITES",
-    "IntArray",
-    "Layout",
-    "Metric",
-    "MetricName",
-    "NearCells",
-    "Side",
-    "build_metric",
-    "lay_out",
-    "near_cells",
-]
+__all__ = ["IntArray", "Layout", "NearCells", "Side", "lay_out", "near_cells", "roles"]
 
 
 IntArray = NDArray[np.int64]
-MetricName = Literal["gower", "euclidean"]
-UNIT = 1 << 16
-# A mismatch in a grouping attribute: beyond any sum of matching terms, yet far from overflow.
-FAR = 1 << 26
-MAX_SITES = 1 << 20
-_MAX_MATCH, _MAX_GROUP = 128, 8
-_MAX_KEYS = 1 << 62
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """Integer distance tables of the matching attributes, all public.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Grouping attributes, then matching ones.
-    tables : tuple of int32 arrays, each of shape (levels, levels)
-        Distance between two codes; missing is one more level where the attribute is nullable.
-    site_tables : tuple of int32 arrays, each of shape (levels, blocks)
-        Smallest distance from a code to a block of the public partition (a block is one level
-        unless the partition is coarser).
-    """
-
-    names: tuple[str, ...]
-    tables: tuple[NDArray[np.int32], ...]
-    site_tables: tuple[NDArray[np.int32], ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Levels of every attribute."""
-        return tuple(len(table) for table in self.tables)
-
-    @property
-    def site_shape(self) -> tuple[int, ...]:
-        """Blocks of every attribute."""
-        return tuple(table.shape[1] for table in self.site_tables)
-
-    @property
-    def sites(self) -> int:
-        """Number of sites where a hypothetical donor can be."""
-        return int(np.prod(self.site_shape, dtype=np.int64))
-
-    def distances(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Distances between cells, shapes (a, m) and (b, m) to (a, b)."""
-        total = np.zeros((len(left), len(right)), dtype=np.int32)
-        for column, table in enumerate(self.tables):
-            total += np.take(table[left[:, column]], right[:, column], axis=1)
-        return total
-
-    def to_site(self, cells: NDArray[np.int64], site: int) -> NDArray[np.int32]:
-        """Distances from cells, shape (a, m), to one site."""
-        where = np.unravel_index(site, self.site_shape)
-        total = np.zeros(len(cells), dtype=np.int32)
-        for column, table in enumerate(self.site_tables):
-            total += table[cells[:, column], where[column]]
-        return total
-
-
-def build_metric(
-    schema: Schema,
-    *,
-    match_on: Mapping[str, float],
-    group: tuple[str, ...],
-    metric: MetricName,
-    partition: Mapping[str, int],
-) -> Metric:
-    """Build the tables from public facts.
-
-    Parameters
-    ----------
-    schema : Schema
-        Domain of the attributes.
-    match_on : mapping of str to float
-        Matching attributes and their weights, finite and above 0.
-    group : tuple of str
-        Attributes on which donor and donee must agree exactly.
-    metric : {"gower", "euclidean"}
-        How the terms add up.
-    partition : mapping of str to int
-        Number of blocks for attributes to be coarsened in the sensitivity bound.
-
-    Raises
-    ------
-    ParameterError
-        If a weight or a block count is out of range.
-    UnprovenError
-        If the public domain has too many sites for the exact bound: give a coarser partition.
-
-    Examples
-    --------
-    >>> from missdp import Ordinal, Schema
-    >>> schema = Schema((Ordinal(name="grade", levels=("low", "mid", "high")),))
-    >>> build_metric(
-    ...     schema, match_on={"grade": 1.0}, group=(), metric="gower", partition={}
-    ... ).tables[0][0].tolist()
-    [0, 32768, 65536]
-    """
-    if metric not in get_args(MetricName):
-        raise ParameterError(f"metric must be 'gower' or 'euclidean', not {metric!r}")
-    if len(match_on) > _MAX_MATCH or len(group) > _MAX_GROUP:
-        raise ParameterError(f"at most {_MAX_MATCH} matching and {_MAX_GROUP} grouping attributes")
-    for weight in match_on.values():
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < np.inf:
-            raise ParameterError("matching weights must be finite and above 0")
-    names = (*group, *match_on)
-    if unknown := set(partition) - set(names):
-        raise ParameterError(f"partition names attributes not matched on: {sorted(unknown)}")
-    heaviest = max(match_on.values(), default=1.0)
-    tables = [_far_table(schema[name]) for name in group]
-    tables += [_table(schema[n], w / heaviest, metric) for n, w in match_on.items()]
-    blocks = [_blocks(schema[n], t, partition.get(n)) for n, t in zip(names, tables, strict=True)]
-    for table in (*tables, *blocks):
-        table.flags.writeable = False
-    built = Metric(names, tuple(tables), tuple(blocks))
-    if np.prod(np.array(built.shape, dtype=object)) >= _MAX_KEYS:
-        raise UnprovenError("the domain of the matching attributes is too large; match on fewer")
-    if np.prod(np.array(built.site_shape, dtype=object)) > MAX_SITES:
-        raise UnprovenError(
-            f"the public domain of the matching attributes has more than {MAX_SITES} cells, too "
-            "many for the exact sensitivity bound; match on fewer attributes, use coarser bins, "
-            "or give partition={attribute: number of blocks}"
-        )
-    return built
-
-
-def _far_table(attribute: AnyAttribute) -> NDArray[np.int32]:
-    size = attribute.extended_size
-    return np.where(np.eye(size, dtype=bool), 0, FAR).astype(np.int32)
-
-
-def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArray[np.int32]:
-    size = attribute.extended_size
-    term = np.ones((size, size))
-    if not isinstance(attribute, Categorical):
-        at = _positions(attribute)
-        term[: attribute.size, : attribute.size] = np.abs(at[:, None] - at[None, :])
-    if metric == "euclidean":
-        term = term**2
-    # Different levels stay apart even when their term rounds to nothing.
-    table = np.maximum(np.rint(term * weight * UNIT), 1)
-    return np.where(np.eye(size, dtype=bool), 0, table).astype(np.int32)
-
-
-def _positions(attribute: AnyAttribute) -> NDArray[np.float64]:
-    """Place ordered levels in [0, 1]: by rank, or by the middle of the bin."""
-    if isinstance(attribute, Numeric):
-        at = attribute.centres
-    else:
-        at = np.arange(attribute.size, dtype=np.float64)
-    span = at[-1] - at[0]
-    return (at - at[0]) / span if span > 0 else at * 0.0
-
-
-def _blocks(
-    attribute: AnyAttribute, table: NDArray[np.int32], blocks: int | None
-) -> NDArray[np.int32]:
-    """Smallest distance from each code to each block of consecutive codes."""
-    if blocks is None:
-        return table
-    if not isinstance(blocks, int) or not 1 <= blocks <= attribute.size:
-        raise ParameterError(f"partition of {attribute.name!r} must be in 1..{attribute.size}")
-    parts = np.array_split(np.arange(attribute.size), blocks)
-    if attribute.nullable:
-        parts.append(np.array([attribute.missing_code]))
-    return np.stack([table[:, part].min(axis=1) for part in parts], axis=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,36 +67,57 @@ class Layout:
     size: int
 
 
+def roles(rows: Rows, names: Iterable[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Tell which rows may give, and which lack, some of the attributes filled together.
+
+    A donor has no hole in any of them, and a value in one at least. A donee lacks one that surely
+    applies to it. Others, to whom none applies or of whom that is open, are neither. Each row's
+    own cells decide.
+    """
+    lacks, valued, whole = (np.full(len(rows), start) for start in (False, False, True))
+    for name in names:
+        hole = rows.holes(name)
+        lacks |= hole & rows.applies(name)[0]
+        valued |= ~rows.mask(name)
+        whole &= ~hole
+    return whole & valued, lacks
+
+
 def lay_out(
-    rows: RowView, metric: Metric, complete: NDArray[np.bool_], labels: NDArray[np.uint64]
+    rows: Rows,
+    metric: Metric,
+    give: NDArray[np.bool_],
+    take: NDArray[np.bool_],
+    labels: NDArray[np.uint64],
 ) -> Layout:
     """Group rows by matching cell.
 
     Parameters
     ----------
-    rows : RowView
+    rows : Rows
         Private.
     metric : Metric
         Its names are the matching attributes.
-    complete : array of bool, shape (n,)
-        True for donors.
+    give, take : array of bool, shape (n,)
+        True for donors, and for donees.
     labels : array of unsigned int, shape (n,)
         Tie-breaking labels; only their cyclic order matters.
     """
     size = len(rows)
+    columns = [*(state(rows, n) for n in metric.together), *(rows.codes(n) for n in metric.names)]
     key = np.zeros(size, dtype=np.int64)
-    for name, levels in zip(metric.names, metric.shape, strict=True):
-        key = key * levels + rows.codes(name)
+    for codes, levels in zip(columns, metric.shape, strict=True):
+        key = key * levels + codes
     found, cell = np.unique(key, return_inverse=True)
-    codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
+    cells = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
     by_label = np.argsort(labels, kind="stable")
     rank = np.empty(size, dtype=np.int64)
     rank[by_label] = np.arange(size)
     ordered = by_label[np.argsort(cell[by_label], kind="stable")]
     donors, donees = (
-        _side(ordered[keep[ordered]], cell, rank, len(found)) for keep in (complete, ~complete)
+        _side(ordered[keep[ordered]], cell, rank, len(found)) for keep in (give, take)
     )
-    return Layout(metric, codes, donors, donees, size)
+    return Layout(metric, cells, donors, donees, size)
 
 
 def _side(rows: IntArray, cell: IntArray, rank: IntArray, cells: int) -> Side:

@@ -1,4 +1,4 @@
-"""Parts of every statistic: its cost, the imputation, the door, and the released estimate.
+"""Parts of every statistic: its cost, the imputation, and the door.
 
 The functions at the end are what the door runs: plain functions of each row alone. Everything else
 here is public, or released.
@@ -10,31 +10,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost, Guarantee
+from missdp.accounting import Cost
 from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import DataError, ParameterError, SchemaError, number
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
-from missdp.record import Record
-from missdp.schema import AnyAttribute, Level, Numeric, Schema
+from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema.applicable import not_everywhere
 from missdp.schema.predicates import Predicate, parse_where
+from missdp.statistics.estimates import Estimate, Interval, Names, clip, corners
 
 __all__ = [
-    "Estimate",
-    "Histogram",
     "Imputation",
-    "Interval",
-    "Names",
     "Parts",
     "check_range",
-    "clip",
-    "corners",
     "cost_of",
     "members",
     "members_of_both",
@@ -123,90 +117,6 @@ class Imputation(ABC):
         self, schema: Schema, released: Sequence[NDArray[np.float64]] = ()
     ) -> Preparation:
         """Return how a door prepares its rows, given what was released."""
-
-
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate(Record):
-    """A released statistic.
-
-    Parameters
-    ----------
-    name : str
-        The question.
-    value : float
-        The answer, within its public bounds.
-    interval : (float, float) or None
-        Where the noiseless answer on the imputed table lies with probability at least
-        ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
-        It covers the noise only: not sampling, and not the uncertainty of the imputed values.
-    confidence : float
-        Of the interval, and of ``imputation_interval``; each alone, not both at once.
-    guarantee : Guarantee
-        What this answer alone promises; the budget holds the total.
-    imputation_interval : (float, float) or None
-        Where the statistic of the complete table lies with probability at least ``confidence``
-        over the noise: the same rows, every missing cell that the question reads holding *some*
-        value of its public domain, whatever the reason that it is missing. It relies neither on
-        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
-        For means and proportions it speaks of complete tables whose subpopulation has a row. None
-        unless paid for with ``uncertainty="worst-case"``.
-    """
-
-    name: str
-    value: float
-    interval: Interval | None
-    confidence: float
-    guarantee: Guarantee
-    imputation_interval: Interval | None = None
-
-    def __float__(self) -> float:
-        return self.value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Histogram(Record):
-    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``."""
-
-    name: str
-    levels: tuple[Level | str, ...]
-    values: tuple[float, ...]
-    intervals: tuple[Interval, ...] | None
-    confidence: float
-    guarantee: Guarantee
-
-
-def corners(
-    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
-) -> Interval | None:
-    """Return the extreme values over a box of a function monotone in each argument, clipped."""
-    known: list[Interval] = []
-    for interval in intervals:
-        if interval is None:
-            return None
-        known.append(interval)
-    values = [function(*point) for point in _points(known)]
-    low, high = min(values), max(values)
-    return clip(low, bounds), clip(high, bounds)
-
-
-def clip(value: float, bounds: Interval) -> float:
-    """Move a released number into its public bounds."""
-    if math.isnan(value):
-        return bounds[0]
-    return min(max(value, bounds[0]), bounds[1])
-
-
-def _points(intervals: list[Interval]) -> list[tuple[float, ...]]:
-    points: list[tuple[float, ...]] = [()]
-    for low, high in intervals:
-        points = [(*point, end) for point in points for end in (low, high)]
-    return points
-
-
-Names: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,9 +210,13 @@ class Parts:
 
     def size(self, charged: Charged, chosen: Predicate, known: Names) -> Noisy:
         """Return the released number of rows of a subpopulation in which attributes are known."""
-        given = (chosen, self._holes(known))
+        about = self.applicable(known)
+        given = (chosen, self._holes(known), about)
         reads = chosen.names.union(given[1])
-        return self.one(charged, Counts(function=_known_members, reads=reads, given=given))
+        question = Counts(
+            function=_known_members, reads=reads, given=given, applies=frozenset(about)
+        )
+        return self.one(charged, question)
 
     def total(
         self,
@@ -330,10 +244,12 @@ class Parts:
         change: float,
     ) -> Noisy:
         """Return a released sum of products of deviations, each within the limit."""
+        about = self.applicable(known)
         question = Sums(
             function=_products,
             reads=chosen.names.union(names, self._holes(known)),
-            given=(chosen, self._holes(known), names, centres),
+            applies=frozenset(about),
+            given=(chosen, self._holes(known), about, names, centres),
             bound=limit,
             change=change,
         )
@@ -352,6 +268,7 @@ class Parts:
         asks: list[Ask],
         bounds: tuple[float, float],
         shift: Callable[[float], float],
+        about: Iterable[str],
     ) -> Estimate:
         """Return the shifted quotient of two released numbers, within public bounds."""
         part, whole = noisy
@@ -361,16 +278,26 @@ class Parts:
 
         each = self.confidence_of_each(2)
         interval = corners(ratio, [part.within(each), whole.within(each)], bounds)
-        return self.estimate(label, clip(ratio(part.value, whole.value), bounds), interval, asks)
+        value = clip(ratio(part.value, whole.value), bounds)
+        return self.estimate(label, value, interval, asks, about)
 
     def estimate(
-        self, name: str, value: float, interval: Interval | None, asks: list[Ask]
+        self,
+        name: str,
+        value: float,
+        interval: Interval | None,
+        asks: list[Ask],
+        about: Iterable[str] = (),
     ) -> Estimate:
-        """Put an answer and its guarantee together."""
+        """Put an answer, its guarantee, and the attributes that it is of, together."""
         return Estimate(
             name=name, value=value, interval=interval, confidence=self.confidence,
-            guarantee=self.door.guarantee(*asks),
+            guarantee=self.door.guarantee(*asks), applicable=self.applicable(about),
         )  # fmt: skip
+
+    def applicable(self, names: Iterable[str]) -> Names:
+        """Return those attributes that are not applicable to some rows."""
+        return not_everywhere(self.schema, sorted({*names}))
 
     def _holes(self, names: Names) -> Names:
         """Return those attributes that may be missing after imputation."""
@@ -380,18 +307,23 @@ class Parts:
 # What the door runs
 
 
-def members(rows: Rows, chosen: Predicate) -> NDArray[np.bool_]:
-    """Return the rows of a subpopulation."""
-    return chosen.select(rows)
-
-
-def members_of_both(rows: Rows, first: Predicate, second: Predicate) -> NDArray[np.bool_]:
-    """Return the rows of two subpopulations at once."""
-    return np.asarray(first.select(rows) & second.select(rows))
-
-
-def _known_members(rows: Rows, chosen: Predicate, names: Names) -> NDArray[np.bool_]:
+def members(rows: Rows, chosen: Predicate, about: Names) -> NDArray[np.bool_]:
+    """Return the rows of a subpopulation, of those to which all of some attributes apply."""
     found = chosen.select(rows)
+    for name in about:
+        found = found & rows.applies(name)[0]
+    return found
+
+
+def members_of_both(
+    rows: Rows, first: Predicate, second: Predicate, about: Names
+) -> NDArray[np.bool_]:
+    """Return the rows of two subpopulations at once."""
+    return np.asarray(members(rows, first, about) & second.select(rows))
+
+
+def _known_members(rows: Rows, chosen: Predicate, names: Names, about: Names) -> NDArray[np.bool_]:
+    found = members(rows, chosen, about)
     for name in names:
         found = found & ~rows.mask(name)
     return found
@@ -401,8 +333,9 @@ def _products(
     rows: Rows,
     chosen: Predicate,
     known: Names,
+    about: Names,
     names: Names,
     centres: tuple[float, ...],
 ) -> NDArray[np.float64]:
     factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
-    return np.where(_known_members(rows, chosen, known), math.prod(factors), 0.0)
+    return np.where(_known_members(rows, chosen, known, about), math.prod(factors), 0.0)

@@ -29,8 +29,9 @@ from missdp.statistics.answers import (
     total,
     variance,
 )
+from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.parts import Estimate, Histogram, Imputation, Parts, cost_of, share
+from missdp.statistics.parts import Imputation, Parts, cost_of, share
 
 if TYPE_CHECKING:
     from missdp.table import Table
@@ -71,7 +72,8 @@ class ImputedStatistics:
     and means divide by a released count. Weights (own, donee) of a sum of a row function f in
     [-L, L]: own = L; donee = 0 if f reads no imputed value, at most the range of f otherwise, and
     range / k if f is the k-NN mean itself on a subpopulation fixed by other attributes. Means use
-    values centred at the middle of their bounds, which halves the own weight.
+    values centred at the middle of their bounds, which halves the own weight. Rows in which what is
+    asked about is not applicable are left out.
 
     Counts, proportions, means and sums take ``uncertainty="worst-case"``: a tenth of their cost
     then pays for `Estimate.imputation_interval`, which holds whatever the missing cells are.
@@ -262,8 +264,7 @@ def _prepared(
     door: RowDoor, imputation: Imputation, scale: ScaleRelease | None, confidence: float
 ) -> RowDoor:
     """Return a door to imputed rows, with the released scale; all charged before it is read."""
-    schema = door.schema
-    imputation.check(schema)
+    imputation.check(schema := door.schema)
     for name in imputation.fills():
         if isinstance(schema[name], Numeric) and name not in door.valued:
             raise DataError(f"attribute {name!r} has no numeric values in this table")

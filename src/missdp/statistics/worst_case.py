@@ -16,6 +16,9 @@ is counted in exactly one of four places:
 * ``in_unknown``: surely in it, portion unknown;
 * ``may_unknown``: perhaps in it, portion unknown.
 
+Rows to which what is asked about does not apply are counted nowhere; where a rule leaves that open
+they are perhaps in the subpopulation, portion unknown.
+
 So a row adds one in all: the six numbers together have L1 sensitivity 1 when a row comes or goes.
 They read no imputed value. For every completion the average portion T / (T + R) has
 ``in_high <= T <= in_high + may_high + in_unknown + may_unknown``, the same for R and the low parts,
@@ -32,7 +35,7 @@ from numpy.typing import NDArray
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.schema import Numeric
 from missdp.schema.predicates import Predicate
-from missdp.statistics.parts import Interval
+from missdp.statistics.estimates import Interval, Names
 
 __all__ = ["average_bounds", "places", "tally", "total_bounds"]
 
@@ -64,7 +67,11 @@ def places(*, where_open: bool, portion_open: bool, portion_one: bool) -> tuple[
 
 
 def tally(
-    rows: Rows, where: Predicate, of: Numeric | Predicate | None, names: tuple[str, ...]
+    rows: Rows,
+    where: Predicate,
+    of: Numeric | Predicate | None,
+    about: Names,
+    names: Names,
 ) -> NDArray[np.float64]:
     """Return how much of each row is in the places ``names``: 1 at most in all.
 
@@ -76,6 +83,8 @@ def tally(
         The subpopulation.
     of : Numeric, Predicate or None
         What says a row's portion; it is 1 if None does.
+    about : tuple of str
+        Attributes that say a portion and do not apply to all rows.
     names : tuple of str
         From `places`.
 
@@ -85,6 +94,9 @@ def tally(
         Multiples of 1 / `QUANTA`.
     """
     surely, maybe = where.decide(rows)
+    for name in about:
+        here, perhaps = rows.applies(name)
+        surely, maybe = surely & here, maybe & perhaps
     portion, known = _portions(rows, of)
     high = np.where(known, np.rint(np.clip(portion, 0.0, 1.0) * QUANTA) / QUANTA, 0.0)
     parts = {"high": high, "low": np.where(known, 1 - high, 0.0), "unknown": np.where(known, 0, 1)}

@@ -255,11 +255,12 @@ class AIM(GraphicalSynthesizer):
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that
         observed tables can be weighted by their chance of being observed.  That corrects for
-        missingness whose logit is a sum of effects of single attributes that were measured with
-        the missing one; not for interactions (missing if exactly one of two attributes is set),
-        not even if they were measured, nor for values that decide themselves whether they are
-        missing.  Without evidence for selective missingness it does nearly what partial marginals
-        do: evidence for or against it is weighed inside the fit, from released values.
+        missingness whose logit is a sum of effects of single attributes, and of pairs, that were
+        measured with the missing one: an interaction (missing if exactly one of two attributes is
+        set) needs a workload with the three together.  It does not correct for values that decide
+        themselves whether they are missing.  Without evidence for selective missingness it does
+        nearly what partial marginals do: evidence for or against it is weighed inside the fit,
+        from released values.
         ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts
         each marginal over the rows observed on it.  ``"complete-rows"`` drops incomplete rows.
         ``"impute-first"`` fills holes privately before learning.
@@ -356,5 +357,4 @@ class AIM(GraphicalSynthesizer):
             selection_share=self.selection_share,
             max_cells=self._max_cells,
             forest=False,
-            anneal=True,
         )

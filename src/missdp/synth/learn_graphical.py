@@ -21,7 +21,7 @@ from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.inference.model import Zeros
-from missdp.mechanisms.door import Door, Noise, Score, Total
+from missdp.mechanisms.door import Door, Given, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.synth.noisy_counts import least_squares_total
 
@@ -54,9 +54,8 @@ class Plan:
     max_cells : int
         Most cells of the junction tree at the end; grows with the budget spent until then.
     forest : bool
-        Select a spanning tree of pairs (MST) rather than any marginals.
-    anneal : bool
-        Whether to halve the noise once a measurement taught the model nothing.
+        Select a spanning tree of pairs (MST) by how far they are from independence, rather than
+        any marginals by what the model still gets wrong.
     """
 
     rho: float
@@ -65,7 +64,6 @@ class Plan:
     selection_share: float
     max_cells: float
     forest: bool
-    anneal: bool
 
     def check(self, attributes: int, *, before: float, selects: bool) -> None:
         """Refuse, before anything is charged, what no noise can be drawn for.
@@ -158,6 +156,7 @@ class Learner:
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
         self._growth: Growth | None = None
+        self._alone: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self._names = door.schema.names
         #: Whether an attribute's counts have a last level "missing".
         self.extended = [door.sizes[a.name] > a.size for a in door.schema]
@@ -209,16 +208,15 @@ class Learner:
             chosen = self._select(
                 open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
             )
-            before = estimate.predict(chosen)
+            before = None if plan.forest else estimate.predict(chosen)
             released = self._merged.marginal(self._named(chosen), Noise("gaussian", sigma))
             self._totals.append((chosen, Total(float(released.sum()), released.size * sigma**2)))
             estimate.add(chosen, released.astype(np.float64), sigma)
+            if before is None:  # what is selected does not depend on the fit
+                continue
             estimate.refit(iterations=40, sweeps=2)
             moved = float(np.abs(estimate.predict(chosen) - before).sum())
-            if (
-                plan.anneal
-                and moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum()
-            ):
+            if moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum():
                 share *= 4
 
     # How many rows there are
@@ -262,6 +260,8 @@ class Learner:
             self._growth = Growth(estimate.sizes)
         self._growth.hold(estimate.cliques)
         tree, fits = estimate.model.tree, self._growth.fits
+        if self._plan.forest:
+            return [c for c in wanted if fits(c, limit)]
         return [
             c
             for c in wanted
@@ -277,12 +277,13 @@ class Learner:
         self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
     ) -> Clique:
         position = {self._named(clique): clique for clique in open_}
-        winner = self._merged.select(
-            list(position),
-            MISFIT,
-            epsilon=epsilon,
-            given=lambda names: self._expected(position[names], sigma, estimate),
-        )
+        given: Given = lambda names: self._expected(position[names], sigma, estimate)  # noqa: E731
+        if self._plan.forest:  # how far from independence: scores that stay as they are
+            self._alone = self._alone or {
+                n: self._expected(c, sigma, estimate) for n, c in position.items()
+            }
+            given = self._alone
+        winner = self._merged.select(list(position), MISFIT, epsilon=epsilon, given=given)
         return open_[winner]
 
     def _expected(self, clique: Clique, sigma: float, estimate: Estimate) -> tuple[Any, ...]:

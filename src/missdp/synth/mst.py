@@ -72,5 +72,4 @@ class MST(GraphicalSynthesizer):
             selection_share=_SELECTION_SHARE,
             max_cells=self._max_cells,
             forest=True,
-            anneal=False,
         )

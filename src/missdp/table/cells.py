@@ -179,7 +179,12 @@ def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
     """Return the cells of some rows."""
     if isinstance(data, Coded):
         return Coded(data.cells, data.indices[rows])
-    return data[rows] if isinstance(data, np.ndarray) else data.take(pa.array(rows))
+    if isinstance(data, np.ndarray):
+        return data[rows]
+    try:
+        return data.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:  # views of text and bytes have no such kernel
+        return _objects(data)[rows]
 
 
 def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.intp]:

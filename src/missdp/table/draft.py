@@ -6,9 +6,10 @@ marked as not yet declared public. A release refuses such a schema.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,24 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.attributes import MAX_WHOLE, number_text, read_number
+from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Plain, Unreadable, distinct
 from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native, file_table
+from missdp.table.usual import Proposed, number_codes, text_codes
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]
 
 _MAX_DRAFT_LEVELS = 100
 _PILE = 0.05  # the least share of all cells at which a number is proposed as a spike
-_USUAL_CODES = ("?", "NA", "N/A", "n/a", "<NA>", "None", "null", "NULL", ".")
+_RULES = """
+# Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
+# [[rule]]
+# kind = "not_applicable"
+# names = ["hours"]
+# unless = "employed = 'yes'"
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +58,7 @@ class Draft:
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
-        notes = "".join(_stub(*stub) for stub in self.stubs.items())
+        notes = _RULES + "".join(_stub(*stub) for stub in self.stubs.items())
         write_tables(self.attributes, Path(path), notes=notes)
 
 
@@ -144,26 +152,58 @@ def _columns(data: Any) -> dict[str, Cells]:
 def _draft(name: str, cells: Cells) -> AnyAttribute | str:
     """Return an attribute that reads these cells, or why there is none."""
     found = _distinct(cells)
-    text = {cell for cell, _ in found if isinstance(cell, str)}
-    codes = tuple(code for code in _USUAL_CODES if code in text)
-    counted = [(c, n) for c, n in found if not _is_missing(c) and c not in codes]
-    known = [cell for cell, _ in counted]
-    if any(isinstance(cell, Unreadable) for cell in known):
+    if any(isinstance(cell, Unreadable) for cell, _ in found):
         return "has cells that are neither text, numbers nor true/false"
-    if not known:
+    for codes in _proposals(found):
+        with contextlib.suppress(SchemaError, DataError):
+            drafted = _draft_with(name, found, codes)
+            if not isinstance(drafted, str):
+                encode(drafted, cells)
+            return drafted
+    return "has a name or values that a schema cannot hold"
+
+
+def _proposals(found: list[tuple[Plain, int]]) -> Iterator[Proposed]:
+    """Yield codes of kinds of missing: all that are usual, then fewer, in case they do not fit."""
+    texts = text_codes(cell for cell, _ in found if isinstance(cell, str))
+    known = _known(found, texts)
+    numbers = [(x, n) for cell, n in known if (x := _as_number(cell)) is not None]
+    usable = np.array([pair for pair in numbers if math.isfinite(pair[0])]).reshape(-1, 2)
+    if len(numbers) == len(known) and len(usable):
+        values, places = np.unique(usable[:, 0], return_inverse=True)
+        more = number_codes(values, np.bincount(places, usable[:, 1]).astype(float))
+        if more:
+            yield {k: (*texts.get(k, ()), *more.get(k, ())) for k in {**texts, **more}}
+    yield texts
+    yield {}
+
+
+def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain, int]]:
+    """Return the cells that have a value, and how often."""
+    taken = {code for given in codes.values() for code in given}
+    return [
+        (cell, n)
+        for cell, n in found
+        if not _is_missing(cell) and cell not in taken and _as_number(cell) not in taken
+    ]
+
+
+def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | str:
+    counted = _known(found, codes)
+    if not counted:
         return "is empty"
-    nullable = len(known) < len(found)
+    holes = any(_is_missing(cell) for cell, _ in found)
+    facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
+    facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
+    facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
     numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
-    try:
-        if len(numbers) == len(known):
-            drafted: AnyAttribute | str = _draft_numeric(name, np.array(numbers), nullable, codes)
-        else:
-            drafted = _draft_levels(name, known, nullable, codes)
-        if not isinstance(drafted, str):
-            encode(drafted, cells)
-    except (SchemaError, DataError):
-        return "has a name or values that a schema cannot hold"
-    return drafted
+    if len(numbers) == len(counted):
+        return _draft_numeric(np.array(numbers), facts)
+    return _draft_levels([cell for cell, _ in counted], facts)
+
+
+def _fact(kind: Kind) -> str:
+    return "missing_codes" if kind == "missing" else kind
 
 
 def _distinct(cells: Cells) -> list[tuple[Plain, int]]:
@@ -189,9 +229,7 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(
-    name: str, counted: NDArray[np.float64], nullable: bool, codes: tuple[str, ...]
-) -> Numeric | str:
+def _draft_numeric(counted: NDArray[np.float64], facts: dict[str, Any]) -> Numeric | str:
     numbers, counts = counted.T
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
@@ -200,19 +238,16 @@ def _draft_numeric(
         return "has numbers too large to be told apart: it looks like an identifier"
     lower, upper = float(finite.min()), float(finite.max())
     endless = len(finite) < len(numbers)
+    marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
     plain = Numeric(
-        name=name,
         lower=lower,
         upper=upper if upper > lower else lower + 1,
         integer=bool(np.all(finite == np.floor(finite))),
-        nullable=nullable,
-        missing_codes=codes,
         outside="clamp" if endless else "error",
-        undeclared=("lower", "upper", "integer", *_marks(codes), *(["outside"] * endless)),
+        **{**facts, "undeclared": marks},
     )
     spikes = _piles(plain, finite, counts[np.isfinite(numbers)])
-    marks = (*plain.undeclared, "spikes")
-    return replace(plain, spikes=spikes, undeclared=marks) if spikes else plain
+    return replace(plain, spikes=spikes, undeclared=(*marks, "spikes")) if spikes else plain
 
 
 def _piles(
@@ -226,9 +261,7 @@ def _piles(
     return tuple(np.unique(values[found]).tolist())
 
 
-def _draft_levels(
-    name: str, known: list[Plain], nullable: bool, codes: tuple[str, ...]
-) -> Categorical | str:
+def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | str:
     levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
@@ -237,20 +270,10 @@ def _draft_levels(
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
             "free text"
         )
-    return Categorical(
-        name=name,
-        levels=levels,
-        nullable=nullable,
-        missing_codes=codes,
-        undeclared=("levels", *_marks(codes)),
-    )
+    return Categorical(levels=levels, **{**facts, "undeclared": ("levels", *facts["undeclared"])})
 
 
 def _as_text(cell: Plain) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     return number_text(cell) if isinstance(cell, float) else str(cell)
-
-
-def _marks(codes: tuple[str, ...]) -> tuple[str, ...]:
-    return ("nullable", "missing_codes") if codes else ("nullable",)

@@ -1,0 +1,288 @@
+"""What kinds of missing and rules do to synthetic tables: before and after, in one run.
+
+    python bench/rules_after.py [--only gss mroz] [--seeds 5]      # writes rules_after.json
+    python bench/rules_after.py --strategies [--only spans]        # the other strategies
+    python bench/rules_after.py --show                             # prints the table of the file
+
+Every family is fitted to each table of `survey_facts.py` three times with each seed:
+
+* before: no kinds, no rules; what is not applicable is missing;
+* level: what is not applicable is a level, which is as fair as it gets without rules;
+* after: kinds and rules are declared.
+
+Each model draws 100,000 rows twice, filled and with holes kept. All frames are read on the same
+declared bins, every attribute among them. Distances are mean total variation of one-way and two-way
+margins to the table that was fitted: of filled rows over those where there is a value, of kept ones
+with "no value" as one level, holes and not applicable together. For `spans` filled rows are also
+compared with the truth before anybody refused. Times are CPU seconds.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import surveys
+from rules import FAMILIES, broken, distances, means, plain, setting
+from survey_facts import DECLARED, SPANS, TABLES, UNDECLARED
+
+from missdp import Categorical, Schema, Table
+from missdp.errors import WeakGuaranteeWarning
+from missdp.schema import NotApplicable
+
+AFTER = Path(__file__).with_name("rules_after.json")
+VARIANTS = ("before", "level", "after")
+DISTORTION_ROWS = 400_000
+
+
+class Case:
+    """One table, read as it is before and after, and with "not applicable" as a level."""
+
+    def __init__(self, name):
+        read, declare, self.rules = TABLES[name]
+        self.name, self.measure = name, declare()
+        frame = read()[0][list(self.measure.names)]
+        self.declared = DECLARED[name]()
+        routed = tuple(r for r in self.declared.rules if isinstance(r, NotApplicable))
+        self.routed = Schema(self.declared.attributes, routed)
+        self.private = {
+            "before": Table.read(frame, self.measure),
+            "level": as_levels(Table.read(frame, self.routed)),
+            "after": Table.read(frame, self.declared),
+        }
+        self.frames = {
+            "before": plain(frame, self.measure),
+            "level": Table.read(frame, self.routed).to_native("pandas"),
+            "after": self.private["after"].to_native("pandas"),
+        }
+        self.truth = None
+        if name == "spans":
+            self.truth = Table.read(surveys.spans(*SPANS, holes=False)[0], self.measure)
+
+    def native(self, variant, drawn, rng):
+        """A frame of synthetic rows in which every kind of missing is null."""
+        if variant == "level":
+            codes = {n: drawn.codes(n).astype(np.int64) for n in drawn.schema.names}
+            drawn = Table.from_codes(self.routed, codes).with_values(rng)
+        return drawn.to_native("pandas")
+
+
+def as_levels(table):
+    """The table with "not applicable" as a level, and one kind of missing."""
+    attributes, codes = [], {}
+    for a in table.schema:
+        levels = tuple(map(str, range(a.size + 1)))
+        if a.not_applicable is not None:
+            attributes.append(Categorical(name=a.name, levels=levels, nullable=a.nullable))
+        else:
+            attributes.append(replace(a, refused=None, unknown=None, not_asked=None))
+        codes[a.name] = np.minimum(table.codes(a.name), a.missing_code)
+    return Table.from_codes(Schema(tuple(attributes)), codes)
+
+
+def one_fit(case, family, variant, seed, options, missing="joint"):
+    """Fit and draw; everything that is measured of one model."""
+    settings = {"epsilon": options.epsilon, "missing": missing, "random_state": seed}
+    if family != "PrivBayes":
+        settings["delta"] = options.delta
+    start = time.process_time()
+    model = FAMILIES[family](**settings).fit(case.private[variant])
+    fitted = time.process_time()
+    ways = ("fill", "keep") if missing == "joint" else ("fill",)
+    drawn = {way: model.sample_table(options.rows, missing_values=way) for way in ways}
+    found = {"fit_s": fitted - start, "draw_s": time.process_time() - fitted}
+    truth = Table.read(case.frames[variant], case.measure)
+    rng = np.random.default_rng(seed)
+    for way, table in drawn.items():
+        frame = case.native(variant, table, rng)
+        found[way] = broken(frame, case.rules)
+        made = Table.read(frame, opened(case.measure))
+        how = "unobserved" if way == "fill" else "level"
+        found[way]["distance"] = distances(truth, made, how)
+        if way == "fill" and case.truth is not None:
+            found[way]["distance_truth"] = distances(case.truth, made, "unobserved")
+    if variant == "after" and missing == "joint":
+        found["kinds"] = kind_shares(case.private["after"], drawn["keep"])
+        found["distortion"] = distortion(model)
+    return found
+
+
+def opened(schema):
+    """The schema with every attribute nullable."""
+    return Schema(tuple(replace(a, nullable=True) for a in schema))
+
+
+def kind_shares(private, kept):
+    """Share of rows of each kind without a value, by attribute: private, then synthetic."""
+    found = {}
+    for a in private.schema:
+        for kind in a.kinds:
+            both = [float(table.mask(a.name, kind).mean()) for table in (private, kept)]
+            found[f"{a.name}: {kind}"] = dict(zip(("private", "kept"), both, strict=True))
+    return found
+
+
+def distortion(model):
+    """How far rows that obey the rules are from the model's own law, by one-way margins.
+
+    The first number is what two draws from the model differ by, which is chance alone.
+    """
+    n, asked = DISTORTION_ROWS, []
+    draw = model._sample
+
+    def counted(m, *rest):
+        asked.append(m)
+        return draw(m, *rest)
+
+    one, two = (draw(n, "fill", np.random.default_rng(seed)) for seed in (1, 2))
+    model._sample = counted
+    rows = model.sample_table(n, random_state=3)
+    del model._sample
+    schema = model.modelled_
+    given = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
+    sizes = {a.name: a.size + 1 for a in schema}
+    return {
+        "chance": margins_apart(one, two, sizes),
+        "rules": margins_apart(one, given, sizes),
+        "drawn_again": sum(asked) / n - 1,
+    }
+
+
+def margins_apart(one, two, sizes):
+    """Mean and largest total variation of one-way margins of two sets of codes."""
+    found = {}
+    for name, size in sizes.items():
+        shares = [np.bincount(c[name], minlength=size) / len(c[name]) for c in (one, two)]
+        found[name] = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    worst = max(found, key=found.get)
+    return {"mean": float(np.mean(list(found.values()))), "max": found[worst]}
+
+
+def measure(options):
+    """Measure the tables asked for; what the file says about others stays."""
+    written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
+    for name in options.only:
+        case = Case(name)
+        found = {"measured": facts(options), "rows": len(case.private["after"]), "families": {}}
+        for family in FAMILIES:
+            runs = {variant: [] for variant in VARIANTS}
+            for seed in range(options.seeds):
+                for variant in VARIANTS:
+                    runs[variant].append(one_fit(case, family, variant, seed, options))
+            found["families"][family] = {v: means(runs[v]) | each(runs[v]) for v in VARIANTS}
+            print("\n".join(lines(name, family, found["families"][family])), flush=True)
+        written[name] = written.get(name, {}) | found
+        AFTER.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def strategies(options):
+    """Measure the other strategies, which have no holes in synthetic rows."""
+    written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
+    for name in options.only:
+        case = Case(name)
+        found = {"measured": facts(options)}
+        for family in FAMILIES:
+            for missing in ("observed", "complete-rows", "impute-first"):
+                mean = {
+                    variant: means(
+                        [
+                            one_fit(case, family, variant, seed, options, missing)
+                            for seed in range(options.seeds)
+                        ]
+                    )
+                    for variant in VARIANTS
+                }
+                found[f"{family} {missing}"] = mean
+                print("\n".join(lines(f"{name} {missing}", family, mean)), flush=True)
+        written.setdefault(name, {})["strategies"] = found
+        AFTER.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def facts(options):
+    how = "python bench/rules_after.py: means over fits, before, level and after in turns"
+    return setting(options) | {"how": how, "distortion_rows": DISTORTION_ROWS}
+
+
+def each(runs):
+    return {"each_fit_2way": [run["fill"]["distance"]["2way"] for run in runs]}
+
+
+HEAD = (
+    f"{'':<24}{'':<10}{'breaks a rule':>15}{'filled':>16}{'to truth':>16}{'kept':>16}"
+    f"{'fit':>7}{'draw':>7}"
+)
+
+
+def lines(name, family, means_of):
+    """Rows of the table for one family: before, level, after."""
+    for variant in VARIANTS:
+        mean = means_of[variant]
+        keep = mean.get("keep")
+        yield (
+            f"{name + ' ' + family if variant == 'before' else '':<24}{variant:<10}"
+            + f"{share(name, mean['fill'])} {share(name, keep)}".rjust(15)
+            + f"{pair(mean['fill']['distance'])}{pair(mean['fill'].get('distance_truth'))}"
+            + f"{pair(keep and keep['distance'])}{mean['fit_s']:>7.2f}{mean['draw_s']:>7.2f}"
+        )
+    if "distortion" in means_of["after"]:
+        far, apart = means_of["after"]["distortion"], means_of["after"]["kinds"].values()
+        worst = max(abs(kind["private"] - kind["kept"]) for kind in apart)
+        yield (
+            f"{'':<24}law: mean {far['rules']['mean']:.4f} (chance {far['chance']['mean']:.4f}), "
+            f"max {far['rules']['max']:.4f} ({far['chance']['max']:.4f}), "
+            f"again {far['drawn_again']:.3f}; kinds off by at most {worst:.4f}"
+        )
+
+
+def share(name, found):
+    """The largest share of rows that break one declared rule."""
+    if found is None:
+        return ""
+    undeclared = UNDECLARED.get(name.split()[0], ())
+    rules = [r["rows"] for words, r in found["rules"].items() if words not in undeclared]
+    return f"{max(rules):.4f}"
+
+
+def pair(found):
+    return f"{'':>16}" if found is None else f"{found['1way']:>9.4f} {found['2way']:.4f}".rjust(16)
+
+
+def show(options):
+    """Print what the file says."""
+    written = json.loads(AFTER.read_text())
+    print(HEAD)
+    for name in options.only:
+        for family in FAMILIES:
+            if family in written.get(name, {}).get("families", {}):
+                print("\n".join(lines(name, family, written[name]["families"][family])))
+        for label, mean in written.get(name, {}).get("strategies", {}).items():
+            if label != "measured":
+                print("\n".join(lines(name, label, mean)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--strategies", action="store_true")
+    mode.add_argument("--show", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-6)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", WeakGuaranteeWarning)
+    if options.show:
+        show(options)
+    elif options.strategies:
+        strategies(options)
+    else:
+        print(HEAD)
+        measure(options)
+
+
+if __name__ == "__main__":
+    main()

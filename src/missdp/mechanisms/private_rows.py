@@ -1,0 +1,192 @@
+"""Rows behind the door: as they came, or as a preparation makes them.
+
+Of the kinds of missing two are left here: what is not applicable, and a hole. What a person refused
+to say is as missing, for a statistic, as what got lost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import DataError, replacing
+from missdp.mechanisms.laws import no_warnings, read_only
+from missdp.mechanisms.noise import NoiseSource, SecureNoise
+from missdp.mechanisms.questions import (
+    Cells,
+    Column,
+    Preparation,
+    Prepared,
+    Rows,
+    SmoothProfile,
+)
+from missdp.schema import Schema
+from missdp.schema.applicable import applies
+from missdp.schema.known import Known, Verdict
+from missdp.table import Table
+from missdp.table.encode import Column as TableColumn
+
+__all__ = ["FilledRows", "PrivateRows", "as_they_came", "observed_on", "with_one_kind_of_hole"]
+
+
+def with_one_kind_of_hole(table: Table) -> Table:
+    """Return the table with all holes plainly missing; not applicable stays what it is.
+
+    Each cell by itself. A table without other kinds of missing is returned as it is.
+    """
+    merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
+    if not merged:
+        return table
+    plain = {a.name: replace(a, refused=None, unknown=None, not_asked=None) for a in merged}
+    schema = replace(
+        table.schema, attributes=tuple(plain.get(a.name, a) for a in table.schema.attributes)
+    )
+    columns = {name: table.column(name) for name in schema.names}
+    for a in merged:
+        column = columns[a.name]
+        codes = np.minimum(column.codes, column.codes.dtype.type(a.missing_code))
+        columns[a.name] = TableColumn(codes, column.values)
+    return Table(schema, columns, kind=table.kind)
+
+
+class PrivateRows:
+    """Rows as a preparation makes them, when they are first needed. Private."""
+
+    def __init__(self, table: Table, preparation: Preparation, noise: NoiseSource) -> None:
+        self._table, self._preparation, self._noise = table, preparation, noise
+
+    def __repr__(self) -> str:
+        return "Rows(private)"
+
+    @property
+    def cells(self) -> Cells:
+        """What questions read."""
+        return self._made
+
+    def bound(self, *, own: float, donee: float, beta: float) -> float:
+        """Return a smooth bound of how far one row moves a question."""
+        failed = DataError("the bound of a question failed")
+        with replacing(Exception, by=failed), no_warnings():
+            return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
+
+    def most(self) -> float:
+        """Return how many rows one row can move."""
+        failed = DataError("the bound of a question failed")
+        with replacing(Exception, by=failed), no_warnings():
+            return self._profile.most()
+
+    @property
+    def _profile(self) -> SmoothProfile:
+        profile = self._made.profile
+        assert profile is not None  # checked when the rows were made
+        return profile
+
+    @cached_property
+    def _made(self) -> FilledRows:
+        how = self._preparation
+        failed = DataError("the preparation of the rows failed")
+        # Neither an error nor a warning may quote rows.
+        with replacing(Exception, by=failed), no_warnings():
+            rows = Rows(FilledRows(self._table, Prepared()), how.reads)
+            made = how.function(rows, self._draws(how.draws), *how.given)
+            private = bool(how.shared) and how.cap is None
+            if private and made.profile is None:
+                raise DataError("the preparation did not bound how many rows one row moves")
+            return FilledRows(self._table, made)
+
+    def _draws(self, kind: str | None) -> Any:
+        if kind == "labels":
+            return read_only(_labels(len(self._table), self._noise))
+        return self._noise.generator() if kind == "generator" else None
+
+
+class FilledRows:
+    """Codes and values of every attribute, filled cells in the place of holes. Private.
+
+    Whatever a preparation does, a cell without a value gets one only where its attribute surely
+    applies to the row, as the row came.
+    """
+
+    def __init__(self, table: Table, made: Prepared) -> None:
+        size, columns = len(table), dict(made.columns)
+        parts = [part for column in columns.values() for part in column if part is not None]
+        if any(part.shape != (size,) for part in parts):
+            raise DataError("the preparation did not return what it should")
+        self._table, self._known, self.profile = table, dict[str, Known](), made.profile
+        columns = {name: self._only_holes(name, column) for name, column in columns.items()}
+        if made.keep is not None:
+            keep = np.asarray(made.keep, dtype=bool)
+            self._table, self._known = table.take(keep), {}
+            columns = {
+                name: (codes[keep], None if values is None else values[keep])
+                for name, (codes, values) in columns.items()
+            }
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts."""
+        return self._table.schema
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        """Codes of an attribute; cells that are still missing have its missing code."""
+        return self._columns[name][0] if name in self._columns else self._table.codes(name)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Values of a numeric attribute; its lower bound where still missing."""
+        values = self._columns[name][1] if name in self._columns else self._table.values(name)
+        if values is None:
+            raise DataError("no numeric values")
+        return values
+
+    def applies(self, name: str) -> Verdict:
+        """Tell to which rows, as they came, an attribute surely applies, and to which it may."""
+        return applies(self.schema, self._known_cells, name)
+
+    def _known_cells(self, name: str) -> Known:
+        if name not in self._known:
+            column = self._table.column(name)
+            codes = column.codes.astype(np.int64)
+            self._known[name] = Known.of(self.schema[name], codes, column.values)
+        return self._known[name]
+
+    def _only_holes(self, name: str, column: Column) -> Column:
+        """Take back what was filled where the attribute does not apply, or may not."""
+        if self.schema[name].not_applicable is None:
+            return column
+        (codes, values), came = column, self._table.column(name)
+        out = ~self.applies(name)[0]
+        if values is not None and came.values is not None:
+            values = np.where(out, came.values, values)
+        return np.where(out, came.codes.astype(np.int64), codes), values
+
+
+def _labels(size: int, source: NoiseSource) -> NDArray[np.uint64]:
+    """Draw one independent 64-bit label for each row.
+
+    The privacy statement of a preparation that uses them is for tables of labelled rows: a row
+    brings its own label, drawn independently of all values and of all other labels, so adding or
+    removing a row leaves the labels of the others as they were. It must be private for every fixed
+    assignment of labels, hence also on average over them.
+    """
+    if isinstance(source, SecureNoise):
+        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+    return source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
+
+
+def as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
+    """Change nothing."""
+    return Prepared()
+
+
+def observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
+    """Keep the rows in which every attribute of a gate has a value."""
+    return Prepared(keep=~np.any([rows.mask(name) for name in gate], axis=0))

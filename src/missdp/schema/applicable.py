@@ -1,0 +1,91 @@
+"""To which rows an attribute applies: it surely does, or it may, by the row's own cells alone.
+
+A cell with a value applies, and one that is not applicable does not. A hole takes part in what its
+row says of the rules: where the condition of a :class:`~missdp.schema.NotApplicable` rule is not
+known to hold, because a cell that it reads is missing too, the attribute may not apply, and nobody
+should invent a value. What follows from others applies where they do. Without such a rule it is the
+data that mark what does not apply, by a code; any other hole is in a row to which the attribute
+applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from missdp.schema.known import Known, Verdict, decided
+
+if TYPE_CHECKING:
+    from missdp.schema.schema import Schema
+
+__all__ = ["applies", "may_be_open", "not_everywhere"]
+
+
+def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
+    """Return those attributes that are not applicable to some rows.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
+    >>> schema = Schema(
+    ...     (Categorical(name="work", levels=("no", "yes")), Numeric(name="h", lower=0, upper=9)),
+    ...     (NotApplicable("h", unless="work = 'yes'"),),
+    ... )
+    >>> not_everywhere(schema, schema.names)
+    ('h',)
+    """
+    return tuple(name for name in names if schema[name].not_applicable is not None)
+
+
+def may_be_open(schema: Schema, names: Iterable[str]) -> bool:
+    """Whether rows may leave it open whether one of these attributes applies to them."""
+    ruled = schema.rulebook.routes.keys() | schema.rulebook.derives.keys()
+    return any(schema[name].nullable and name in ruled for name in not_everywhere(schema, names))
+
+
+def applies(schema: Schema, cells: Callable[[str], Known], name: str) -> Verdict:
+    """Tell to which rows an attribute surely applies, and to which it may.
+
+    Parameters
+    ----------
+    schema : Schema
+        Its rules decide about holes.
+    cells : callable
+        What is known of the cells of any attribute.
+    name : str
+
+    Returns
+    -------
+    surely, maybe : array of bool, shape (n,)
+        Functions of each row alone.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
+    >>> schema = Schema(
+    ...     (
+    ...         Categorical(name="work", levels=("no", "yes"), nullable=True),
+    ...         Numeric(name="h", lower=0, upper=9, bins=3, nullable=True),
+    ...     ),
+    ...     (NotApplicable("h", unless="work = 'yes'"),),
+    ... )
+    >>> codes = {"work": np.array([0, 1, 1, 2]), "h": np.array([3, 1, 4, 4])}
+    >>> surely, maybe = applies(schema, lambda n: Known.of(schema[n], codes[n], None), "h")
+    >>> surely.tolist(), maybe.tolist()
+    ([False, True, True, False], [False, True, True, True])
+    """
+    known, book = cells(name), schema.rulebook
+    surely, maybe = np.ones_like(known.hole), np.ones_like(known.hole)
+    if name in book.routes:
+        unless = book.routes[name].unless
+        found = {other: cells(other) for other in unless.names}
+        surely, maybe = decided(unless, found, len(known.hole))
+    for other in book.derives[name].by if name in book.derives else ():
+        one, two = applies(schema, cells, other)
+        surely, maybe = surely & one, maybe & two
+    return (
+        np.asarray(known.present | (known.hole & surely)),
+        np.asarray(known.present | (known.hole & maybe)),
+    )

@@ -1,0 +1,117 @@
+"""What a statistic releases: a number or a histogram, with error bars and a guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from missdp.accounting import Guarantee
+from missdp.record import Record
+from missdp.schema import Level
+
+__all__ = ["Estimate", "Histogram", "Interval", "Names", "clip", "corners"]
+
+
+Interval = tuple[float, float]
+Names: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Record):
+    """A released statistic.
+
+    Parameters
+    ----------
+    name : str
+        The question.
+    value : float
+        The answer, within its public bounds.
+    interval : (float, float) or None
+        Where the noiseless answer on the imputed table lies with probability at least
+        ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
+        It covers the noise only: not sampling, and not the uncertainty of the imputed values.
+    confidence : float
+        Of the interval, and of ``imputation_interval``; each alone, not both at once.
+    guarantee : Guarantee
+        What this answer alone promises; the budget holds the total.
+    imputation_interval : (float, float) or None
+        Where the statistic of the complete table lies with probability at least ``confidence``
+        over the noise: the same rows, every missing cell that the question reads holding *some*
+        value of its public domain (or none, where a rule leaves open whether its attribute
+        applies), whatever the reason that it is missing. It relies neither on
+        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
+        For means and proportions it speaks of complete tables whose subpopulation has a row. None
+        unless paid for with ``uncertainty="worst-case"``.
+    applicable : tuple of str
+        Attributes that the question is of and that do not apply to everybody: it is answered for
+        the rows to which they surely apply. Public.
+    """
+
+    name: str
+    value: float
+    interval: Interval | None
+    confidence: float
+    guarantee: Guarantee
+    imputation_interval: Interval | None = None
+    applicable: Names = ()
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; ``applicable`` only where it says something."""
+        return _without_nothing(super().to_dict())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram(Record):
+    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
+
+    ``applicable`` as in `Estimate`.
+    """
+
+    name: str
+    levels: tuple[Level | str, ...]
+    values: tuple[float, ...]
+    intervals: tuple[Interval, ...] | None
+    confidence: float
+    guarantee: Guarantee
+    applicable: Names = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; ``applicable`` only where it says something."""
+        return _without_nothing(super().to_dict())
+
+
+def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in shown.items() if v or k != "applicable"}
+
+
+def corners(
+    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
+) -> Interval | None:
+    """Return the extreme values over a box of a function monotone in each argument, clipped."""
+    known: list[Interval] = []
+    for interval in intervals:
+        if interval is None:
+            return None
+        known.append(interval)
+    values = [function(*point) for point in _points(known)]
+    low, high = min(values), max(values)
+    return clip(low, bounds), clip(high, bounds)
+
+
+def clip(value: float, bounds: Interval) -> float:
+    """Move a released number into its public bounds."""
+    if math.isnan(value):
+        return bounds[0]
+    return min(max(value, bounds[0]), bounds[1])
+
+
+def _points(intervals: list[Interval]) -> list[tuple[float, ...]]:
+    points: list[tuple[float, ...]] = [()]
+    for low, high in intervals:
+        points = [(*point, end) for point in points for end in (low, high)]
+    return points

@@ -1,0 +1,104 @@
+"""Kinds of missing and rules at the door to rows: one kind of hole, gates that claim no more."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.accounting import Budget, Cost, Guarantee, MissingCompletelyAtRandom
+from missdp.errors import DataError
+from missdp.ground_truth import FixedGates, ground_truth_guarantee
+from missdp.mechanisms import Counts, RowDoor, Witness
+from missdp.schema import Determined, NotApplicable
+
+PURE = Cost(currency="pure", amount=1.0)
+RULED = Schema(
+    (
+        Categorical(name="degree", levels=("none", "bachelor"), nullable=True),
+        Numeric(name="years", lower=0, upper=20, integer=True, nullable=True),
+        Numeric(name="hours", lower=0, upper=99, nullable=True),
+        Ordinal(name="age", levels=tuple(range(5)), nullable=True),
+    ),
+    (
+        Determined("years", by="degree", map=(("none", 9), ("bachelor", 13))),
+        NotApplicable("hours", unless="degree = 'bachelor'"),
+    ),
+)
+
+
+def ruled(size=200):
+    """Rows in which years are always missing, and follow from the degree."""
+    degrees = ["none", "bachelor"] * (size // 2)
+    frame = pd.DataFrame({"degree": degrees, "age": [0, 1, 2, 3] * (size // 4)})
+    return Table.read(frame.assign(years=None, hours=[None, 40.0] * (size // 2)), RULED)
+
+
+def gated(gate, **more):
+    budget = Budget(1e12)
+    asked = RowDoor(ruled(), budget=budget, random_state=Exact(0))
+    known = Counts(function=size_of_years, reads={"years"})
+    found = asked.ask(known, PURE, label="years", gate=frozenset(gate), **more)
+    return found.each()[0].value, budget.events[0]
+
+
+def size_of_years(rows):
+    return ~rows.mask("years")
+
+
+class Exact(Witness):
+    def answer(self, event, law, exact):
+        return exact()
+
+
+@pytest.mark.parametrize(
+    ("gate", "claimed", "read"),
+    [
+        ({"years"}, None, 200),
+        ({"years", "age"}, {"age"}, 200),
+        ({"hours", "years"}, None, 100),
+        ({"degree"}, {"degree"}, 200),
+        ({"age"}, {"age"}, 200),
+    ],
+)
+def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(gate, claimed, read):
+    count, event = gated(gate)
+    # Rows are read although years are missing in all of them: no amplification may rest on that.
+    assert count == read
+    assert event.gate == (None if claimed is None else frozenset(claimed))
+    seldom = MissingCompletelyAtRandom({"years": 0.1, "hours": 0.1, "age": 0.1, "degree": 0.1})
+    guarantee = Guarantee.from_events([event])
+    amplified = ground_truth_guarantee(guarantee, seldom, structure=FixedGates()).epsilon
+    assert (amplified < 0.5) == (claimed is not None)
+
+
+def refusals(rows):
+    return rows.codes("age") == rows.schema["age"].missing_code
+
+
+def test_behind_the_door_all_kinds_of_holes_are_one():
+    schema = Schema((
+        Ordinal(name="age", levels=(1, 2), nullable=True, refused=(-7,), not_applicable=(-1,)),
+    ))  # fmt: skip
+    frame = pd.DataFrame({"age": pd.array([1, -7, -1, None, 2, -7], dtype="Int64")})
+    asked = RowDoor(Table.read(frame, schema), budget=Budget(1e9), random_state=Exact(0))
+    assert asked.schema["age"].kinds == ("not_applicable", "missing")
+    assert (
+        asked.ask(Counts(function=refusals, reads={"age"}), PURE, label="holes").each()[0].value
+        == 3
+    )
+    same = Table.read(frame.iloc[[0, 3]], schema)
+    assert RowDoor(ruled(), budget=Budget(1.0)).schema is RULED
+    assert same.schema["age"].refused == (-7,)
+
+
+def reading_to_whom_it_applies(rows):
+    return rows.applies("hours")[0]
+
+
+def test_to_whom_an_attribute_applies_is_read_if_it_is_named():
+    asked = RowDoor(ruled(), budget=Budget(1e12), random_state=Exact(0))
+    named = Counts(function=reading_to_whom_it_applies, applies={"hours"})
+    assert asked.ask(named, PURE, label="named").each()[0].value == 100
+    with pytest.raises(DataError):
+        asked.ask(Counts(function=reading_to_whom_it_applies), PURE, label="not named")

@@ -1,0 +1,240 @@
+"""What rules do to private rows as they are read: each row by itself, always, and only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.errors import DataError, SchemaError
+from missdp.schema import (
+    AnyAttribute,
+    Denial,
+    Determined,
+    Equation,
+    Impossible,
+    NotApplicable,
+    Order,
+)
+from missdp.sources import DuckDBSource, MemorySource
+from missdp.table.follow import known_cells
+from schema.rule_books import books, domain
+
+LOOSE: dict[str, Any] = {"nullable": True, "outside": "missing"}
+SURVEY = Schema(
+    (
+        Categorical(name="sex", levels=("f", "m"), **LOOSE, refused=("R",)),
+        Categorical(name="pregnant", levels=("no", "yes"), **LOOSE),
+        Categorical(name="work", levels=("no", "yes"), **LOOSE, unknown=(-8,), refused=("R",)),
+        Numeric(
+            name="hours", lower=0, upper=80, integer=True, bins=4, **LOOSE, not_applicable=(-1,)
+        ),
+        Numeric(name="pay", lower=0, upper=100, **LOOSE, not_applicable=(-1,), refused=("R", -7)),
+        Numeric(name="tax", lower=0, upper=50, **LOOSE, not_applicable=(-1,)),
+        Numeric(name="age", lower=0, upper=99, integer=True, outside="clamp"),
+        Numeric(name="born", lower=1930, upper=2024, integer=True, **LOOSE),
+        Ordinal(name="degree", levels=("none", "school", "more"), **LOOSE, not_asked=("-",)),
+        Numeric(name="years", lower=0, upper=20, integer=True, **LOOSE),
+        Numeric(name="start", lower=0, upper=10, **LOOSE, spikes=(0,)),
+        Numeric(name="end", lower=0, upper=10, outside="clamp"),
+    ),
+    rules=(
+        NotApplicable(("hours", "pay"), unless="work = 'yes'"),
+        Impossible("sex = 'm' and pregnant = 'yes'"),
+        Equation("0.5 * pay = tax"),
+        Equation("age + born = 2024", determines="born"),
+        Determined("years", by="degree", map=(("none", 0), ("school", 10), ("more", 16))),
+        Order("start <= end"),
+        Denial("t1&LT(t1.years,10)&GT(t1.pay,90)"),
+        Impossible("born > 2010 and work = 'yes'"),
+    ),
+)
+
+cell = {
+    a.name: st.one_of(
+        st.sampled_from(["", None, "?", "R", "-", -1, -7, -8, "-8.0", " -1 ", "x", 0, 10, 95, 1e9]),
+        st.sampled_from([*a.levels])
+        if not isinstance(a, Numeric)
+        else st.integers(int(a.lower), int(a.upper)) | st.floats(a.lower, a.upper),
+    )
+    for a in SURVEY
+}
+row = st.fixed_dictionaries(cell)
+
+
+def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {name: pd.Series([r[name] for r in rows], dtype=object) for name in SURVEY.names}
+    )
+
+
+def cells_of(table: Table) -> list[tuple[Any, ...]]:
+    """Codes and values of every row."""
+    schema = table.schema
+    columns = [table.codes(name).tolist() for name in schema.names]
+    columns += [table.values(a.name).tolist() for a in schema if isinstance(a, Numeric)]
+    return list(zip(*columns, strict=True))
+
+
+def read(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return cells_of(Table.read(frame(rows), SURVEY))
+
+
+WORST = dict.fromkeys(SURVEY.names, "x")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(row, min_size=1, max_size=6), row, st.randoms(use_true_random=False))
+def test_what_a_row_becomes_depends_on_this_row_only(
+    rows: list[dict[str, Any]], other: dict[str, Any], random: Any
+) -> None:
+    alone = [read([one])[0] for one in rows]
+    assert read(rows) == alone
+    assert read([other, *rows, WORST])[1:-1] == alone
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    assert read([rows[i] for i in order]) == [alone[i] for i in order]
+
+
+def check_settled(table: Table) -> None:
+    """No row surely breaks a rule, but for cells that may not be missing."""
+    schema = table.schema
+    known = known_cells(schema, {name: table.column(name) for name in schema.names})
+    for rule in schema.rulebook.bound:
+        broken, maybe = rule.broken(known, len(table))
+        assert not (broken & ~maybe).any()
+        for name in rule.names:
+            if schema[name].nullable and name not in schema.rulebook.filled:
+                assert known[name].hole[broken].all()
+        if all(schema[name].nullable for name in rule.names):
+            assert not broken.any()
+
+
+def check_written_and_read_again(table: Table) -> None:
+    again = Table.read(table.to_arrow(holes="codes"), table.schema)
+    assert cells_of(again) == cells_of(table)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(row, min_size=1, max_size=8))
+def test_rows_settle_at_once_whatever_they_hold(rows: list[dict[str, Any]]) -> None:
+    table = Table.read(frame(rows), SURVEY)
+    check_settled(table)
+    check_written_and_read_again(table)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows=st.lists(row, min_size=1, max_size=40))
+def test_batches_give_the_counts_of_memory(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    written = pa.table(
+        {
+            name: pa.array([None if r[name] is None else str(r[name]) for r in rows], pa.string())
+            for name in SURVEY.names
+        }
+    )
+    pq.write_table(written, tmp_path / "x.parquet", row_group_size=3)
+    cliques = [(name,) for name in SURVEY.names] + [("work", "pay"), ("born", "age", "degree")]
+    streamed = DuckDBSource(tmp_path / "x.parquet", SURVEY).counts(cliques, rows="extended")
+    memory = MemorySource(Table.read(written, SURVEY)).counts(cliques, rows="extended")
+    for clique in cliques:
+        assert np.array_equal(streamed[clique], memory[clique])
+
+
+@st.composite
+def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
+    """Rows of a random schema with random rules, good and bad."""
+    given_, ruled = draw(books())
+    loose: list[AnyAttribute] = []
+    for a in given_:
+        outside = "missing" if a.nullable else "clamp" if isinstance(a, Numeric) else "error"
+        facts = {f: getattr(a, f) for f in a.__dataclass_fields__ if f in vars(a)}
+        absent = ("none",) if draw(st.booleans()) else facts["not_applicable"]
+        loose.append(type(a)(**{**facts, "outside": outside, "not_applicable": absent}))
+    schema = None
+    try:
+        schema = Schema(tuple(loose), tuple(rule for rule, _ in ruled))
+    except SchemaError:
+        schema = Schema(tuple(loose))
+    n = draw(st.integers(1, 12))
+    columns = {}
+    for a in schema:
+        cells = [*domain(a), None] if a.kinds else domain(a)
+        cells += ["none"] if a.not_applicable else []
+        chosen = draw(st.lists(st.sampled_from(cells), min_size=n, max_size=n))
+        columns[a.name] = pd.Series(chosen, dtype=object)
+    return schema, pd.DataFrame(columns)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ruled_rows())
+def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
+    schema, rows = case
+    table = Table.read(rows, schema)
+    check_settled(table)
+    whole = cells_of(table)
+    for place in range(len(rows)):
+        assert cells_of(Table.read(rows.iloc[[place]], schema)) == [whole[place]]
+    again = Table(schema, {name: table.column(name) for name in schema.names})
+    assert cells_of(Table.read(again.to_native(holes="codes"), schema)) == whole
+
+
+def one(**cells: Any) -> dict[str, Any]:
+    blank: dict[str, Any] = dict.fromkeys(SURVEY.names) | {"age": 40}
+    table = Table.read(frame([blank | cells]), SURVEY).to_arrow(holes="codes").to_pylist()
+    return {name: value for name, value in table[0].items() if name in cells}
+
+
+def test_what_follows_is_filled_in_and_what_cannot_be_is_lost() -> None:
+    assert one(age=30, born=None) == {"age": 30, "born": 1994}
+    assert one(age=30, born=1980) == {"age": 30, "born": 1994}
+    assert one(age=97, born=1980) == {"age": 97, "born": None}  # 1927 is before the first year
+    assert one(work="no", hours=40, pay=10, tax=5) == {
+        "work": "no", "hours": -1, "pay": "-1", "tax": -1.0}  # fmt: skip
+    assert one(work="R", hours=40) == {"work": "R", "hours": 40}
+    assert one(work="yes", hours=-1) == {"work": "yes", "hours": None}
+    assert one(pay=30, tax="R") == {"pay": "30", "tax": 15.0}
+    assert one(sex="m", pregnant="yes") == {"sex": None, "pregnant": None}
+    assert one(sex="R", pregnant="yes") == {"sex": "R", "pregnant": "yes"}
+    assert one(start=9, end=3) == {"start": None, "end": 3.0}
+    assert one(degree="-", years=12) == {"degree": "-", "years": 12}
+    assert one(degree="more", years=None) == {"degree": "more", "years": 16}
+    # 8 years of school and a pay of 95 cannot be: both go, and what follows from the pay stays.
+    assert one(degree=None, years=8, pay=95, work="yes")["pay"] is None
+    # Born in 2014, so not at work: the year follows from the age, so the work is in doubt.
+    assert one(age=10, work="yes", hours=3) == {"age": 10, "work": None, "hours": 3}
+
+
+def test_a_row_that_cannot_lose_a_cell_stays_as_it_is() -> None:
+    given_ = (
+        Categorical(name="sex", levels=("f", "m")),
+        Categorical(name="pregnant", levels=("no", "yes")),
+    )
+    schema = Schema(given_, (Impossible("sex = 'm' and pregnant = 'yes'"),))
+    table = Table.read(pd.DataFrame({"sex": ["m"], "pregnant": ["yes"]}), schema)
+    assert table.to_arrow().to_pylist() == [{"sex": "m", "pregnant": "yes"}]
+
+
+def test_refusals_of_strict_attributes_show_public_facts_only() -> None:
+    strict = Schema((Categorical(name="work", levels=("no", "yes")), SURVEY["hours"]))
+    for cells in (["no", "secret"], ["no", None]):
+        with pytest.raises(DataError) as caught:
+            Table.read(pd.DataFrame({"work": cells, "hours": [1, 2]}), strict)
+        assert "secret" not in str(caught.value)
+        assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def test_schemas_without_rules_and_kinds_are_read_without_any_work() -> None:
+    plain = Schema((Numeric(name="age", lower=0, upper=99, nullable=True),))
+    table = Table.read(pd.DataFrame({"age": [1.0, None]}), plain)
+    assert plain.rulebook.bound == plain.rulebook.order == ()
+    assert table.codes("age").tolist() == [0, 10]

@@ -1,0 +1,155 @@
+"""Codes that a draft proposes: those that surveys use, and none in ordinary data."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Schema, Table
+from missdp.schema.attributes import KINDS, read_number
+from missdp.table import draft_columns, draft_schema
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def proposed(cells: Any) -> dict[str, tuple[Any, ...]]:
+    """The codes that are proposed for a column, all of them marked and read as their kind."""
+    frame = pd.DataFrame({"x": cells})
+    attribute = draft_schema(frame)["x"]
+    found = {kind: codes for kind in KINDS if (codes := attribute.codes_of(kind))}
+    facts = {"missing_codes" if kind == "missing" else kind for kind in found}
+    assert facts <= {*attribute.undeclared}
+    table = Table.read(frame, Schema((attribute,)))
+    for kind, codes in found.items():
+        here = [is_one_of(cell, codes) for cell in cells]
+        assert any(here)
+        assert (table.mask("x", kind) >= np.array(here)).all()
+    return found
+
+
+def is_one_of(cell: Any, codes: tuple[Any, ...]) -> bool:
+    if not isinstance(cell, str):
+        return cell in codes
+    return cell.strip() in codes or read_number(cell.strip()) in codes
+
+
+SCALE = [1, 2, 3, 4, 5] * 20
+SURVEYS: list[tuple[str, list[Any], dict[str, tuple[Any, ...]]]] = [
+    ("two digits", [*SCALE, 97, 98, 99], {"missing": (99,), "refused": (97,), "unknown": (98,)}),
+    ("three digits", SCALE + [997] * 2, {"refused": (997,)}),
+    ("four digits", list(range(1900, 2024)) + [9999] * 9, {"missing": (9999,)}),
+    ("ages", list(range(60)) * 2 + [999] * 4, {"missing": (999,)}),
+    ("below zero", [*SCALE, -1, -7, -8, -9], {
+        "not_applicable": (-1,), "missing": (-9,), "refused": (-7,), "unknown": (-8,)}),
+    ("real", [1.5, 2.25, 7.0, -9.0, -9.0, -9.0], {"missing": (-9,)}),
+    ("never asked", list(range(1, 800)) + [-1] * 5, {"not_applicable": (-1,)}),
+    ("hours", list(range(60)) + [-1] * 9, {"not_applicable": (-1,)}),
+    ("text of numbers", ["1", "2", "3", " -8", "-8.0"], {"unknown": (-8,)}),
+    ("words", ["a", "b", "Refused", "DON'T KNOW", "Not asked", "Inapplicable", "Skipped"], {
+        "refused": ("Refused",), "unknown": ("DON'T KNOW",), "not_asked": ("Not asked",),
+        "not_applicable": ("Inapplicable",), "missing": ("Skipped",)}),
+    ("a curly quote", ["a", "Don\u2019t know"], {"unknown": ("Don\u2019t know",)}),
+    ("Stata", [1.5, 2, ".", ".a", ".R", ".d", ".i"], {
+        "missing": (".", ".a"), "refused": (".R",), "unknown": (".d",), "not_applicable": (".i",)}),
+    ("both", ["1", "2", "3", "97", "98", "DK"], {
+        "refused": (97,), "unknown": ("DK", 98)}),
+    ("truth", ["true", "false", "Refused"], {"refused": ("Refused",)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "codes"), [s[1:] for s in SURVEYS], ids=[s[0] for s in SURVEYS])
+def test_codes_of_surveys_are_proposed_with_their_kind(cells: list[Any], codes: Any) -> None:
+    assert proposed(cells) == codes
+
+
+ORDINARY: list[tuple[str, list[Any]]] = [
+    ("ages up to 99", [*range(100), *range(90)]),
+    ("one old person", [*range(20, 90), 98]),
+    ("scales of nine", [1, 2, 3, 4, 5, 6, 7, 8, 9] * 5),
+    ("scales around zero", [-2, -1, 0, 1, 2] * 5),
+    ("opinions", [-1, 0, 1] * 5),
+    ("signs", [-1, 1] * 5),
+    ("temperatures", [-9, -8, -7, -6, -1, 0, 4, 12, 30] * 3),
+    ("frost on one day", [-1, *range(30)]),
+    ("scores to par", [-9, -3, 0, 2, 4]),
+    ("counts", [0] * 50 + [1] * 20 + [2, 3, 7, 99]),
+    ("hours", [*range(1, 100), 40, 40, 40]),
+    ("per cent", [*range(0, 101, 5), 97, 98, 99]),
+    ("prices", [19, 99, 99, 49, 199, 599, 999]),
+    ("two prices", [49, 997, 997]),
+    ("numbers of years", [*range(1900, 2024)]),
+    ("shares", [0.5, 0.25, 97.0, 97.0, 98.0]),
+    ("a loss among gains", [-8, 2, 17, 30, 44]),
+    ("countries", ["NA", "DK", "DE", "FR", "US"]),
+    ("sizes", ["none", "some", "much"]),
+    ("levels", ["7", "8", "9", "x"]),
+    ("flags", [0, 1] * 9),
+    ("capital gains", [0] * 90 + [2174, 14084, 99999, 99999]),
+]
+
+
+@pytest.mark.parametrize("cells", [o[1] for o in ORDINARY], ids=[o[0] for o in ORDINARY])
+def test_nothing_is_proposed_in_ordinary_data(cells: list[Any]) -> None:
+    assert proposed(cells) == {}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["poisson", "uniform", "normal", "geometric", "exponential", "likert"]),
+    st.integers(50, 2000),
+)
+def test_nothing_is_proposed_in_random_ordinary_data(seed: int, law: str, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = {
+        "poisson": lambda: rng.poisson(rng.uniform(0.5, 80), n),
+        "uniform": lambda: rng.integers(0, rng.integers(2, 2000), n),
+        "normal": lambda: np.rint(rng.normal(rng.uniform(-5, 60), rng.uniform(3, 30), n)),
+        "geometric": lambda: rng.geometric(rng.uniform(0.02, 0.9), n),
+        "exponential": lambda: np.round(rng.exponential(rng.uniform(1, 500), n), 1),
+        "likert": lambda: rng.integers(1, rng.integers(3, 11), n, endpoint=True),
+    }[law]()
+    assert proposed(cells.tolist()) == {}
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the files are not here")
+def test_nothing_is_proposed_in_the_tables_of_the_papers() -> None:
+    files = (
+        "adult/truth.parquet",
+        "adult/mar_0.3.parquet",
+        "br2000/truth.parquet",
+        "yrbss.parquet",
+    )
+    for path in map(DATA.__truediv__, files):
+        drafted = draft_columns(path).attributes
+        assert len(drafted) > 10
+        codes = {a.name: [a.codes_of(kind) for kind in KINDS if a.codes_of(kind)] for a in drafted}
+        assert not any(codes.values())
+
+
+def test_a_column_of_codes_alone_is_empty() -> None:
+    for cells in (["Refused", "DK"], ["NA", None]):
+        assert draft_columns(pd.DataFrame({"x": cells})).stubs == {"x": "column 'x' is empty"}
+
+
+def test_what_is_not_applicable_is_no_hole() -> None:
+    drafted = draft_schema(pd.DataFrame({"x": ["a", "b", "Not applicable"]}))["x"]
+    assert (drafted.nullable, drafted.kinds) == (False, ("not_applicable",))
+
+
+def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_path: Path) -> None:
+    draft_columns(pd.DataFrame({"x": [*SCALE, 98, 99]})).to_toml(tmp_path / "x.toml")
+    text = (tmp_path / "x.toml").read_text()
+    row = tomllib.loads(text)["attribute"][0]
+    assert (row["missing_codes"], row["unknown"]) == ([99], [98])
+    assert {"missing_codes", "unknown"} <= {*row["undeclared"]}
+    assert "rule" not in tomllib.loads(text)
+    example = text[text.index("# [[rule]]") :].replace("# ", "")
+    assert tomllib.loads(example)["rule"][0]["kind"] == "not_applicable"
