@@ -8,9 +8,10 @@ plainer by itself, so that whatever is proven of counts holds as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,10 +77,14 @@ class Modelled:
 
     @cached_property
     def impossible(self) -> ImpossibleCells:
-        """Combinations of modelled levels that no row has."""
+        """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
         names = {*self.schema.names}
-        tables = self._whole.rulebook.impossible
-        return {clique: table for clique, table in tables.items() if names.issuperset(clique)}
+        found: dict[Clique, NDArray[np.bool_]] = {}
+        for clique, table in self._whole.rulebook.impossible.items():
+            if names.issuperset(clique):
+                for part, never in _parts(clique, table):
+                    found[part] = found[part] | never if part in found else never
+        return found
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
@@ -131,6 +136,16 @@ class Modelled:
             codes = codes.astype(code_dtype(attribute), copy=False)
             columns[attribute.name] = Column(codes, values)
         return Table(self.schema, columns, kind=table.kind)
+
+
+def _parts(clique: Clique, table: NDArray[np.bool_]) -> Iterator[tuple[Clique, NDArray[np.bool_]]]:
+    """Yield what is impossible of two attributes or more, whatever the others are."""
+    for size in range(min(2, len(clique)), len(clique) + 1):
+        for kept in combinations(range(len(clique)), size):
+            others = tuple(axis for axis in range(len(clique)) if axis not in kept)
+            never = np.asarray(table.all(axis=others))
+            if never.any():
+                yield tuple(clique[axis] for axis in kept), never
 
 
 def _plain(attribute: AnyAttribute) -> AnyAttribute:

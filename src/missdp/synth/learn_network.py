@@ -228,6 +228,8 @@ class Learner:
         Released number of rows that the door counts.
     report : callable
         Progress; gets public facts only.
+    ruled : iterable of tuple of str
+        Attributes that public rules connect.
     """
 
     def __init__(
@@ -238,8 +240,9 @@ class Learner:
         tables: Door,
         total: Total | None,
         report: Callable[[str, float], None],
+        ruled: Iterable[Clique] = (),
     ) -> None:
-        self._door, self._tables = door, tables
+        self._door, self._tables, self._ruled = door, tables, tuple(ruled)
         self._plan, self._rows = plan, total
         self._report = report
         self._names = door.schema.names
@@ -263,7 +266,8 @@ class Learner:
         while waiting:
             self._report("choosing parents", 0.1 + 0.5 * len(chosen) / len(self._names))
             placed = tuple(family.child for family in chosen)
-            family = self._select(candidates(placed, waiting, rule, most))
+            found = candidates(placed, waiting, rule, most, ruled=self._ruled)
+            family = self._select(found)
             chosen.append(family)
             waiting.remove(family.child)
         return tuple(chosen)

@@ -14,7 +14,6 @@ up to the released model's own error: a dependence that no family of the network
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 from missdp.inference.model import cell_index, draw, draw_each, sample_rows
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
-from missdp.schema.rulebook import ImpossibleCells
 
 __all__ = [
     "DEPENDENCE",
@@ -38,7 +36,6 @@ __all__ = [
     "fill_holes",
     "fit_filling_model",
     "reachable_cliques",
-    "restricted",
 ]
 
 
@@ -98,7 +95,12 @@ DEPENDENCE = Score(dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
 def candidates(
-    placed: Clique, waiting: Iterable[str], allowed: Callable[[Clique], bool], degree: int
+    placed: Clique,
+    waiting: Iterable[str],
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    *,
+    ruled: Iterable[Clique] = (),
 ) -> list[Family]:
     """Families that may come next: every waiting child with every maximal allowed parent set.
 
@@ -113,6 +115,9 @@ def candidates(
         allowed too.
     degree : int, at least 0
         Largest number of parents.
+    ruled : iterable of tuple of str
+        Attributes that a public rule connects. They are parents of each other where that is
+        allowed: nothing has to be spent to learn that they depend on each other.
 
     Returns
     -------
@@ -120,33 +125,53 @@ def candidates(
         In a fixed order that depends on public facts and earlier choices only. A child with no
         allowed parents gets the empty parent set.
     """
-    found = []
+    found, rules = [], list(ruled)
     for child in waiting:
-        sets = list(_maximal(child, placed, allowed, degree))
-        found.extend(sets or [Family(child, ())])
+        base = _by_rules(child, placed, allowed, degree, rules)
+        sets = list(_maximal(child, base, placed, allowed, degree))
+        found.extend(sets or [Family(child, base)])
     return found
 
 
-def _maximal(
-    child: str, placed: Clique, allowed: Callable[[Clique], bool], degree: int
-) -> Iterator[Family]:
-    """Allowed families of the child with no larger allowed one, most parents first.
+def _by_rules(
+    child: str,
+    placed: Clique,
+    allowed: Callable[[Clique], bool],
+    degree: int,
+    ruled: Iterable[Clique],
+) -> Clique:
+    """Parents that rules suggest: of rules that the child makes complete first."""
+    near = [names for names in ruled if child in names]
+    base: Clique = ()
+    for names in sorted(near, key=lambda names: len({*names} - {child, *placed})):
+        for name in names:
+            fits = name in placed and name not in base and len(base) < degree
+            if fits and allowed((*base, name, child)):
+                base = (*base, name)
+    return base
 
-    Grown upwards: a set is tried only if it extends an allowed one.
+
+def _maximal(
+    child: str, base: Clique, placed: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Family]:
+    """Allowed families of the child that extend the base, with no larger allowed one.
+
+    Grown upwards: a set is tried only if it extends an allowed one. Most parents come first.
     """
+    others = tuple(name for name in placed if name not in base)
     levels: list[list[Clique]] = [[()]]
-    while len(levels) <= degree and levels[-1]:
+    while len(levels) + len(base) <= degree and levels[-1]:
         levels.append(
             [
-                (*parents, name)
-                for parents in levels[-1]
-                for name in placed[placed.index(parents[-1]) + 1 if parents else 0 :]
-                if allowed((*parents, name, child))
+                (*more, name)
+                for more in levels[-1]
+                for name in others[others.index(more[-1]) + 1 if more else 0 :]
+                if allowed((*base, *more, name, child))
             ]
         )
     inside: set[Clique] = set()
     for level in reversed(levels[1:]):
-        yield from (Family(child, parents) for parents in level if parents not in inside)
+        yield from (Family(child, (*base, *more)) for more in level if more not in inside)
         inside = {part for p in level for part in itertools.combinations(p, len(p) - 1)}
 
 
@@ -209,70 +234,6 @@ def condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     mass = flat.sum(axis=1, keepdims=True)
     law = np.where(mass > 0, flat / np.where(mass > 0, mass, 1.0), margin)
     return law.reshape(joint.shape)
-
-
-_RESTRICTED_CELLS = 2_000_000  # of one conditional table: 16 MB
-
-
-def restricted(network: Network, impossible: ImpossibleCells) -> Network:
-    """Return the network with every attribute's law restricted to what rules allow.
-
-    Each attribute is also given those attributes drawn before it that a rule connects it with, and
-    its law is set to zero where the row would be impossible. So what was drawn before keeps its
-    law, and what comes later adapts. A table that would grow too large is left as it is.
-
-    Parameters
-    ----------
-    network : Network
-    impossible : mapping of tuple of str to ndarray of bool
-        Cells that no row is in, on levels; "missing" after the levels is never impossible.
-
-    Examples
-    --------
-    >>> families = (Family("work", ()), Family("hours", ()))
-    >>> laws = {"work": np.array([0.25, 0.75]), "hours": np.array([0.5, 0.25, 0.25])}
-    >>> never = {("work", "hours"): np.array([[True, True, False], [False, False, True]])}
-    >>> restricted(Network(families, laws), never).conditionals["hours"].round(2).tolist()
-    [[0.0, 0.0, 1.0], [0.67, 0.33, 0.0]]
-    """
-    sizes = {f.child: network.conditionals[f.child].shape[-1] for f in network.families}
-    families, laws = [], {}
-    placed: set[str] = set()
-    for family in network.families:
-        law, child = network.conditionals[family.child], family.child
-        placed.add(child)
-        for names, cells in impossible.items():
-            if child in names and placed.issuperset(names):
-                parents = (*family.parents, *(n for n in names if n not in family.clique))
-                if sizes[child] * math.prod(sizes[n] for n in parents) <= _RESTRICTED_CELLS:
-                    law = _allowed(law, (*parents, child), names, cells, sizes)
-                    family = Family(child, parents)
-        families.append(family)
-        laws[child] = law
-    return Network(tuple(families), laws)
-
-
-def _allowed(
-    law: NDArray[np.float64],
-    clique: Clique,
-    names: Clique,
-    cells: NDArray[np.bool_],
-    sizes: Mapping[str, int],
-) -> NDArray[np.float64]:
-    """Return the law of a family with more parents, zero where its cells are impossible."""
-    shape = tuple(sizes[name] for name in clique)
-    wide = law.reshape(law.shape[:-1] + (1,) * (len(shape) - law.ndim) + law.shape[-1:])
-    wide = np.broadcast_to(wide, shape)
-    never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
-    order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
-    along = [sizes[n] if n in names else 1 for n in clique]
-    possible = ~never.transpose(order).reshape(along)
-    left = wide * possible
-    # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
-    total = left.sum(axis=-1, keepdims=True)
-    some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
-    left = np.where(total > 0, left, np.where(some, possible * np.ones(shape), wide))
-    return np.asarray(left / left.sum(axis=-1, keepdims=True))
 
 
 _EM_ROUNDS = 8

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import KINDS, Kind
+from missdp.schema.attributes import KINDS, Kind, read_number
 
 __all__ = ["Proposed", "number_codes", "text_codes"]
 
@@ -33,7 +33,7 @@ _SAID: Final[dict[Kind, str]] = {
     "skipped, unanswered, refused/don't know, don't know/refused, dk/ref, dk/rf, dk/na",
 }
 _WORDS: Final = {word: kind for kind, words in _SAID.items() for word in words.split(", ")}
-_PYTHON_NONE = "None"  # in this spelling only: "none" is an ordinary answer
+_PYTHON_NONE = "None"  # among numbers only: elsewhere it may be an answer, to "religion?" say
 _STATA = re.compile(r"\.[a-z]", re.IGNORECASE)
 _TWO_LETTERS = re.compile(r"[A-Za-z]{2}")
 _FEW = 3  # at least as many others of two letters: NA is a country then, and DK another
@@ -60,8 +60,9 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
     given = {text.strip() for text in texts}
     two = {text for text in given if _TWO_LETTERS.fullmatch(text)}
     countries = sum(text.lower() not in _WORDS for text in two) >= _FEW
+    numbers = all(read_number(t) is not None or t.lower() in _WORDS for t in given - {_PYTHON_NONE})
     for text in sorted(given):
-        if text in two and countries:
+        if (text in two and countries) or (text == _PYTHON_NONE and not numbers):
             continue
         kind = _WORDS.get(text.replace("\u2019", "'").lower())
         if kind is None and (text == _PYTHON_NONE or _STATA.fullmatch(text)):
