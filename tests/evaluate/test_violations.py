@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,17 @@ def test_refusals() -> None:
     with pytest.raises(DataError) as caught:
         rule_violations(frame({"age": 4321}), schema=SCHEMA)
     assert "4321" not in str(caught.value)
+
+
+def test_undeclared_holes_of_a_table_are_no_levels() -> None:
+    """255 levels, "not applicable" and a hole that is not declared: one code more than a byte."""
+    work = Categorical(name="work", levels=("no", "yes"))
+    many = Categorical(name="job", levels=tuple(range(255)))
+    routing = NotApplicable("job", unless="work = 'yes'")
+    spare = Categorical(name="spare", levels=("a", "b"))
+    never = Impossible("spare = 'a' and job = 0")
+    schema = Schema((work, spare, many), (routing, never))
+    holed = Schema((work, spare, replace(many, nullable=True)))
+    codes = {"work": [1, 1, 0], "spare": [0, 0, 0], "job": [255, 0, 255]}
+    table = Table.from_codes(holed, codes)
+    assert rule_violations(table, schema=schema).broken_rows == 1

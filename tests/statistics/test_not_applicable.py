@@ -418,3 +418,46 @@ def test_without_kinds_and_rules_answers_are_what_they_were() -> None:
     for name, numbers in BEFORE.items():
         # To the last bit on one machine; sums of floating point differ a little between machines.
         assert found[name] == pytest.approx(numbers, rel=1e-12), name
+
+
+def test_who_may_not_be_asked_at_all_adds_nothing_to_the_least_sum() -> None:
+    schema = Schema(
+        (
+            Categorical(name="work", levels=WORKS, nullable=True),
+            Numeric(name="pay", lower=10, upper=20, nullable=True),
+        ),
+        (NotApplicable("pay", unless="work = 'yes'"),),
+    )
+    frame = pd.DataFrame(
+        {"work": ["yes"] * 50 + [None] * 50, "pay": pd.array([10.0] * 50 + [None] * 50, "Float64")}
+    )
+    asked = ImputedStatistics(
+        Table.read(frame, schema), KNNImputation(impute="pay", match_on="work"),
+        budget=Budget(1e9), random_state=Exact(),
+    )  # fmt: skip
+    low, high = asked.sum("pay", epsilon=1e6, uncertainty="worst-case").imputation_interval
+    assert (low, high) == pytest.approx((500, 1500), abs=1)
+
+
+def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all() -> None:
+    rows = [
+        Row(1, None, None, None, 2), Row(1, "no", None, "yes", 4), Row(2, "yes", 3, "no", 6),
+        Row(0, "yes", 3, None, 8), Row(0, "no", None, "yes", 10),
+    ]  # fmt: skip
+    cars = prepared(IMPUTATIONS["nearest"], as_table(rows), labels_of(rows)).columns["car"][0]
+    assert cars.tolist() == [1, 1, 0, 0, 1]
+
+
+def test_blocks_have_a_place_for_what_is_not_applicable() -> None:
+    # Among donors at a distance each donee has its own next one; a nearer one would serve all.
+    rows = [Row(-1, "yes", -7, "yes", 2 + 4 * i) for i in range(7)]
+    rows += [Row(0, "yes", 3, "yes", 4 + 4 * i) for i in range(7)]
+    for partition in ({}, {"grade": 2}):
+        knn = KNNImputation(impute="hours", match_on="grade", partition=partition)
+        assert prepared(knn, as_table(rows), labels_of(rows)).profile.most() == 7
+
+
+def test_complete_rows_are_those_without_holes() -> None:
+    rows = [Row(1, "no", None, "yes", 2), Row(1, "yes", 3, "no", 4), Row(1, "yes", -7, "no", 6)]
+    found = exact_answer(as_table(rows), IMPUTATIONS["complete"], lambda s, **c: s.count(**c))
+    assert found.value == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
+from missdp import MST, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
 from missdp.table.decode import codes_to_write
@@ -220,3 +221,13 @@ def test_a_synthesizer_gives_codes_back() -> None:
     nulls = model.sample(400, missing_values="keep", random_state=1)
     assert nulls.isna().equals(Table.read(frame, SURVEY).to_native().isna())
     assert {"RF", "98"}.isdisjoint({*nulls["work"].dropna()})
+
+
+def test_each_of_several_tables_holds_codes() -> None:
+    work = Schema((replace(SURVEY["work"], name="a"), replace(SURVEY["grade"], name="b")))
+    rng = np.random.default_rng(0)
+    codes = {a.name: rng.integers(0, a.extended_size, 600) for a in work}
+    model = MST(epsilon=50.0, delta=1e-6, random_state=0).fit(Table.from_codes(work, codes))
+    for frame in model.sample(200, missing_values="keep", multiple=2, holes="codes"):
+        assert {"RF", "98"} <= {*frame["a"]}
+        assert -3 in {*frame["b"]}

@@ -48,7 +48,7 @@ SURVEYS: list[tuple[str, list[Any], dict[str, tuple[Any, ...]]]] = [
     ("ages", list(range(60)) * 2 + [999] * 4, {"missing": (999,)}),
     ("below zero", [*SCALE, -1, -7, -8, -9], {
         "not_applicable": (-1,), "missing": (-9,), "refused": (-7,), "unknown": (-8,)}),
-    ("real", [1.5, 2.25, -9.0, -9.0], {"missing": (-9,)}),
+    ("real", [1.5, 2.25, 7.0, -9.0, -9.0, -9.0], {"missing": (-9,)}),
     ("never asked", list(range(1, 800)) + [-1] * 5, {"not_applicable": (-1,)}),
     ("hours", list(range(60)) + [-1] * 9, {"not_applicable": (-1,)}),
     ("text of numbers", ["1", "2", "3", " -8", "-8.0"], {"unknown": (-8,)}),
@@ -86,6 +86,7 @@ ORDINARY: list[tuple[str, list[Any]]] = [
     ("two prices", [49, 997, 997]),
     ("numbers of years", [*range(1900, 2024)]),
     ("shares", [0.5, 0.25, 97.0, 97.0, 98.0]),
+    ("a loss among gains", [-8, 2, 17, 30, 44]),
     ("countries", ["NA", "DK", "DE", "FR", "US"]),
     ("sizes", ["none", "some", "much"]),
     ("levels", ["7", "8", "9", "x"]),

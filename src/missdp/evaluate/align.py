@@ -89,7 +89,8 @@ def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: Column) -> Column
     if given.kinds == wanted.kinds:
         return column
     codes = np.append(np.arange(wanted.size), [*_codes_of_kinds(wanted, given)])[column.codes]
-    return Column(codes.astype(code_dtype(wanted)), column.values)
+    wide = code_dtype(wanted) if wanted.nullable else np.uint32  # holes that are not declared
+    return Column(codes.astype(wide), column.values)
 
 
 def _codes_of_kinds(wanted: AnyAttribute, given: AnyAttribute) -> Iterator[int]:

@@ -29,7 +29,6 @@ __all__ = ["check_possible"]
 
 _MOST_CELLS = 300_000  # of one table
 _MOST_IN_ALL = 4_000_000  # of all tables; rules beyond that are not looked at
-_MOST_NUMBERS = 1000  # whole numbers of one attribute that are looked at one by one
 
 _Tables: TypeAlias = dict[tuple[str, ...], Flags]
 _Alive: TypeAlias = dict[str, Flags]
@@ -72,8 +71,11 @@ class _Pieces:
 def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
     """Cut the values of an attribute, "not applicable" among them, so that rules are decided."""
     leaves = [leaf for leaf in _leaves(rules) if leaf.attribute.name == attribute.name]
-    compares = any(attribute.name in _compared(rule) for rule in rules)
-    codes, least, greatest = _cut(attribute, {leaf.value for leaf in leaves}, whole=compares)
+    widths = [len(rule.names) for rule in rules if attribute.name in _compared(rule)]
+    compares, most = bool(widths), _MOST_CELLS ** (1 / max(widths, default=1))
+    codes, least, greatest = _cut(
+        attribute, {leaf.value for leaf in leaves}, most if compares else 0
+    )
     absent = np.zeros(len(codes), dtype=bool)
     if attribute.not_applicable is not None:
         codes = np.append(codes, attribute.size)
@@ -92,13 +94,13 @@ def _pieces(attribute: AnyAttribute, rules: tuple[Bound, ...]) -> _Pieces:
 
 
 def _cut(
-    attribute: AnyAttribute, constants: Iterable[float], *, whole: bool
+    attribute: AnyAttribute, constants: Iterable[float], most: float
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return the code, least and greatest value of each piece of the values."""
+    """Return the code, least and greatest value of each piece; ``most`` whole numbers singly."""
     if not isinstance(attribute, Numeric):
         levels = np.arange(attribute.size)
         return levels, levels.astype(np.float64), levels.astype(np.float64)
-    if whole and attribute.integer and attribute.upper - attribute.lower < _MOST_NUMBERS:
+    if attribute.integer and attribute.upper - attribute.lower < most:
         numbers = np.arange(attribute.lower, attribute.upper + 1)
         return attribute.encode_values(numbers), numbers, numbers
     least, greatest = attribute.reach

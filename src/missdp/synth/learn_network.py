@@ -189,9 +189,9 @@ class TableRule:
     sizes: Mapping[str, int]
     cells: float
 
-    def __call__(self, family: Family) -> bool:
-        """Tell whether the family's table is small enough."""
-        return math.prod(self.sizes[name] for name in family.clique) <= self.cells
+    def __call__(self, clique: Clique) -> bool:
+        """Tell whether the table of a family with these attributes is small enough."""
+        return math.prod(map(self.sizes.__getitem__, clique)) <= self.cells
 
 
 def usefulness_rule(
@@ -290,10 +290,15 @@ class Learner:
 
         Not if they would fill the memory: then they are counted when they are needed.
         """
-        cliques = reachable_cliques(self._names, rule, degree)
         schema = self._door.schema
-        if sum(math.prod(schema.extended_shape(clique)) for clique in cliques) <= _CELLS_PER_CALL:
-            self._door.expect(cliques)
+        sizes = {a.name: a.extended_size for a in schema}
+        cliques, cells = [], 0
+        for clique in reachable_cliques(self._names, rule, degree):
+            cliques.append(clique)
+            cells += math.prod(map(sizes.__getitem__, clique))
+            if cells > _CELLS_PER_CALL:
+                return
+        self._door.expect(cliques)
 
     def _select(self, families: list[Family]) -> Family:
         # Charged even if only one family is left to choose from: what a fit spends must not depend

@@ -98,7 +98,7 @@ DEPENDENCE = Score(dependence_score, sensitivity=SCORE_SENSITIVITY)
 
 
 def candidates(
-    placed: Clique, waiting: Iterable[str], allowed: Callable[[Family], bool], degree: int
+    placed: Clique, waiting: Iterable[str], allowed: Callable[[Clique], bool], degree: int
 ) -> list[Family]:
     """Families that may come next: every waiting child with every maximal allowed parent set.
 
@@ -109,7 +109,8 @@ def candidates(
     waiting : iterable of str
         Attributes not yet in it.
     allowed : callable
-        Public rule on table sizes; an allowed set's subsets are allowed too.
+        Public rule on the tables of families, by their attributes; an allowed set's subsets are
+        allowed too.
     degree : int, at least 0
         Largest number of parents.
 
@@ -127,7 +128,7 @@ def candidates(
 
 
 def _maximal(
-    child: str, placed: Clique, allowed: Callable[[Family], bool], degree: int
+    child: str, placed: Clique, allowed: Callable[[Clique], bool], degree: int
 ) -> Iterator[Family]:
     """Allowed families of the child with no larger allowed one, most parents first.
 
@@ -140,7 +141,7 @@ def _maximal(
                 (*parents, name)
                 for parents in levels[-1]
                 for name in placed[placed.index(parents[-1]) + 1 if parents else 0 :]
-                if allowed(Family(child, (*parents, name)))
+                if allowed((*parents, name, child))
             ]
         )
     inside: set[Clique] = set()
@@ -150,26 +151,17 @@ def _maximal(
 
 
 def reachable_cliques(
-    names: Clique, allowed: Callable[[Family], bool], degree: int
-) -> list[Clique]:
-    """Every attribute set that some family could need, each once, in schema order.
+    names: Clique, allowed: Callable[[Clique], bool], degree: int
+) -> Iterator[Clique]:
+    """Yield every attribute set that some family could need, each once, in schema order.
 
     Counting them all in one pass keeps the number of passes over the data at one, however the
     network turns out.
     """
-    cliques: list[Clique] = [()]
-    for size in range(1, degree + 2):
-        cliques.extend(
-            clique
-            for clique in itertools.combinations(names, size)
-            if any(_fits(clique, i, allowed) for i in range(size))
-        )
-    return cliques
-
-
-def _fits(clique: Clique, child: int, allowed: Callable[[Family], bool]) -> bool:
-    parents = clique[:child] + clique[child + 1 :]
-    return not parents or allowed(Family(clique[child], parents))
+    yield ()
+    yield from ((name,) for name in names)
+    for size in range(2, degree + 2):
+        yield from filter(allowed, itertools.combinations(names, size))
 
 
 Codes: TypeAlias = dict[str, NDArray[np.int64]]

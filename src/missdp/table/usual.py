@@ -44,7 +44,6 @@ _HIGHEST = 2 / 3  # of a code: the greatest value that leaves it clearly apart
 _WIDEST = 3  # times the widest gap between values: the least gap below a code
 _SHARE = 0.01  # the least share of all cells that have codes above all values
 _PILE = 0.05  # the same for a single -1 just below zero
-_SMALL = 100  # cells, below which one that has a negative code is enough
 
 
 def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
@@ -99,17 +98,17 @@ def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int]
     below = numbers < 0
     codes = {int(x) for x in numbers[below] if float(x).is_integer()}
     values = numbers[~below]
-    if len(codes) < below.sum() or not codes <= usual or len(values) < 2:
+    if not codes or len(codes) < below.sum() or not codes <= usual or len(values) < 2:
         return []
+    often = counts[below].sum()
+    least = counts[~below][np.argsort(values)][:3]  # of the values next to the codes
+    pile = often >= _WIDEST * least.mean()
     if codes == {-1}:
-        least = counts[np.argsort(numbers)][1:4]  # of the values next to it
-        pile = counts[below].sum() >= _WIDEST * least.mean() and len(values) > 2
-        many = values.max() >= 10 and counts[below].sum() >= _PILE * counts.sum()
-        return [-1] if pile and (values.min() > 0 or many) else []
-    whole = bool(np.all(values == np.floor(values)))
-    if len(codes) == 1 and counts[below].sum() < 2 and not (whole and counts.sum() < _SMALL):
-        return []
-    return sorted(codes)
+        many = values.max() >= 10 and often >= _PILE * counts.sum()
+        return [-1] if len(values) > 2 and pile and (values.min() > 0 or many) else []
+    gap = values.min() - max(codes - {-1})
+    apart = gap >= _WIDEST * np.diff(np.sort(values)).max()
+    return sorted(codes) if often >= 2 and (apart or pile) else []
 
 
 def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int]:

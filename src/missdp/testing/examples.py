@@ -30,10 +30,12 @@ __all__ = [
     "LookingAside",
     "MutableCounts",
     "NarrowCounts",
+    "Obstinate",
     "QuotingSource",
     "ReadingTwice",
     "SchemaOrder",
     "TellingShape",
+    "Telltale",
     "TrainedLogistic",
     "UnderNoised",
     "WideScore",
@@ -90,6 +92,25 @@ class ExactCounts(Histograms):
     def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
         door.marginal((name,), noise)
         return next(iter(door._counts.each([(name,)])))[1]
+
+
+class Obstinate(Histograms):
+    """Draws the same row every time, a rule or not: the one of all last levels."""
+
+    def _sample(self, n: int, missing_values: str, rng: np.random.Generator) -> dict[str, Any]:
+        del missing_values, rng
+        return {a.name: np.full(n, a.size - 1) for a in self.modelled_}
+
+
+class Telltale(Histograms):
+    """Keeps private shares of the kinds of missing, which it takes from behind the door."""
+
+    def _fit(self, door: Door) -> Total:
+        total = super()._fit(door)
+        for name, codes in door._modelled.kinds.items():
+            rows = door._rows.counts([(name,)], rows="extended")[name,]
+            self.counts_[f"kinds of {name}"] = rows[codes[0] :]
+        return total
 
 
 class UnderNoised(Histograms):

@@ -362,12 +362,12 @@ PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "consta
 def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
     """Return what was found for one strategy."""
     found = [
-        examine(_CHECK, _WHAT, f"{on.strategy}, {name}", partial(compare, on, *tables))
+        examine(_CHECK, _WHAT, f"{on.case}, {name}", partial(compare, on, *tables))
         for name, tables in _chosen(_tables(on.schema), pairs).items()
     ]
     what = "repeated answers read nothing"
     other = on.table(250, seed=1)
-    found.append(examine(_CHECK, what, on.strategy, partial(reads_nothing, on, on.table(), other)))
+    found.append(examine(_CHECK, what, on.case, partial(reads_nothing, on, on.table(), other)))
     return found
 
 

@@ -120,12 +120,10 @@ def sensitivity_of(on: Subject, trials: int, seed: int) -> list[Finding]:
     def run(witness: Recorder, table: Any) -> Any:
         return on.build(random_state=witness).fit(table)
 
-    compared = _Compared(run, on.strategy, seed)
+    compared = _Compared(run, on.case, seed)
     return [
         *compared.findings(neighbours(on.schema, trials, seed)),
-        examine(
-            "sensitivity", _PAYS, on.strategy, lambda: _reads(run, on.table(120), watched=True)
-        ),
+        examine("sensitivity", _PAYS, on.case, lambda: _reads(run, on.table(120), watched=True)),
     ]
 
 

@@ -20,7 +20,7 @@ from missdp.sources import Clique, MarginalSource, Rows
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, examine, expect, refuses
-from missdp.testing.made_up import SCHEMA, constant, made_up, neighbours
+from missdp.testing.made_up import SCHEMA, constant, has_kinds_or_rules, made_up, neighbours
 
 __all__ = [
     "SOURCE_SCHEMA",
@@ -56,6 +56,16 @@ class Subject:
     strategy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     schema: Schema = SCHEMA
+
+    @property
+    def case(self) -> str:
+        """What findings call it."""
+        return f"{self.strategy}, with rules" if self.has_rules else self.strategy
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether its tables have several kinds of missing, or rules."""
+        return has_kinds_or_rules(self.schema)
 
     @property
     def delta(self) -> float:

@@ -39,7 +39,8 @@ from missdp.testing.findings import (
 )
 from missdp.testing.habits import HABITS
 from missdp.testing.interference import interference_of
-from missdp.testing.made_up import TINY, canary
+from missdp.testing.made_up import RULED, TINY, canary
+from missdp.testing.ruled import RULES
 from missdp.testing.sensitivity import log_ratio, sensitivity_of
 from missdp.testing.subject import Run, Subject, subjects
 
@@ -90,8 +91,16 @@ def check_habits(
 def habits_of(on: Subject, habits: Iterable[str] | None = None) -> list[Finding]:
     """Return what was found for one strategy."""
     return [
-        examine("habits", _promise(habit), on.strategy, partial(_in_folder, habit, on))
+        examine("habits", _promise(habit), on.case, partial(_in_folder, habit, on))
         for habit in (HABITS[name] for name in (HABITS if habits is None else habits))
+    ]
+
+
+def rules_of(on: Subject, rules: Iterable[str] | None = None) -> list[Finding]:
+    """Return what was found for one strategy, on tables with kinds of missing and rules."""
+    return [
+        examine("rules", _promise(rule), on.case, partial(_in_folder, rule, on))
+        for rule in (RULES[name] for name in (RULES if rules is None else rules))
     ]
 
 
@@ -115,7 +124,7 @@ def check_synthesizer(
     audit_trials: int = 100,
     seed: int = 0,
 ) -> Report:
-    """Run every check on a synthesizer: habits, non-interference, sensitivity and an audit.
+    """Run every check on a synthesizer: habits, non-interference, sensitivity, rules and an audit.
 
     Run it on tables that are made up, which is what it does by itself: reports show exact numbers.
 
@@ -127,7 +136,8 @@ def check_synthesizer(
     strategies : iterable of str, optional
         Those to check; by default all that the family lists.
     schema : Schema, optional
-        Of the tables that are made up; at least one attribute must be nullable.
+        Of the tables that are made up; at least one attribute must be nullable. By default the
+        kit has two: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
     trials : int, default 12
         Pairs of neighbours for the check of sensitivities.
     audit_trials : int, default 100
@@ -162,7 +172,26 @@ def check_synthesizer(
         found += sensitivity_of(on, trials, seed)
         if audit_trials:
             found.append(_audited(on, audit_trials, seed))
+        if on.has_rules:
+            found += rules_of(on)
+        elif schema is None:
+            found += _under_rules(replace(on, schema=RULED), trials, seed)
     return Report(family.__name__, tuple(found)).checked()
+
+
+# What could depend on kinds and rules; everything else was checked without them.
+_RULED_HABITS = ("charged_before_reading", "gates", "keeping_holes", "streaming")
+_RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
+
+
+def _under_rules(on: Subject, trials: int, seed: int) -> list[Finding]:
+    """Return what was found on tables with kinds of missing and rules, beside those without."""
+    return [
+        *rules_of(on),
+        *habits_of(on, _RULED_HABITS),
+        *interference_of(on, _RULED_PAIRS),
+        *sensitivity_of(on, max(4, trials // 2), seed),
+    ]
 
 
 def _audited(on: Subject, trials: int, seed: int) -> Finding:

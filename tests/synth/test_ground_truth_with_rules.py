@@ -1,0 +1,153 @@
+"""Gates and rules: what a rule may settle was not observed, though the row is read."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.accounting import Budget, MissingCompletelyAtRandom, releases
+from missdp.ground_truth import FixedGates, ground_truth_guarantee
+from missdp.mechanisms import Door, Noise, SecureNoise
+from missdp.schema import Equation, NotApplicable
+from missdp.sources import MemorySource, strategy_named
+from missdp.synth import AIM, MST
+from missdp.testing.made_up import RULED, made_up, read_again
+
+WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
+HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
+ROUTED = Schema((WORK, HOURS), (NotApplicable(("hours",), unless="work = 'yes'"),))
+RATES = MissingCompletelyAtRandom({"work": 0.5, "hours": 0.5})
+
+
+def door_to(table, missing="observed", epsilon=4.0):
+    budget = Budget(epsilon, schedule="adaptive")
+    source = MemorySource(table)
+    return Door(source, strategy_named(missing), budget=budget, noise=SecureNoise()), budget
+
+
+def count_of(table, clique):
+    """How many rows a door reads on a clique: exact, by noise that is next to none."""
+    door, budget = door_to(table, epsilon=2000.0)
+    found = int(door.marginal(clique, Noise("laplace", 1e-3)).sum())
+    return found, budget.events[-1].gate
+
+
+def test_a_row_is_read_although_its_gate_was_masked():
+    """Nobody without work loses their hours: the rule gives back what the mask took."""
+    masked = {"work": [0], "hours": [HOURS.size + 1]}  # work = no; the cell of hours is missing
+    table = read_again(Table.from_codes(ROUTED, {n: np.array(c) for n, c in masked.items()}))
+    read, gate = count_of(table, ("hours",))
+    assert read == 1  # though the attribute was masked
+    assert "hours" not in (gate or ())
+    read, gate = count_of(table, ("work", "hours"))
+    assert (read, gate) == (1, frozenset({"work"}))
+
+
+def test_the_claim_with_the_gate_would_be_false():
+    """The row of somebody without work against none, by the mixture over all masks."""
+    epsilon, observed = 1.0, 0.5
+    # Mask of `hours` either way: the rule says "not applicable", and the row counts.
+    present = math.exp(-epsilon * 0)  # density of the noisy count at 1, up to its constant
+    absent = math.exp(-epsilon * 1)
+    mixture = observed * present + (1 - observed) * present
+    loss = math.log(mixture / absent)
+    assert loss == pytest.approx(epsilon)
+    claimed = math.log1p(observed * math.expm1(epsilon))  # with the gate {"hours"}
+    assert claimed < 0.7 < loss
+    # Ours: what the door charges amplifies nothing for the routed attribute alone.
+    table = Table.from_codes(ROUTED, {"work": [0, 1], "hours": [2, 0]})
+    door, budget = door_to(table, epsilon=1.0)
+    door.marginal(("hours",), Noise("laplace", 1.0))
+    spent = budget.spent
+    found = ground_truth_guarantee(spent, RATES, structure=FixedGates())
+    assert found.epsilon == pytest.approx(1.0)
+
+
+def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
+    """Values go missing; where there is no value, none does, and the row is always read."""
+    rent = Categorical(name="rent", levels=("low", "high"), nullable=True, not_applicable=("own",))
+    table = Table.from_codes(Schema((WORK, rent)), {"work": [0, 2], "rent": [2, 3]})
+    assert count_of(table, ("rent",)) == (1, None)
+    assert count_of(table, ("work", "rent")) == (1, frozenset({"work"}))
+
+
+def test_what_follows_is_settled_although_it_was_masked():
+    """Behind the door it is not counted at all; nor does it make another attribute known."""
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
+            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
+        ),
+        (Equation("age + born = 2024"),),
+    )
+    door, _ = door_to(made_up(schema, 50))
+    assert door.schema.names == ("age",)
+    assert schema.rulebook.filled == {"born"}
+    table = made_up(schema, 400)
+    assert (table.mask("age") | ~table.mask("born")).all()  # born follows wherever age is known
+    assert (table.mask("age") & ~table.mask("born")).any()  # and age does not follow from born
+
+
+FAMILIES = [
+    (PrivBayes, {}),
+    (PrivBayes, {"delta": 1e-6}),
+    (AIM, {"delta": 1e-6, "rounds": 1, "model_rows": 100}),
+    (MST, {"delta": 1e-6, "model_rows": 100}),
+]
+OBSERVED = dict.fromkeys(RULED.nullable, 0.6)
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize(("family", "options"), FAMILIES, ids=["pure", "zcdp", "aim", "mst"])
+def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
+    model = family(epsilon=1.0, missing=missing, **options).fit(made_up(RULED, 600))
+    gates = [event.gate or frozenset() for event in releases(model.guarantee_.events)]
+    assert not frozenset().union(*gates) & RULED.rulebook.filled
+    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
+    known = {"arbeit", "alter", "größe"}
+    pure = model.guarantee_.delta == 0
+    if missing == "complete-rows" and pure:
+        assert {*map(frozenset, gates)} <= {frozenset(), frozenset(known)}
+        rest = 0.02  # the number of all rows, which every row enters
+        amplified = math.log1p(0.6**3 * math.expm1(1 - rest))
+        assert found.epsilon == pytest.approx(rest + amplified, rel=1e-6)
+    elif missing == "impute-first" and pure:
+        gated = [e for e in releases(model.guarantee_.events) if e.gate]
+        margins = {next(iter(e.gate)): 1 / e.scale for e in gated}
+        assert {*margins} == known  # margins of routed attributes are read whole
+        gained = sum(e - math.log1p(0.6 * math.expm1(e)) for e in margins.values())
+        assert found.epsilon == pytest.approx(model.guarantee_.epsilon - gained, rel=1e-6)
+    else:  # "joint" reads every row; gates that the data chose may be those of such attributes
+        assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
+
+
+def test_data_chosen_gates_amplify_if_rules_settle_nothing_that_is_modelled():
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
+            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
+            WORK,
+        ),
+        (Equation("age + born = 2024"),),
+    )
+    known = MissingCompletelyAtRandom({"age": 0.5, "born": 0.5, "work": 0.5})
+    model = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(schema, 600))
+    assert model.ground_truth_guarantee(known).epsilon < model.guarantee_.epsilon
+    routed = PrivBayes(epsilon=1.0, missing="observed").fit(made_up(ROUTED, 600))
+    assert routed.ground_truth_guarantee(RATES).epsilon == pytest.approx(1.0)
+
+
+def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observed():
+    """It loses cells when all are seen; with one masked, the others stay: never more than seen."""
+    names = RULED.nullable
+    codes = {a.name: np.array([a.size - 1]) for a in RULED}  # breaks several rules
+    for mask in itertools.product((False, True), repeat=len(names)):
+        hidden = {n for n, m in zip(names, mask, strict=True) if m}
+        row = {n: np.array([RULED[n].missing_code]) if n in hidden else c for n, c in codes.items()}
+        drawn = Table.from_codes(RULED, row).with_values(np.random.default_rng(0))
+        table = read_again(drawn)
+        for name in {*names} - RULED.rulebook.filled:
+            if name in hidden:
+                assert table.codes(name)[0] >= RULED[name].missing_code
