@@ -241,11 +241,13 @@ def test_schemas_without_rules_and_kinds_are_read_without_any_work() -> None:
 
 
 def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> None:
-    facts: dict[str, Any] = {"lower": 0, "upper": 99, "integer": True, **LOOSE}
+    facts: dict[str, Any] = {"integer": True, **LOOSE}
     schema = Schema(
         (
-            *(Numeric(name=n, **facts, refused=(-7,)) for n in "abc"),
-            Numeric(name="d", lower=-99, upper=99, integer=True, **LOOSE),
+            Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,)),
+            Numeric(name="b", lower=0, upper=99, **facts),
+            Numeric(name="c", lower=0, upper=300, **facts),
+            Numeric(name="d", lower=-99, upper=300, **facts),
         ),
         (Equation("a + 2 * b = c"), Equation("c - a = d"), Impossible("a > 90 and b < 50")),
     )

@@ -10,8 +10,8 @@ from missdp.synth.network import (
     condition,
     fill_holes,
     fit_filling_model,
-    restricted,
 )
+from missdp.synth.restrict import restricted
 
 
 def joint_of(codes, sizes):
