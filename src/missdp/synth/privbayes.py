@@ -14,7 +14,7 @@ from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
-from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, restricted
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -23,6 +23,7 @@ from missdp.synth.noisy_counts import (
     least_squares_total,
 )
 from missdp.synth.restore import kinds_share
+from missdp.synth.restrict import restricted
 from missdp.synth.state import first_array, is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]
