@@ -166,14 +166,16 @@ def measure(options):
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
-        found = {"measured": facts(options), "rows": len(case.private["after"]), "families": {}}
-        for family in FAMILIES:
+        found = {"rows": len(case.private["after"])}
+        families = found["families"] = written.get(name, {}).get("families", {})
+        for family in options.families:
             runs = {variant: [] for variant in VARIANTS}
             for seed in range(options.seeds):
                 for variant in VARIANTS:
                     runs[variant].append(one_fit(case, family, variant, seed, options))
-            found["families"][family] = {v: means(runs[v]) | each(runs[v]) for v in VARIANTS}
-            print("\n".join(lines(name, family, found["families"][family])), flush=True)
+            families[family] = {v: means(runs[v]) | each(runs[v]) for v in VARIANTS}
+            families[family]["measured"] = facts(options)
+            print("\n".join(lines(name, family, families[family])), flush=True)
         written[name] = written.get(name, {}) | found
         AFTER.write_text(json.dumps(written, indent=1) + "\n")
 
@@ -184,7 +186,7 @@ def strategies(options):
     for name in options.only:
         case = Case(name)
         found = {"measured": facts(options)}
-        for family in FAMILIES:
+        for family in options.families:
             for missing in ("observed", "complete-rows", "impute-first"):
                 mean = {
                     variant: means(
@@ -269,6 +271,7 @@ def main():
     mode.add_argument("--strategies", action="store_true")
     mode.add_argument("--show", action="store_true")
     parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--epsilon", type=float, default=1.0)

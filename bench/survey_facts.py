@@ -348,6 +348,7 @@ def mroz_declared():
             NotApplicable(("wage", "lwage"), unless="inlf = 1"),
             Impossible("inlf = 0 and hours > 0"),
             Impossible("inlf = 1 and hours = 0"),
+            Determined("expersq", by="exper", map=tuple((x, x**2) for x in range(51))),
         ),
         wage=whole_column,
         lwage=whole_column,
@@ -362,8 +363,8 @@ def fertil2_declared():
             NotApplicable(("agefm", "heduc"), unless="evermarr = 1"),
             NotApplicable("agefbrth", unless="ceb >= 1"),
             Impossible("knowmeth = 0 and usemeth = 1"),
-            Impossible("educ = 0 and educ0 = 0"),
-            Impossible("educ > 0 and educ0 = 1"),
+            Determined("agesq", by="age", map=tuple((x, x**2) for x in range(15, 50))),
+            Determined("educ0", by="educ", map=tuple((x, int(x == 0)) for x in range(21))),
             Order("children <= ceb"),
             Order("agefm <= age"),
             Order("agefbrth <= age"),
@@ -417,7 +418,4 @@ DECLARED = {
     "adult": adult_declared,
 }
 
-UNDECLARED = {  # no linear equation, and no map of levels
-    "mroz": ("exper -> expersq", "lwage = log(wage) to 0.001"),
-    "fertil2": ("age -> agesq",),
-}
+UNDECLARED = {"mroz": ("lwage = log(wage) to 0.001",)}  # neither linear nor a map

@@ -187,3 +187,20 @@ def test_one_row_decides_for_itself_whether_it_is_in_a_pile():
     assert [int(attribute.encode_values(np.array([v]))[0]) for v in (0.0, 10.0, 0.0, 49_000.0)] == (
         one.tolist()
     )
+
+
+@pytest.mark.parametrize("integer", [True, False])
+def test_a_bin_reaches_no_spike_at_its_ends(integer):
+    income = Numeric(
+        name="i", lower=0, upper=20, bins=2, integer=integer, spikes=(0, 1, 10, 15, 20)
+    )
+    least, greatest = income.reach
+    for code in range(income.size):
+        values = income.decode(np.full(500, code), np.linspace(0, 1, 500, endpoint=False))
+        assert least[code] <= values.min()
+        assert values.max() <= greatest[code]
+    bins = least < greatest
+    assert bins.sum() == 2
+    assert not np.isin([*least[bins], *greatest[bins]], income.spikes).any()
+    if integer:
+        assert list(zip(least[bins], greatest[bins], strict=True)) == [(2, 9), (11, 19)]

@@ -62,7 +62,7 @@ def test_what_follows_is_left_out_and_not_applicable_is_a_level():
     assert not modelled.schema["rent"].nullable
     assert modelled.schema["work"].extended_size == 3
     assert modelled.kinds == {"work": (2, 3), "hours": (4, 5)}
-    assert modelled.filled == {"hours", "born", "years", "rent"}
+    assert modelled.filled == {"hours", "age", "born", "years", "rent"}
     assert not modelled.is_whole
 
 

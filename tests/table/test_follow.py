@@ -238,3 +238,31 @@ def test_schemas_without_rules_and_kinds_are_read_without_any_work() -> None:
     table = Table.read(pd.DataFrame({"age": [1.0, None]}), plain)
     assert plain.rulebook.bound == plain.rulebook.order == ()
     assert table.codes("age").tolist() == [0, 10]
+
+
+def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> None:
+    facts: dict[str, Any] = {"integer": True, **LOOSE}
+    schema = Schema(
+        (
+            Numeric(name="a", lower=0, upper=99, **facts, refused=(-7,)),
+            Numeric(name="b", lower=0, upper=99, **facts),
+            Numeric(name="c", lower=0, upper=300, **facts),
+            Numeric(name="d", lower=-99, upper=300, **facts),
+        ),
+        (Equation("a + 2 * b = c"), Equation("c - a = d"), Impossible("a > 90 and b < 50")),
+    )
+    rows = {
+        "a": [-7, 3, None, -7, -7, 95, 4],
+        "b": [5, None, 2, 5, 5, None, None],
+        "c": [11, 13, None, 12, 9, 97, 7],
+        "d": [None, None, 4, 10, None, None, None],
+    }
+    table = Table.read(pd.DataFrame(rows), schema)
+    found = table.to_arrow(holes="codes").to_pydict()
+    # c - 2 b; (c - a) / 2, whole and not; two unknown stay so, one below 0; a broken rule takes all
+    assert found["a"] == [1, 3, None, 2, -7, None, 4]
+    assert found["b"] == [5, 5, 2, 5, 5, None, None]
+    assert found["c"] == [11, 13, None, 12, 9, None, 7]
+    assert found["d"] == [10, 10, 4, 10, None, None, 3]
+    assert {"a", "b"} <= schema.rulebook.filled
+    check_written_and_read_again(table)

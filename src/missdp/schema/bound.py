@@ -126,6 +126,17 @@ class Derives:
         """Attributes that it reads, the target among them."""
         return (*self.by, self.target.name)
 
+    def solved(self, given: AnyAttribute) -> Derives:
+        """Return the linear equation as one that determines another of its attributes."""
+        own = self.terms[self.by.index(given.name)]
+        rest = tuple(
+            (name, -times / own)
+            for name, times in zip(self.by, self.terms, strict=True)
+            if name != given.name
+        )
+        names, terms = zip(*rest, (self.target.name, 1 / own), strict=True)
+        return Derives(self.text, given, names, terms=terms, start=-self.start / own)
+
     def derived(self, cells: KnownCells, n: int) -> Known:
         """Return what is known of the target from the others."""
         known = [cells[name] for name in self.by]

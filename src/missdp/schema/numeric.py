@@ -255,15 +255,21 @@ class Bins:
         """The middle of what each code stands for, increasing."""
         return np.asarray((self._low + self._high) / 2)
 
-    @property
+    @cached_property
     def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest value that each code stands for, spikes not left out."""
+        """Least and greatest value that each code stands for."""
         spike, where = self._bin < 0, np.maximum(self._bin, 0)
         if self._integer:
             least, greatest = self.firsts[where], self.firsts[where + 1] - 1
         else:
             least, greatest = self._low, np.nextafter(self._high, -np.inf)
             greatest = np.where(self._high == self._edges[-1], self._high, greatest)
+        for one in self._spikes:
+            after = one + 1 if self._integer else np.nextafter(one, np.inf)
+            least = np.where(least == one, after, least)
+        for one in self._spikes[::-1]:
+            before = one - 1 if self._integer else np.nextafter(one, -np.inf)
+            greatest = np.where(greatest == one, before, greatest)
         return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
 
     @property

@@ -72,6 +72,14 @@ class RuleBook:
             if isinstance(rule, Denial) and (pair := rule.pair(schema)) is not None
         )
         """What no two rows have; nothing makes synthetic rows obey it by itself."""
+        self.solved = tuple(
+            rule.solved(schema[name])
+            for rule in self.derives.values()
+            if rule.lookup is None
+            for name in rule.by
+            if schema[name].nullable
+        )
+        """Linear equations by which a missing cell follows from what is otherwise determined."""
         self.order = self._in_order()
         """Attributes that follow or are routed, each after all that it depends on."""
         self._check_holes()
@@ -85,7 +93,8 @@ class RuleBook:
         missing: where there is no value, none is lost.
         """
         absent = {a.name for a in self._schema if a.not_applicable is not None}
-        return frozenset({*self.derives, *self.routes, *absent})
+        solved = {rule.target.name for rule in self.solved}
+        return frozenset({*self.derives, *self.routes, *absent, *solved})
 
     def reached(self, names: Iterable[str]) -> frozenset[str]:
         """Return the attributes that the given ones hang together with by rules, them included."""

@@ -1,8 +1,8 @@
 """A Bayesian network whose rows are possible: each attribute is drawn as public rules allow.
 
-Post-processing of a released network. What was drawn first keeps its law; what comes later is given
-what rules connect it with, has no chance where the row would be impossible, and is weighted so that
-its own margin stays what was released.
+Post-processing of a released network. What was drawn first keeps its law; what comes later is also
+given what rules connect it with, has no chance where the row could no longer be possible, and is
+weighted so that its own margin stays what was released.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Gen
     if not impossible:
         return network
     sizes = {f.child: network.conditionals[f.child].shape[-1] for f in network.families}
+    ahead = _looked_ahead(impossible, sizes)
     families, laws, rows = [], {}, Codes()
     for family in network.families:
         law, child = network.conditionals[family.child], family.child
         cells = cell_index(rows, family.parents, law.shape[:-1], _ROWS)
-        wide, new = _with_rules(family, law, impossible, sizes, {*rows})
+        wide, new = _with_rules(family, law, ahead, sizes, {*rows})
         given = cell_index(rows, new.parents, wide.shape[:-1], _ROWS)
         if wide is not law:
             target = _margin(law, cells)
@@ -109,6 +110,31 @@ def _keeping_margin(
     return kept
 
 
+def _looked_ahead(
+    impossible: ImpossibleCells, sizes: Mapping[str, int]
+) -> dict[Clique, NDArray[np.bool_]]:
+    """Add the cells that leave an attribute that is drawn later without any level.
+
+    Attributes are taken from the last one drawn to the first: what all its tables together rule out
+    of the attributes before it is one more table (bucket elimination; Dechter 1999).
+    """
+    found = dict(impossible)
+    place = {name: i for i, name in enumerate(sizes)}
+    for last in reversed(list(sizes)):
+        about = [names for names in found if max(names, key=place.__getitem__) == last]
+        near = {name for names in about for name in names if name != last}
+        clique = (*sorted(near, key=place.__getitem__), last)
+        if not near or math.prod(sizes[name] for name in clique) > _CELLS:
+            continue
+        never = np.zeros([sizes[name] for name in clique], dtype=bool)
+        for names in about:
+            never |= _along(clique, names, found[names], sizes)
+        dead = never.all(axis=-1)
+        if dead.any():
+            found[clique[:-1]] = dead | found.get(clique[:-1], np.zeros_like(dead))
+    return found
+
+
 def _allowed(
     law: NDArray[np.float64],
     clique: Clique,
@@ -120,13 +146,19 @@ def _allowed(
     shape = tuple(sizes[name] for name in clique)
     wide = law.reshape(law.shape[:-1] + (1,) * (len(shape) - law.ndim) + law.shape[-1:])
     wide = np.broadcast_to(wide, shape)
-    never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
-    order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
-    along = [sizes[n] if n in names else 1 for n in clique]
-    possible = ~never.transpose(order).reshape(along)
+    possible = ~_along(clique, names, cells, sizes)
     left = wide * possible
     # Where the law has nothing that is allowed, all that is allowed; if nothing is, the law.
     total = left.sum(axis=-1, keepdims=True)
     some = np.broadcast_to(possible.any(axis=-1, keepdims=True), total.shape)
     left = np.where(total > 0, left, np.where(some, possible * np.ones(shape), wide))
     return np.asarray(left / left.sum(axis=-1, keepdims=True))
+
+
+def _along(
+    clique: Clique, names: Clique, cells: NDArray[np.bool_], sizes: Mapping[str, int]
+) -> NDArray[np.bool_]:
+    """Return impossible cells with an axis for each of a clique's attributes."""
+    never = np.pad(cells, [(0, sizes[n] - k) for n, k in zip(names, cells.shape, strict=True)])
+    order = sorted(range(len(names)), key=lambda i: clique.index(names[i]))
+    return never.transpose(order).reshape([sizes[n] if n in names else 1 for n in clique])

@@ -1,6 +1,7 @@
 """Rules are applied to rows as they are read: each row by itself, whatever else the table holds.
 
-What follows from a row's own cells is filled in, in place of whatever was there. A row that breaks
+What follows from a row's own cells is filled in, in place of whatever was there; a linear equation
+also gives a missing cell that others follow from, where it is the only one. A row that breaks
 a rule loses the cells that the rule is about, as far as they may be missing; nobody can know which
 of them is wrong. Where none of them may be missing the row stays as it is, and nothing is learned
 from its impossible combination. This is repeated until nothing changes, so that a table that was
@@ -46,8 +47,9 @@ def follow_rules(
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
     rows = Rows(schema, columns)
+    _solved(rows, book)
     # A cell that nothing fills is lost once at most; then the others settle, one after another.
-    for _ in range(2 * len(columns) + 2):
+    for _ in range(3 * len(columns) + 2):
         before = rows.ruled()
         if not _passed(rows, book) or rows.are_still(before):
             break
@@ -55,17 +57,24 @@ def follow_rules(
 
 
 def _passed(rows: Rows, book: RuleBook) -> bool:
-    """Apply every rule once; return whether a row lost a cell."""
-    lost = False
+    """Apply every rule once; return whether a row lost a cell, or an equation was solved."""
+    changed = False
     for target in book.order:
         if target in book.derives and rows.has(book.derives[target].names):
-            lost |= rows.derive(book.derives[target])
+            changed |= rows.derive(book.derives[target])
         if target in book.routes and rows.has(book.routes[target].names):
             rows.route(book.routes[target])
+    changed |= _solved(rows, book)
     for rule in book.bound:
         if rows.has(rule.names):
-            lost |= rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
-    return lost
+            changed |= rows.blank(rule.names, rule.broken(rows.known, rows.n)[0])
+    return changed
+
+
+def _solved(rows: Rows, book: RuleBook) -> bool:
+    """Fill the one missing cell of each equation; return whether there was any."""
+    filled = [rows.solve(rule) for rule in book.solved if rows.has(rule.names)]
+    return any(filled)
 
 
 class Rows:
@@ -118,8 +127,18 @@ class Rows:
     def follow(self, rule: Derives) -> None:
         """Fill in what follows, where it is in the domain."""
         derived = rule.derived(self._known, self.n)
-        outside = rule.outside(derived)
-        sure = derived.present & ~outside & (derived.least == derived.greatest)
+        self._fill(rule, derived, np.ones(self.n, dtype=bool))
+        self._put(self._schema[rule.target.name], derived.absent, rule.target.size)
+
+    def solve(self, rule: Derives) -> bool:
+        """Fill holes with what an equation leaves for them; tell if any was."""
+        hole = self._known[rule.target.name].hole
+        return bool(hole.any()) and self._fill(rule, rule.derived(self._known, self.n), hole)
+
+    def _fill(self, rule: Derives, derived: Known, where: NDArray[np.bool_]) -> bool:
+        """Fill in some cells, where what follows is in the domain; tell if any was."""
+        sure = derived.present & ~rule.outside(derived) & (derived.least == derived.greatest)
+        sure &= where
         attribute = self._schema[rule.target.name]
         column = self._columns[attribute.name]
         values = column.values
@@ -133,7 +152,7 @@ class Rows:
             codes = np.where(sure, derived.least, 0).astype(np.int64)
         codes = np.where(sure, codes, column.codes)
         self._set(attribute, codes, values)
-        self._put(attribute, derived.absent, attribute.size)
+        return bool(sure.any())
 
     def route(self, rule: Routes) -> None:
         """Settle where an attribute is not applicable; a hole where that is not known stays."""
@@ -148,15 +167,27 @@ class Rows:
         self._put(self._schema[name], where, self._schema[name].missing_code)
 
     def blank(self, names: Iterable[str], broken: NDArray[np.bool_]) -> bool:
-        """Take the cells of rows that break a rule, where they may be missing; tell if any was."""
+        """Take the cells of rows that break a rule, where they may be missing; tell if any was.
+
+        What an equation derives from such a cell goes, too, or it would bring the cell back.
+        """
         lost = False
         for name in names if broken.any() else ():
             attribute = self._schema[name]
             where = broken & ~self._known[name].hole
             if attribute.nullable and where.any():
                 self._put(attribute, where, attribute.missing_code)
+                self.blank(self._derived_from(name), where)
                 lost = True
         return lost
+
+    def _derived_from(self, name: str) -> list[str]:
+        """Attributes that an equation derives from one that may be missing."""
+        return [
+            other
+            for other, rule in self._schema.rulebook.derives.items()
+            if rule.lookup is None and name in rule.by and other in self._known
+        ]
 
     def _put(self, attribute: AnyAttribute, where: NDArray[np.bool_], code: int) -> None:
         """Set cells to a code that stands for no value."""

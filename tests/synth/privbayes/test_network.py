@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from missdp.inference.model import draw
-from missdp.synth.network import Family, Network, condition, fill_holes, fit_filling_model
+from missdp.synth.network import (
+    Family,
+    Network,
+    condition,
+    fill_holes,
+    fit_filling_model,
+)
+from missdp.synth.restrict import restricted
 
 
 def joint_of(codes, sizes):
@@ -115,3 +122,22 @@ def test_filling_keeps_observed_cells_and_leaves_no_hole():
         seen = holes[name] < size
         np.testing.assert_array_equal(filled[name][seen], holes[name][seen])
         assert filled[name].max() < size
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+def test_restricted_laws_leave_no_row_without_an_end(order):
+    # a and b are not applicable (their last level) if and only if c is 0.
+    laws = {"a": np.array([0.3, 0.3, 0.4]), "b": np.array([0.5, 0.5]), "c": np.array([0.6, 0.4])}
+    never = {
+        ("a", "c"): np.array([[True, False], [True, False], [False, True]]),
+        ("b", "c"): np.array([[True, False], [False, True]]),
+    }
+    families = tuple(Family(name, ()) for name in order)
+    network = restricted(
+        Network(families, {name: laws[name] for name in order}), never, np.random.default_rng(0)
+    )
+    rows = network.sample(2000, np.random.default_rng(0))
+    for names, cells in never.items():
+        assert not cells[tuple(rows[name] for name in names)].any()
+    first = np.bincount(rows[order[0]], minlength=len(laws[order[0]])) / 2000
+    np.testing.assert_allclose(first, laws[order[0]], atol=0.001)  # what is drawn first stays

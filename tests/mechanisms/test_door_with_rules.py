@@ -1,0 +1,146 @@
+"""The door with kinds and rules: counts of sensitivity one, of any source, filled row by row."""
+
+import duckdb
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Table
+from missdp.accounting import Budget
+from missdp.mechanisms import Door, Noise, Witness
+from missdp.sources import DuckDBSource, MemorySource, strategy_named
+from missdp.sources.modelled import Modelled
+from missdp.testing import RULED, Recorder, Repeater
+from missdp.testing.made_up import appended, read_again
+from missdp.testing.sensitivity import check_sensitivity
+
+MODELLED = Modelled(RULED)
+cells = st.tuples(*(st.integers(0, a.extended_size - 1) for a in RULED))
+tables = st.lists(cells, max_size=10)
+
+
+def table_of(rows):
+    """Rows of any cells: they break rules, have any kind of hole, are n/a where they apply."""
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(RULED)).T
+    codes = dict(zip(RULED.names, columns, strict=True))
+    return Table.from_codes(RULED, codes).with_values(np.random.default_rng(len(rows)))
+
+
+@st.composite
+def neighbours(draw):
+    """Two tables of which one has a row more; in half of the pairs it has a hole."""
+    rows, row = draw(tables), list(draw(cells))
+    if draw(st.booleans()):
+        place = RULED.names.index(draw(st.sampled_from(RULED.nullable)))
+        attribute = RULED.attributes[place]
+        row[place] = draw(st.integers(attribute.missing_code, attribute.extended_size - 1))
+    raw = table_of(rows)
+    more = appended(raw, {n: np.array([c]) for n, c in zip(RULED.names, row, strict=True)})
+    return read_again(raw), read_again(more)
+
+
+def door(table, missing, witness=None):
+    budget = Budget(1e6, schedule="adaptive")
+    source = MemorySource(table) if isinstance(table, Table) else table
+    return Door(source, strategy_named(missing), budget=budget, noise=witness or Recorder(0))
+
+
+CLIQUES = [(), ("stunden",), ("arbeit", "stunden"), ("alter", "erste stelle"), ("wohnt", "stufe")]
+LOUD = Noise("laplace", 10.0)
+
+
+def asked(table, missing, witness):
+    """Everything that a family may ask, under one strategy."""
+    found = door(table, missing, witness)
+    found.row_count(LOUD)
+    for name in MODELLED.kinds:
+        found.kinds(name, LOUD)
+    for clique in CLIQUES:
+        found.marginal(clique, LOUD)
+    if found.strategy.fills:
+        laws = {a.name: np.full(a.size, 1 / a.size) for a in found.schema if a.nullable}
+        filled = found.filled(laws)
+        for clique in CLIQUES:
+            filled.marginal(clique, LOUD)
+
+
+@settings(max_examples=40, deadline=None)
+@given(neighbours(), st.sampled_from(("joint", "observed", "complete-rows", "impute-first")))
+def test_one_row_moves_every_count_by_one_at_most(pair, missing):
+    table, more = pair
+    kept = Recorder(0)
+    asked(table, missing, kept)
+    again = Repeater(kept)
+    asked(more, missing, again)
+    for one, two in zip(kept.kept, again.kept, strict=True):
+        moved = np.abs(np.asarray(one.exact) - np.asarray(two.exact))
+        assert moved.sum() <= 1, one.event.label
+        assert one.event.sensitivity == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(tables, st.integers(1, 4))
+def test_streams_count_as_memory_does_in_any_batches(rows, size):
+    raw = table_of(rows)
+    relation = duckdb.connect().from_arrow(raw.to_arrow(holes="codes"))
+    memory = Table.read(raw.to_arrow(holes="codes"), RULED)
+
+    class Batched(DuckDBSource):
+        def _batches(self, names):
+            for batch in super()._batches(names):
+                for start in range(0, batch.num_rows, size):
+                    yield batch.slice(start, size)
+
+    doors = []
+    for source in (memory, Batched(relation, RULED, n_jobs=1)):
+        kept = Recorder(0)
+        for missing in ("joint", "observed"):
+            asked(source, missing, kept)
+        doors.append(kept.kept)
+    for one, two in zip(*doors, strict=True):
+        np.testing.assert_array_equal(one.exact, two.exact)
+        assert np.shape(one.exact) == np.shape(two.exact)
+
+
+@settings(max_examples=25, deadline=None)
+@given(neighbours())
+def test_rows_are_filled_one_by_one(pair):
+    """A row more changes no other filled row, n/a included."""
+    filled = []
+    for table in pair:
+        kept = Recorder(0)  # whose generators draw alike for rows that are in both tables
+        opened = door(table, "impute-first", kept)
+        laws = {a.name: np.full(a.size, 1 / a.size) for a in opened.schema if a.nullable}
+        filled.append(opened.filled(laws)._counts.codes())
+    for name in MODELLED.schema.names:
+        assert np.array_equal(filled[0][name], filled[1][name][:-1])
+        assert (filled[1][name] < MODELLED.schema[name].size).all()
+
+
+def test_kinds_are_charged_before_they_are_counted():
+    charged = []
+
+    class Watched(MemorySource):
+        def counts(self, cliques, *, rows):
+            charged.append(len(opened._budget.events))
+            return super().counts(cliques, rows=rows)
+
+    opened = door(Watched(read_again(table_of([(0,) * len(RULED)]))), "joint")
+    opened.kinds("arbeit", LOUD)
+    assert charged == [1]
+    (event,) = opened._budget.events
+    assert (event.sensitivity, event.gate) == (1, None)
+    assert event.label == "kinds of missing of arbeit"
+
+
+def test_kinds_keep_to_the_sensitivity_and_read_once():
+    def run(witness, table):
+        opened = door(table, "joint", witness)
+        for name in RULED.names:
+            opened.kinds(name, LOUD)
+        return opened._budget
+
+    report = check_sensitivity(run, schema=RULED, trials=20)
+    assert report.passed
+    assert not report.unchecked
+    assert isinstance(Recorder(0), Witness)
