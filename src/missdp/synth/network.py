@@ -35,6 +35,7 @@ __all__ = [
     "dependence_score",
     "fill_holes",
     "fit_filling_model",
+    "observed_part",
     "reachable_cliques",
 ]
 
@@ -242,7 +243,12 @@ _EM_ROWS = 50_000
 
 
 def fit_filling_model(
-    network: Network, sizes: Mapping[str, int], n: int, rng: np.random.Generator
+    network: Network,
+    sizes: Mapping[str, int],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    start: Network | None = None,
 ) -> Network:
     """Learn complete-data conditional laws from synthetic rows with holes.
 
@@ -255,6 +261,8 @@ def fit_filling_model(
     n : int
         Number of synthetic rows to learn from (at most 50,000 are used).
     rng : numpy Generator
+    start : Network, optional
+        Laws to begin with; what they rule out stays so. By default :func:`observed_part`.
 
     Returns
     -------
@@ -262,7 +270,7 @@ def fit_filling_model(
         Same families, complete domain.
     """
     rows = max(1, min(n, _EM_ROWS))
-    model = _observed_part(network, sizes)
+    model = observed_part(network, sizes) if start is None else start
     holes = network.sample(rows, rng)
     filled = _initial(holes, sizes, model, rng)
     for _ in range(_EM_ROUNDS):
@@ -294,7 +302,8 @@ def fill_holes(
     return _gibbs(filled, holes, sizes, model, rng, sweeps=5)
 
 
-def _observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
+def observed_part(network: Network, sizes: Mapping[str, int]) -> Network:
+    """Return the laws of each child among members of its family that are all observed."""
     conditionals = {}
     for family in network.families:
         inside = tuple(slice(0, sizes[name]) for name in family.clique)

@@ -14,7 +14,7 @@ from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
-from missdp.synth.network import Family, Network, fill_holes, fit_filling_model
+from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
@@ -200,7 +200,10 @@ class PrivBayes(Synthesizer):
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None
         if self._strategy.models_holes and self.modelled_.nullable:
-            self._filling = fit_filling_model(self.network_, self._sizes(), n, rng)
+            sizes = self._sizes()
+            start = observed_part(self.network_, sizes)
+            start = restricted(start, self._modelled.impossible, rng)
+            self._filling = fit_filling_model(self.network_, sizes, n, rng, start=start)
 
     def _sizes(self) -> dict[str, int]:
         return {a.name: a.size for a in self.modelled_}

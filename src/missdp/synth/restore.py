@@ -3,7 +3,8 @@
 Values are drawn inside bins, what follows from others is computed, and what is not applicable is
 said so. A row that breaks a rule is drawn again: first its values inside the same bins, then the
 whole row. So rows have the model's law given that the rules hold, but for one thing: where a
-routing rule says that an attribute is not applicable, it is made so, and the row stays.
+routing rule says that an attribute is not applicable, it is made so, and the row stays. A model
+that is all noise may give no possible row at all; then some of its cells become any level.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _SHARE = 0.02  # of the budget, for the kinds of holes of one attribute
 _MOST_SHARE = 0.06  # for those of all
 _VALUE_ROUNDS = 30
 _ROW_ROUNDS = 40
+_LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
+_TRIED = 5000  # rows
 
 
 def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
@@ -95,6 +98,13 @@ def restored(
         good = np.flatnonzero(~bad)[: lacking.size]
         table = _replaced(table, lacking[: good.size], more, good)
         broken[lacking[: good.size]] = False
+    for share in _LOOSE if n and broken.all() else ():
+        loose, bad = _ruled(modelled, _loosened(modelled, draw(_TRIED), share, rng), rng)
+        if not bad.all():
+            where = np.arange(n)
+            table = _replaced(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
+            broken[:] = False
+            break
     if broken.any():
         table = _repeated(table, broken, rng)
     return _with_kinds(table, shares, rng, kind)
@@ -146,6 +156,15 @@ def _completed(
     for bound in book.bound:
         broken |= bound.broken(known, n)[0]
     return Table(schema, {name: rows.column(name) for name in schema.names}), broken
+
+
+def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
+    """Return rows in which a share of the cells is any level: for models that are all noise."""
+    found = {}
+    for name, drawn in codes.items():
+        anything = rng.integers(0, modelled.schema[name].size, len(drawn))
+        found[name] = np.where(rng.random(len(drawn)) < share, anything, drawn)
+    return found
 
 
 def _inapplicable(rule: Routes, rows: Rows) -> NDArray[np.bool_]:
