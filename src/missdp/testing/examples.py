@@ -30,7 +30,6 @@ __all__ = [
     "LookingAside",
     "MutableCounts",
     "NarrowCounts",
-    "Obstinate",
     "QuotingSource",
     "ReadingTwice",
     "SchemaOrder",
@@ -92,14 +91,6 @@ class ExactCounts(Histograms):
     def _counted(self, door: Door, name: str, noise: Noise) -> NDArray[np.int64]:
         door.marginal((name,), noise)
         return next(iter(door._counts.each([(name,)])))[1]
-
-
-class Obstinate(Histograms):
-    """Draws the same row every time, a rule or not: the one of all last levels."""
-
-    def _sample(self, n: int, missing_values: str, rng: np.random.Generator) -> dict[str, Any]:
-        del missing_values, rng
-        return {a.name: np.full(n, a.size - 1) for a in self.modelled_}
 
 
 class Telltale(Histograms):
