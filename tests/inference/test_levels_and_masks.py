@@ -180,3 +180,14 @@ def test_a_workload_too_large_to_count_is_refused():
     assert len(candidates(2, schema)) == 120
     with pytest.raises(ParameterError, match="one pass"):
         candidates(3, schema)
+
+
+def test_a_level_that_is_always_observed_takes_no_holes():
+    """There is nothing to be missing: all holes are among the other levels."""
+    rng = np.random.default_rng(3)
+    rows = np.stack([rng.integers(0, 3, 20_000), rng.integers(0, 2, 20_000)], axis=1)
+    model = MaskModel(np.array([0.3, 0.0]), {0: 2})
+    model.learn(rows, 20_000.0, {}, ridge=0.3, sweeps=20)
+    holes = model.draw(rows, rng)
+    assert not holes[rows[:, 0] == 2].any()
+    assert holes[:, 0].mean() == pytest.approx(0.3, abs=0.01)

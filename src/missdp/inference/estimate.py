@@ -15,7 +15,7 @@ privacy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TypeVar
 
@@ -129,6 +129,8 @@ class Estimate:
         Rows drawn from the model to evaluate expectations over the mask model.
     zeros : mapping of Clique to ndarray of bool
         Cells on the declared levels that are publicly known to be impossible.
+    always : mapping of int to int
+        By attribute, a declared level that is never missing.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class Estimate:
         ridge: float,
         model_rows: int,
         zeros: Zeros,
+        always: Mapping[int, int] | None = None,
     ) -> None:
         self._rng, self._shrink, self._ridge, self._draws = rng, shrink, ridge, model_rows
         self._partial, self._extended = partial, extended
@@ -169,7 +172,9 @@ class Estimate:
         rates = [
             h / self.n_rows if h > floor else 0.0 for h, floor in zip(holes, floors, strict=True)
         ]
-        self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED))
+        known = {v: int(self.levels[v].groups[level]) for v, level in (always or {}).items()}
+        alone = {v: g for v, g in known.items() if (self.levels[v].groups == g).sum() == 1}
+        self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED), alone)
         self._ones: dict[Clique, Measured] = {}
         for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
             merged = np.bincount(level.groups, weights=y).astype(np.float64)
@@ -372,7 +377,7 @@ class Recipe(Record):
         Attributes counted with a level for missing.
     partial : bool
         Whether marginals counted only the rows observed on them.
-    shrink, ridge, model_rows
+    shrink, ridge, model_rows, always
         See :class:`~missdp.inference.estimate.Estimate`.
     """
 
@@ -384,6 +389,7 @@ class Recipe(Record):
     shrink: float
     ridge: float
     model_rows: int
+    always: dict[int, int] = field(default_factory=dict)
 
     def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
         """Simulate a table from ``model``, release it again, and fit a model to that."""
@@ -403,6 +409,7 @@ class Recipe(Record):
             ridge=self.ridge,
             model_rows=self.model_rows,
             zeros=model.zeros,
+            always=self.always,
         )
         for clique, sigma in self.sigmas.items():
             counts = self._counts(clique, codes, holes, estimate.levels)

@@ -143,8 +143,7 @@ def _positive(correlation: Floats) -> Floats:
     if values[0] >= _LEAST_EIGENVALUE:
         return correlation
     mended = (vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T
-    scale = np.sqrt(np.diag(mended))
-    return np.asarray(mended / np.outer(scale, scale))
+    return np.asarray(mended / np.sqrt(np.outer(np.diag(mended), np.diag(mended))))
 
 
 Codes = NDArray[np.int64]
@@ -152,6 +151,7 @@ Codes = NDArray[np.int64]
 _LEAST_RATE = 1e-6
 _DAMPING = 0.7
 _EVIDENCE = 3.0  # standard deviations of the statistic
+_NEVER = -50.0  # logit of no chance at all
 _STEP = 1.0  # largest move of a parameter in one sweep
 
 
@@ -219,9 +219,12 @@ class MaskModel(Record):
     ----------
     rates : ndarray, shape (d,)
         Released missing rates; 0 where an attribute is never missing.
+    always : mapping of int to int
+        By attribute, a level that is always observed: there is nothing to be missing.
     """
 
     rates: Floats
+    always: dict[int, int] = field(default_factory=dict)
     intercepts: Floats = field(init=False)
     slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)  # whose, then by what
     correlation: Floats = field(init=False)  # of latent variables: which holes coincide
@@ -249,6 +252,8 @@ class MaskModel(Record):
                 for effect in effects:
                     logits += self.slopes[effect][tuple(rows[:, b] for b in effect[1:])]
                 out[:, a] = expit(logits)
+        for a, level in self.always.items():
+            out[rows[:, a] == level, a] = 0.0
         return out
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -316,13 +321,13 @@ class MaskModel(Record):
         moving = [e for e in strips if strips[e].selective or self.slopes[e].any()]
         if not moving:
             return
-        cells = {
-            e: np.ravel_multi_index(tuple(rows[:, b] for b in e[1:]), strips[e].shape)
-            for e in moving
-        }
+        by = {e: tuple(rows.T[list(e[1:])]) for e in moving}
+        cells = {e: np.ravel_multi_index(by[e], strips[e].shape) for e in moving}
         logits = np.full(len(rows), self.intercepts[a])
         for effect in moving:
             logits += self.slopes[effect].ravel()[cells[effect]]
+        if a in self.always:
+            logits[rows[:, a] == self.always[a]] = _NEVER
         for effect in moving:
             strip, slope = strips[effect], self.slopes[effect].ravel()
             if strip.selective:
@@ -431,8 +436,7 @@ def both_missing(
 
     Examples
     --------
-    >>> table = Measured(np.array([[3.0, 1.0], [4.0, 7.0]]), 2.0)
-    >>> both_missing({(0, 1): table}, [1, 1], np.array([True, True]))
+    >>> both_missing({(0, 1): Measured(np.eye(2) * 7, 2.0)}, [1, 1], np.array([True, True]))
     {(0, 1): (7.0, 2.0)}
     """
     found: dict[tuple[int, int], tuple[float, float]] = {}

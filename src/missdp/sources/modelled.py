@@ -86,6 +86,15 @@ class Modelled:
                     found[part] = found[part] | never if part in found else never
         return found
 
+    @property
+    def absent(self) -> dict[int, int]:
+        """By position of a modelled attribute that may be not applicable, its level for that."""
+        return {
+            place: self._whole[name].size
+            for place, name in enumerate(self.schema.names)
+            if self._whole[name].not_applicable is not None
+        }
+
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
         """By modelled attribute with holes of several kinds, their codes in the private table."""

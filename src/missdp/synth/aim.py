@@ -146,7 +146,7 @@ class GraphicalSynthesizer(Synthesizer):
         total = self._released_count(door)
         door = impute(door, self.imputer, epsilon=self._imputer_epsilon)
         schema = door.schema
-        zeros = self._zeros(schema)
+        zeros, always = self._zeros(schema), self._modelled.absent
         learner = Learner(
             door,
             candidates(self.workload, schema),
@@ -156,6 +156,7 @@ class GraphicalSynthesizer(Synthesizer):
             ridge=self.ridge,
             model_rows=self.model_rows,
             zeros=zeros,
+            always=always,
             total=total,
         )
         estimate = learner.run()
@@ -171,6 +172,7 @@ class GraphicalSynthesizer(Synthesizer):
             shrink=self.shrink,
             ridge=self.ridge,
             model_rows=self.model_rows,
+            always=always,
         )
         names = schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)

@@ -132,6 +132,8 @@ class Learner:
         See :class:`~missdp.inference.estimate.Estimate`.
     zeros : mapping of Clique to ndarray of bool
         Cells that are publicly known to be impossible.
+    always : mapping of int to int
+        Levels that are never missing.
     total : Total or None
         Number of private rows as released or declared before, if it was.
     """
@@ -147,8 +149,10 @@ class Learner:
         ridge: float,
         model_rows: int,
         zeros: Zeros,
+        always: Mapping[int, int],
         total: Total | None,
     ) -> None:
+        self._always = always
         self._total = total
         self._totals: list[tuple[Clique, Total]] = []
         self._door, self._weights, self._plan = door, dict(weights), plan
@@ -181,6 +185,7 @@ class Learner:
             ridge=self._ridge,
             model_rows=self._model_rows,
             zeros=self._zeros,
+            always=self._always,
         )
         if not alone:
             levels = zip(self._names, estimate.levels, strict=True)
