@@ -27,6 +27,7 @@ from missdp.missingness import (
     missing_mask,
 )
 from missdp.missingness.mechanism import draw_exact
+from missdp.schema import Equation
 
 SCHEMA = Schema(
     (
@@ -333,3 +334,14 @@ def test_bad_options_are_refused() -> None:
 def declared(drivers: dict[str, Any]) -> Table:
     mechanism = DeclaredMechanism(intercepts={"y": 0.0}, weights={"y": drivers})
     return mechanism.apply(TABLE, random_state=0)
+
+
+def test_what_an_equation_may_fill_bounds_no_chance():
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=9, integer=True),
+            Numeric(name="born", lower=2015, upper=2024, integer=True),
+        ),
+        (Equation("age + born = 2024"),),
+    )
+    assert MCAR(0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, PrivBayes, Schema, Table
@@ -152,3 +153,34 @@ def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observe
         for name in {*names} - RULED.rulebook.filled:
             if name in hidden:
                 assert table.codes(name)[0] >= RULED[name].missing_code
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Equation("age + born = 2024"),
+        Determined("age", by="born", map=tuple((born, 2024 - born) for born in range(2015, 2025))),
+    ],
+    ids=["equation", "map"],
+)
+def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
+    """The rule is gone with its other attribute; what it filled was not observed all the same."""
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=9, integer=True, bins=2, nullable=True),
+            Numeric(name="born", lower=2015, upper=2024, integer=True, bins=2, nullable=True),
+            Categorical(name="other", levels=("x", "y")),
+        ),
+        (rule,),
+    )
+    frame = pd.DataFrame({"age": [None] * 500, "born": 2020.0, "other": "x"})
+    part = Table.read(frame.astype({"age": "float64"}), schema).subset(("age", "other"))
+    assert not part.mask("age").any()
+    assert part.schema["age"].settled
+    assert not part.schema["other"].settled
+    assert part.schema.rulebook.filled == {"age"}
+    assert Schema.from_json(part.schema.to_json()) == part.schema
+    model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(part)
+    known = MissingCompletelyAtRandom({"age": 0.01, "other": 1.0})
+    assert model.ground_truth_guarantee(known).epsilon == pytest.approx(1.0)
+    assert not schema.subset(("other", "age", "born"))["age"].settled

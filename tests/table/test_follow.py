@@ -266,3 +266,16 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> Non
     assert found["d"] == [10, 10, 4, 10, None, None, 3]
     assert {"a", "b"} <= schema.rulebook.filled
     check_written_and_read_again(table)
+
+
+def test_a_row_with_extreme_numbers_warns_of_nothing(recwarn):
+    schema = Schema(
+        tuple(
+            Numeric(name=n, lower=-1e12, upper=1e12, nullable=True, outside="missing")
+            for n in "abc"
+        ),
+        (Equation("1e-300 * a + b = c"),),
+    )
+    rows = pd.DataFrame({"a": [None, 1.0], "b": [1e12, 5.0], "c": [5.0, None]}, dtype="float64")
+    Table.read(rows, schema)
+    assert not recwarn.list

@@ -229,17 +229,16 @@ class EigenGap(Condition):
 
 @dataclass(frozen=True)
 class PublicDomain(Condition):
-    """Columns, categories and bounds were declared without looking at the private table.
+    """Columns, categories, bounds, codes and rules were declared without looking at the table.
 
     Parameters
     ----------
-    note : str
-        Where the domain comes from; may be empty.
+    note : str, where the domain comes from; may be empty
 
     Examples
     --------
-    >>> print(PublicDomain("census codebook"))
-    Columns, categories and bounds were declared without the private table (census codebook).
+    >>> print(PublicDomain("census"))
+    Columns, categories, bounds, codes and rules were declared without the private table (census).
     """
 
     note: str = ""
@@ -249,7 +248,8 @@ class PublicDomain(Condition):
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         note = f" ({self.note})" if self.note else ""
-        return f"Columns, categories and bounds were declared without the private table{note}."
+        what = "Columns, categories, bounds, codes and rules"
+        return f"{what} were declared without the private table{note}."
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ class DataDependentDomain(Condition):
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         return (
-            "WARNING: categories or bounds were read from the private table, which the stated "
+            "WARNING: categories, bounds or codes were read from the private table, which the stated "
             f"guarantee does not cover, for: {', '.join(self.attributes)}."
         )
 
@@ -390,8 +390,8 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
     >>> for condition in domain_conditions(Schema((read,)), undeclared="accept"):
     ...     print(condition)
-    WARNING: categories or bounds were read from the private table, which the stated guarantee
-    does not cover, for: a.
+    WARNING: categories, bounds or codes were read from the private table, which the stated
+    guarantee does not cover, for: a.
     """
     if undeclared not in ("refuse", "accept"):
         raise ParameterError("undeclared must be 'refuse' or 'accept'")
@@ -405,6 +405,7 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
             "undeclared='accept', which then becomes a condition of the guarantee"
         )
     declared = [name for name in schema.names if name not in marked]
+    declared += ["rules"] if schema.rules else []
     warning = DataDependentDomain(tuple(sorted(marked)))
     return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)
 

@@ -197,7 +197,7 @@ def has_value(table: Table, name: str) -> NDArray[np.bool_]:
 
 def always_known(schema: Schema) -> dict[str, float]:
     """Return what bounds the chances of what may be settled without a value: 1, all the time."""
-    return dict.fromkeys(schema.rulebook.filled, 1.0)
+    return dict.fromkeys(schema.rulebook.may_fill, 1.0)
 
 
 def _spared(table: Table, chances: Probabilities) -> Probabilities:

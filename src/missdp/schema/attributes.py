@@ -228,6 +228,9 @@ class Attribute(Record, abstract=True):
         not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
         output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
         ``"clamp"`` (numeric attributes) refuse no cell.
+    settled : bool, default False
+        Whether a rule of the table that this column was taken from may have filled its holes. Then
+        no guarantee for the ground truth builds on them. :meth:`Schema.subset` says so by itself.
     label, units : str
         For people.
     undeclared : tuple of str, default ()
@@ -243,6 +246,7 @@ class Attribute(Record, abstract=True):
     not_asked: tuple[str | float, ...] | None = None
     not_applicable: tuple[str | float, ...] | None = None
     outside: OutsidePolicy = "error"
+    settled: bool = False
     label: str = ""
     units: str = ""
     undeclared: tuple[str, ...] = ()
@@ -310,7 +314,7 @@ class Attribute(Record, abstract=True):
         """Yield what is wrong; each check may rely on those before it."""
         if not _is_text(self.name) or not self.name:
             yield "name must be text, and not empty"
-        for fact in ("nullable", "integer"):
+        for fact in ("nullable", "settled", "integer"):
             if not isinstance(getattr(self, fact, False), bool):
                 yield f"{fact} must be true or false"
         for fact in ("label", "units"):

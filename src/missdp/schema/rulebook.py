@@ -92,9 +92,15 @@ class RuleBook:
         Rules fill their missing cells; or they are not applicable to some rows, whatever went
         missing: where there is no value, none is lost.
         """
-        absent = {a.name for a in self._schema if a.not_applicable is not None}
+        known = {a.name for a in self._schema if a.not_applicable is not None or a.settled}
         solved = {rule.target.name for rule in self.solved}
-        return frozenset({*self.derives, *self.routes, *absent, *solved})
+        return frozenset({*self.derives, *self.routes, *known, *solved})
+
+    @property
+    def may_fill(self) -> frozenset[str]:
+        """The same, whatever cells may be missing."""
+        linear = (rule.by for rule in self.derives.values() if rule.lookup is None)
+        return self.filled.union(*linear)
 
     def reached(self, names: Iterable[str]) -> frozenset[str]:
         """Return the attributes that the given ones hang together with by rules, them included."""

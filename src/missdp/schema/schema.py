@@ -140,11 +140,17 @@ class Schema(Record):
         return tuple(self[name].extended_size for name in clique)
 
     def subset(self, names: Iterable[str]) -> Schema:
-        """Schema of the named attributes, in the order given, with the rules about them alone."""
+        """Schema of the named attributes, in the order given, with the rules about them alone.
+
+        What a rule that is left out may have filled is marked as ``settled``.
+        """
         attributes = tuple(self[name] for name in names)
         kept = {attribute.name for attribute in attributes}
         rules = tuple(rule for rule in self.rules if rule.about(self) <= kept)
-        return Schema(attributes, rules)
+        found = Schema(attributes, rules)
+        lost = (self.rulebook.filled & kept) - found.rulebook.filled
+        marked = (replace(a, settled=True) if a.name in lost else a for a in found)
+        return Schema(tuple(marked), rules) if lost else found
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:

@@ -46,14 +46,22 @@ def follow_rules(
     book = schema.rulebook
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
-    rows = Rows(schema, columns)
+    with np.errstate(all="ignore"):  # a warning would tell of a row
+        rows = Rows(schema, columns)
+        _settle(rows, book, passes=3 * len(columns) + 2)
+    return {name: rows.column(name) for name in wanted}
+
+
+def _settle(rows: Rows, book: RuleBook, *, passes: int) -> None:
+    """Apply the rules until nothing changes.
+
+    A cell that nothing fills is lost once at most; then the others settle, one after another.
+    """
     _solved(rows, book)
-    # A cell that nothing fills is lost once at most; then the others settle, one after another.
-    for _ in range(3 * len(columns) + 2):
+    for _ in range(passes):
         before = rows.ruled()
         if not _passed(rows, book) or rows.are_still(before):
-            break
-    return {name: rows.column(name) for name in wanted}
+            return
 
 
 def _passed(rows: Rows, book: RuleBook) -> bool:
