@@ -344,4 +344,4 @@ def test_what_an_equation_may_fill_bounds_no_chance():
         ),
         (Equation("age + born = 2024"),),
     )
-    assert MCAR(0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}
+    assert MCAR(rate=0.9, columns=("age",)).observed(schema) == {"age": 1.0, "born": 1.0}

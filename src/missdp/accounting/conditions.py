@@ -274,8 +274,8 @@ class DataDependentDomain(Condition):
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         return (
-            "WARNING: categories, bounds or codes were read from the private table, which the stated "
-            f"guarantee does not cover, for: {', '.join(self.attributes)}."
+            "WARNING: categories, bounds or codes were read from the private table, which the "
+            f"stated guarantee does not cover, for: {', '.join(self.attributes)}."
         )
 
 
