@@ -80,6 +80,31 @@ def test_not_applicable_follows_and_leaves_the_condition_its_law():
     assert (table.codes("hours") == 0).mean() == pytest.approx(0.4, abs=0.01)
 
 
+def test_a_condition_inside_a_bin_does_not_shift_what_is_not_applicable():
+    """A value is drawn where the condition fits what the row has, whichever that is."""
+    schema = Schema((bins("age", 1), bins("hours", 2)), (NotApplicable("hours", "age >= 0.8"),))
+    rng = np.random.default_rng(11)
+    weights = {"age": np.array([1.0]), "hours": np.array([0.35, 0.35, 0.3])}
+    table = restored(Modelled(schema), law_of(weights, rng), 20_000, rng, shares={})
+    absent = table.mask("hours")
+    assert absent.mean() == pytest.approx(0.3, abs=0.015)
+    assert ((table.values("age") < 0.8) == absent).all()
+
+
+def test_an_order_holds_through_a_hole_between():
+    schema = Schema(
+        (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)),
+        (Order("a <= b"), Order("b < c")),
+    )
+    assert "a <= b and b < c" in [rule.text for rule in schema.rulebook.forbids]
+    rng = np.random.default_rng(12)
+    even = np.full(5, 0.2)
+    weights = {"a": even, "b": np.array([*even * 0.5, 0.5]), "c": even}
+    table = restored(Modelled(schema), law_of(weights, rng), 5000, rng, shares={})
+    assert table.mask("b").mean() > 0.1
+    assert (table.values("a") < table.values("c")).all()
+
+
 def test_what_follows_is_computed_from_values_and_stays_in_its_domain():
     schema = Schema(
         (

@@ -97,7 +97,7 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey():
 
 def test_rows_that_break_rules_are_found(monkeypatch):
     def unchecked(modelled, codes, rng):
-        table, broken = restore._completed(modelled, codes, rng)
+        table, broken = restore._completed(modelled, codes, rng, overrule=True)
         return table, np.zeros_like(broken)
 
     monkeypatch.setattr(restore, "_ruled", unchecked)

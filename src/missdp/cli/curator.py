@@ -177,6 +177,8 @@ def simulate(
         if output_schema is not None:
             holed.schema.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
+    if mended := sorted(complete.schema.rulebook.may_fill):
+        say(f"Fewer in what rules fill, or make not applicable: {', '.join(mended)}.")
 
 
 _WARNING = (

@@ -340,7 +340,7 @@ class Attribute(Record, abstract=True):
             if not isinstance(codes, tuple) or not all(_is_text(c) or is_number(c) for c in codes):
                 yield f"{fact} must be a list of text or numbers"
             if kind != "not_applicable" and (codes or kind != "missing") and not self.nullable:
-                yield f"{fact} need nullable = true" if codes else f"{fact} needs nullable = true"
+                yield f"{fact} need{'' if kind == 'missing' else 's'} nullable = true"
             if not all(abs(code) < MAX_WHOLE for code in codes if not isinstance(code, str)):
                 yield f"{fact} that are numbers must be finite and below 2**53 in size"
             if self._unreachable(kind, codes):

@@ -56,9 +56,8 @@ class RuleBook:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self.bound: tuple[Bound, ...] = tuple(
-            b for rule in schema.rules for b in rule.bound(schema)
-        )
+        bound = [b for rule in schema.rules for b in rule.bound(schema)]
+        self.bound: tuple[Bound, ...] = (*bound, *_through_holes(bound, schema))
         """Every rule as it is computed with."""
         self.derives = _by_target(b for b in self.bound if isinstance(b, Derives))
         """The attributes that follow from others."""
@@ -162,6 +161,30 @@ class RuleBook:
                     f"rule {rule.text!r}: {rule.target.name!r} must be nullable, since an "
                     "attribute that it follows from may be missing"
                 )
+
+
+def _through_holes(bound: Iterable[Bound], schema: Schema) -> list[Forbids]:
+    """Return what orders say of two attributes when the one between them is missing."""
+    orders: dict[tuple[str, str], tuple[bool, str]] = {}
+    for rule in bound:
+        if isinstance(rule, Forbids) and len(rule.together) == 1:
+            (part,) = rule.together
+            if isinstance(part, tuple) and part[1] in (">", ">="):
+                orders[part[0], part[2]] = part[1] == ">=", rule.text
+    between = [a.name for a in schema if a.nullable and a.not_applicable is None]
+    found = dict(orders)
+    for via in between:
+        for (one, near), (strict, text) in list(found.items()):
+            for (far, two), (also, more) in list(found.items()) if near == via else ():
+                known = found.get((one, two), (False, ""))
+                if far == via and one != two and not (known[1] and known[0] >= (strict or also)):
+                    joined = text if more == text else f"{text} and {more}"
+                    found[one, two] = strict or also, joined
+    return [
+        Forbids(text, pair, ((pair[0], ">=" if strict else ">", pair[1]),))
+        for pair, (strict, text) in found.items()
+        if orders.get(pair) != (strict, text)
+    ]
 
 
 def target_of(rule: Derives | Routes) -> str:

@@ -2,9 +2,9 @@
 
 Values are drawn inside bins, what follows from others is computed, and what is not applicable is
 said so. A row that breaks a rule is drawn again: first its values inside the same bins, then the
-whole row. So rows have the model's law given that the rules hold, but for one thing: where a
-routing rule says that an attribute is not applicable, it is made so, and the row stays. A model
-that is all noise may give no possible row at all; then some of its cells become any level.
+whole row. So rows have the model's law given that the rules hold, but for one thing: a value where,
+for all values inside the bins, an attribute is not applicable is taken away, and the row stays.
+A model that is all noise may give no possible row; then some of its cells become any level.
 """
 
 from __future__ import annotations
@@ -114,13 +114,14 @@ def _ruled(
     modelled: Modelled, codes: Codes, rng: np.random.Generator
 ) -> tuple[Table, NDArray[np.bool_]]:
     """Return rows with values and what follows from them, and which of them break a rule."""
-    table, broken = _completed(modelled, codes, rng)
+    table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
-    for _ in range(_VALUE_ROUNDS if free else 0):
+    for left in range(_VALUE_ROUNDS if free else 1, 0, -1):
         again = np.flatnonzero(broken)
         if not again.size:
             break
-        more, bad = _completed(modelled, {n: c[again] for n, c in codes.items()}, rng)
+        part = {name: cells[again] for name, cells in codes.items()}
+        more, bad = _completed(modelled, part, rng, overrule=left == 1)
         good = np.flatnonzero(~bad)
         table = _replaced(table, again[good], more, good)
         broken[again[good]] = False
@@ -128,8 +129,9 @@ def _ruled(
 
 
 def _completed(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator
+    modelled: Modelled, codes: Codes, rng: np.random.Generator, *, overrule: bool
 ) -> tuple[Table, NDArray[np.bool_]]:
+    """Draw values and compute what follows; ``overrule`` drawn values that are not applicable."""
     schema = modelled.whole
     n = len(next(iter(codes.values())))
     columns = {}
@@ -150,7 +152,7 @@ def _completed(
             rows.follow(rule)
             rows.lose(target, derived.hole)
         if target in book.routes:
-            broken |= _inapplicable(book.routes[target], rows)
+            broken |= _misrouted(book.routes[target], rows, overrule=overrule)
             rows.route(book.routes[target])
     known = rows.known
     for bound in book.bound:
@@ -167,10 +169,11 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
     return found
 
 
-def _inapplicable(rule: Routes, rows: Rows) -> NDArray[np.bool_]:
-    """Tell which rows have no value although the condition holds."""
-    surely, _ = decided(rule.unless, rows.known, rows.n)
-    return np.asarray(surely & rows.known[rule.target].absent)
+def _misrouted(rule: Routes, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
+    """Tell which rows have no value although the condition holds, or one although it fails."""
+    surely, maybe = decided(rule.unless, rows.known, rows.n)
+    found = surely & rows.known[rule.target].absent
+    return np.asarray(found if overrule else found | (~maybe & rows.known[rule.target].present))
 
 
 def _replaced(
