@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from missdp.accounting import LaplaceEvent
-from missdp.errors import SchemaError
+from missdp.accounting import Cost, LaplaceEvent, zcdp_rho
+from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Door, Noise, Score, Total
 from missdp.mechanisms.training import Training
 from missdp.schema import Schema
@@ -205,6 +205,10 @@ class TrainedLogistic(Synthesizer):
         head, *others = schema
         if head.size * sum(attribute.size for attribute in others or [head]) > 10_000:
             raise SchemaError("there are too many levels for a logistic regression")
+        if self._delta == 0:
+            raise ParameterError("private training needs a delta above 0")
+        left = 0.6 * zcdp_rho(self.epsilon, self._delta)  # at least: refused before it is charged
+        Training.worth(Cost(currency="zcdp", amount=left), rate=1.0, steps=3, clip=1.0)
 
     def _fit(self, door: Door) -> Total:
         total = door.row_count(Noise.worth(door.share(0.1)))
