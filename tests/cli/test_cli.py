@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -288,6 +289,7 @@ def test_a_stopped_command_leaves_no_half_written_file(folder, name):
         [sys.executable, "slow.py", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"writing\n"
+        time.sleep(0.3)  # until it sleeps: what Python cleans up in between may swallow a signal
         process.send_signal(getattr(signal, name))
         err = process.communicate(timeout=60)[1].decode()
     assert "Traceback" not in err
