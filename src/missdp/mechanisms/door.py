@@ -262,7 +262,6 @@ class Door(Handle):
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
             besides its counts. With a mapping, or without it, each score is computed once.
-
         """
         scale = selection_scale(epsilon, score.sensitivity)
         gate = self._gate(())

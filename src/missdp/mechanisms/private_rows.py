@@ -28,6 +28,7 @@ from missdp.mechanisms.questions import (
 from missdp.schema import Schema
 from missdp.schema.applicable import applies
 from missdp.schema.known import Known, Verdict
+from missdp.schema.schema import plainly_missing
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
 
@@ -42,7 +43,7 @@ def with_one_kind_of_hole(table: Table) -> Table:
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
-    plain = {a.name: replace(a, refused=None, unknown=None, not_asked=None) for a in merged}
+    plain = {a.name: plainly_missing(a) for a in merged}
     schema = replace(
         table.schema, attributes=tuple(plain.get(a.name, a) for a in table.schema.attributes)
     )

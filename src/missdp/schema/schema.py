@@ -25,7 +25,7 @@ from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
 
-__all__ = ["AnyAttribute", "Schema", "load_toml", "write_tables"]
+__all__ = ["AnyAttribute", "Schema", "load_toml", "plainly_missing", "write_tables"]
 
 
 _FORMAT = 1  # of the layout that people write
@@ -207,6 +207,18 @@ class Schema(Record):
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
         write_tables(self.attributes, Path(path), rules=self.rules)
+
+
+def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
+    """Return the attribute with all its holes of one kind; "not applicable" stays what it is.
+
+    Examples
+    --------
+    >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,), unknown=(-8,))
+    >>> plainly_missing(pay).kinds
+    ('missing',)
+    """
+    return replace(attribute, refused=None, unknown=None, not_asked=None)
 
 
 def _attribute(row: Mapping[str, Any]) -> AnyAttribute:

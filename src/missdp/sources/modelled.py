@@ -9,7 +9,6 @@ plainer by itself, so that whatever is proven of counts holds as before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.known import Known, decided
 from missdp.schema.rulebook import ImpossibleCells
+from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
@@ -163,7 +163,7 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
     if len(attribute.kinds) > 1:
-        return replace(attribute, refused=None, unknown=None, not_asked=None)
+        return plainly_missing(attribute)
     return attribute
 
 
