@@ -231,9 +231,8 @@ class Features:
     def gram(self) -> Floats:
         """Mean product of two indicators."""
         product = self.matrix.T @ self.matrix
-        whole = product if isinstance(product, np.ndarray) else product.toarray()
-        summed: Floats = np.asarray(self.matrix.T @ values, dtype=np.float64).T
-        return summed
+        whole: Singles = product if isinstance(product, np.ndarray) else product.toarray()
+        return whole.astype(np.float64) / self.matrix.shape[0]
 
 
 def barrier(
