@@ -232,7 +232,8 @@ class Features:
         """Mean product of two indicators."""
         product = self.matrix.T @ self.matrix
         whole: Singles = product if isinstance(product, np.ndarray) else product.toarray()
-        return whole.astype(np.float64) / self.matrix.shape[0]
+        mean: Floats = whole.astype(np.float64) / self.matrix.shape[0]
+        return mean
 
 
 def barrier(
