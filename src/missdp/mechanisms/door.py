@@ -21,10 +21,8 @@ from missdp.mechanisms.laws import (
     no_warnings,
     selection_scale,
 )
-from missdp.mechanisms.noise import (
-    NoiseSource,
-)
-from missdp.mechanisms.products import CentredProducts, Products
+from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.score import Score, Values
 from missdp.mechanisms.training import PrivateTraining, Training
@@ -42,13 +40,13 @@ from missdp.sources.strategies import (
 )
 
 __all__ = [
-    "CentredProducts",
     "Clique",
     "Door",
     "Given",
     "Noise",
     "PrivateTraining",
     "Products",
+    "RowProducts",
     "Score",
     "Total",
     "Training",
@@ -186,7 +184,7 @@ class Door(Handle):
         Parameters
         ----------
         clique : tuple of str
-            Attribute names; the empty clique has one cell, the number of rows that are counted.
+            Names; the empty clique has one cell, the number of rows that are counted.
         noise : Noise
 
         Returns
@@ -225,8 +223,7 @@ class Door(Handle):
     ) -> int:
         """Return the position of a clique with a high score, by the exponential mechanism.
 
-        Charged even if there is only one clique to choose from, so that what is spent does not
-        depend on what was found.
+        Charged even if there is only one, so that what is spent does not depend on what was found.
 
         Parameters
         ----------
@@ -246,33 +243,29 @@ class Door(Handle):
             self._release(event, Best(scale), lambda: self._score_all(cliques, score, given))
         )
 
-    def products(self, plan: CentredProducts, cost: Cost) -> Products:
-        """Return noisy sums over rows of all products of two attributes' centred indicators.
+    def products(self, plan: RowProducts, cost: Cost) -> Products:
+        """Return noisy sums over rows of all products of two attributes' blocks of numbers.
 
-        Each row has a block of numbers for each attribute: 1 at its code and 0 elsewhere, less the
-        centre; zeros where it is missing and that is no code. The blocks, times ``plan.alone``, and
-        all products of numbers of two blocks are clipped, as a whole, to ``plan.clip`` in L2 norm,
-        put on a grid of whole numbers, and added up, and every number gets discrete Gaussian noise.
+        A row's vector holds its blocks, times ``plan.alone``, and all products of a number of one
+        block with one of another. It is clipped, as a whole, to ``plan.clip`` in L2 norm, put on a
+        grid of whole numbers, and added up, and every number gets discrete Gaussian noise.
 
         Parameters
         ----------
-        plan : CentredProducts
-            Centres, from released values, and the clip norm.
+        plan : RowProducts
+            The block of each code ("missing" is the last one), and the clip norm.
         cost : Cost
             Not in pure epsilon, since the noise is Gaussian.
 
         Raises
         ------
         ParameterError
-            If the centres do not fit the counts, the noise cannot be drawn, or the source counts no
-            rows by weight. Nothing is charged.
+            If blocks do not fit, or the source counts no rows by weight. Nothing is charged.
         """
-        codes = self._codes_of_rows()
         weighing(self._source)
-        sums = plan.on_grid([codes[n] for n in self._schema.names], self.sizes, cost)
-        noise, names = sums.noise, self._schema.names
+        sums = plan.on_grid(self._codes_of_rows(), cost)
+        noise, names, bound = sums.noise, self._schema.names, float(sums.bound)
         gate, label = self._gate(()) or None, "products of all pairs of attributes"
-        bound = float(sums.bound)
         event = GaussianEvent(sensitivity=bound, sigma=noise.scale, gate=gate, label=label)
         wanted: list[Clique] = [*((n,) for n in names), *combinations(names, 2)]
         cells = self._release(
@@ -316,7 +309,7 @@ class Door(Handle):
         Returns
         -------
         PrivateTraining
-            Its ``step(*state)`` returns the noisy sum.
+            Whose ``step(*state)`` returns the noisy sum.
 
         Raises
         ------
@@ -418,13 +411,12 @@ class Door(Handle):
 
     def _codes_of_rows(self) -> dict[str, int]:
         """Number of codes that each attribute of the rows may have."""
-        found = {}
-        for attribute, size in zip(self._schema, self._sizes, strict=True):
-            levels = size - (self._strategy.models_holes and attribute.nullable)
-            found[attribute.name] = levels + (
-                attribute.nullable and not self._strategy.complete_only
-            )
-        return found
+        hole = not self._strategy.complete_only
+        modelled = self._strategy.models_holes
+        return {
+            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
+            for a, size in zip(self._schema, self._sizes, strict=True)
+        }
 
     def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
         law = np.asarray(laws[name], dtype=np.float64)

@@ -1,13 +1,13 @@
 """Sums over rows of the products of every two attributes: what is public about such a release.
 
-A row's vector is clipped as a whole by one factor, which depends on its own codes only. Centres
+A row's vector is clipped as a whole by one factor, which depends on its own codes only. Blocks
 and factors are multiples of a grid's step, so vectors are whole numbers in steps of the grid, their
 norms are known exactly, and the noise is discrete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,36 +22,37 @@ from missdp.mechanisms.laws import Noise
 from missdp.sources import Clique
 from missdp.sources.row_weights import RowWeight
 
-__all__ = ["CentredProducts", "ProductSums", "Products"]
+__all__ = ["MOST_NUMBERS", "ProductSums", "Products", "RowProducts"]
 
-_FINEST, _COARSEST = 10, 4  # bits of centres, and of factors
-_LARGEST = 2.0**38  # of noise, in steps of the grid
-_MOST_ATTRIBUTES = 1000  # so that squared lengths fit into 64 bits
-_MOST_NUMBERS = 60_000_000
+_FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
+_LARGEST = 2.0**38  # noise, in steps of the grid
+_LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
+MOST_NUMBERS = 60_000_000
+"""Most numbers that are released together."""
 
 
 @dataclass(frozen=True, eq=False)
-class CentredProducts:
+class RowProducts:
     """What is fixed, from public and released values, before products of attributes are released.
 
     Parameters
     ----------
-    centres : mapping of str to array of float
-        For each attribute a number in [0, 1] for each of its codes, its share of the rows, say.
-        The nearer they are to that, the shorter are the vectors of most rows.
+    blocks : mapping of str to array of float, shape (codes, width)
+        For each attribute the block of numbers that a row has for each of its codes, between -4
+        and 4: its indicator less its mean, say. They are rounded to a grid.
     clip : float
-        L2 norm to which the vector of each row is clipped; above 0.
+        L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
     alone : float, default 1.0
-        Factor of the blocks of single attributes within that vector; in (0, 16].
+        Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
 
     Examples
     --------
-    >>> plan = CentredProducts({"a": np.array([0.5, 0.5])}, clip=2.0)
+    >>> plan = RowProducts({"a": np.array([[0.5, -0.5], [-0.5, 0.5]])}, clip=2.0)
     >>> plan.alone
     1.0
     """
 
-    centres: Mapping[str, NDArray[np.float64]]
+    blocks: Mapping[str, NDArray[np.float64]]
     clip: float
     alone: float = 1.0
 
@@ -60,39 +61,36 @@ class CentredProducts:
             raise ParameterError(f"clip must be from 2**-10 to 2**20, got {self.clip}")
         if not 0 < self.alone <= 16:
             raise ParameterError(f"alone must be above 0 and at most 16, got {self.alone}")
-        if len(self.centres) > _MOST_ATTRIBUTES:
-            raise ParameterError(f"products are of at most {_MOST_ATTRIBUTES} attributes")
+        for name, block in self.blocks.items():
+            if np.ndim(block) != 2 or not (np.abs(block) <= 4).all():
+                raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
 
-    def on_grid(self, codes: Sequence[int], sizes: Mapping[str, int], cost: Cost) -> ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
         Parameters
         ----------
-        codes : sequence of int
-            Number of codes that each attribute of a row may have.
-        sizes : mapping of str to int
-            Number of entries of each attribute's block; a code beyond has a block of zeros.
+        codes : mapping of str to int
+            The attributes, and the number of codes that each may have in a row.
         cost : Cost
         """
-        shapes = {name: np.shape(centre) for name, centre in self.centres.items()}
-        if shapes != {name: (size,) for name, size in sizes.items()}:
-            raise ParameterError("centres must have a number for each code of each attribute")
-        if not all(np.isfinite(self.centres[name]).all() for name in sizes):
-            raise ParameterError("centres must be finite")
-        numbers = sum(sizes.values()) + sum(a * b for a, b in combinations(sizes.values(), 2))
-        if numbers > _MOST_NUMBERS:
+        if {name: len(block) for name, block in self.blocks.items()} != dict(codes):
+            raise ParameterError("blocks must have a row for each code of each attribute")
+        widths = [np.shape(self.blocks[name])[1] for name in codes]
+        numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
+        if numbers > MOST_NUMBERS:
             raise ParameterError(
-                f"all pairs of attributes have {numbers:,} cells, more than the {_MOST_NUMBERS:,} "
-                "that are released together; use fewer bins or levels, or the synthesizer 'mst'"
+                f"all pairs of attributes have {numbers:,} cells, more than the {MOST_NUMBERS:,} "
+                "that are released together; use fewer attributes, bins or levels, or the "
+                "synthesizer 'mst'"
             )
-        bits = _FINEST
-        while bits > _COARSEST and self.clip * _noise(cost, 1.0) * 2.0 ** (3 * bits) > _LARGEST:
-            bits -= 1
-        return ProductSums(self, tuple(codes), tuple(sizes.items()), bits, cost)
-
-
-def _noise(cost: Cost, sensitivity: float) -> float:
-    return Noise.worth(cost, sensitivity=sensitivity).scale
+        for bits in range(_FINEST, _COARSEST - 1, -1):
+            sums = ProductSums(self, tuple(codes), bits, cost)
+            if sums.fits:
+                return sums
+        raise ParameterError(
+            "the blocks are too long, or the noise is too large, for a grid of whole numbers"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,21 +101,25 @@ class ProductSums:
 
     Parameters
     ----------
-    plan : CentredProducts
-    codes : tuple of int
-        Number of codes of each attribute of a row.
-    sizes : tuple of (str, int)
-        Entries of each attribute's block.
+    plan : RowProducts
+    names : tuple of str
+        The attributes in their order.
     bits : int
-        Centres, and the factors that clip, are multiples of 2**-bits.
+        Numbers of blocks, and the factors that clip, are multiples of 2**-bits.
     cost : Cost
     """
 
-    plan: CentredProducts
-    codes: tuple[int, ...]
-    sizes: tuple[tuple[str, int], ...]
+    plan: RowProducts
+    names: tuple[str, ...]
     bits: int
     cost: Cost
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
+        longest = sum(int((block * block).sum(axis=1).max()) for block in self._blocks.values())
+        unit = Noise.worth(self.cost).scale * self.plan.clip
+        return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
 
     @property
     def bound(self) -> int:
@@ -137,59 +139,62 @@ class ProductSums:
 
     def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
-        blocks, parts = self._blocks, []
+        blocks = self._blocks
         # So that no product overflows, also of tables with billions of rows. It shortens what a row
         # adds, if anything.
         cells = max((table.size for table in counts.values()), default=1)
-        most = 2 ** (61 - 2 * self.bits) // cells
-        for name, block in blocks.items():
-            parts.append(self._alone * (np.minimum(counts[name,], most) @ block))
+        most = 2 ** (58 - 2 * self.bits) // cells
+        known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
+
+        def table(*clique: str) -> NDArray[np.int64]:
+            inner = tuple(slice(known[v]) for v in clique)
+            return np.asarray(np.minimum(counts[clique][inner], most))
+
+        parts = [self._alone * (table(name) @ block) for name, block in blocks.items()]
         for a, b in combinations(blocks, 2):
-            parts.append((blocks[a].T @ np.minimum(counts[a, b], most) @ blocks[b]).ravel())
+            parts.append((blocks[a].T @ table(a, b) @ blocks[b]).ravel())
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def read(self, cells: NDArray[np.int64]) -> Products:
         """Return noisy sums in units of rows."""
-        whole = np.asarray(cells, dtype=np.float64) / 2.0 ** (3 * self.bits)
-        factor, place = self._alone / 2.0**self.bits, 0
-        single, pairs = {}, {}
-        for name, size in self.sizes:
-            single[name] = whole[place : place + size] / factor
-            place += size
-        for (a, rows), (b, columns) in combinations(self.sizes, 2):
-            pairs[a, b] = whole[place : place + rows * columns].reshape(rows, columns)
-            place += rows * columns
-        std = self.noise.scale / 2.0 ** (3 * self.bits)
-        centres = {name: self._centre(name) / 2.0**self.bits for name, _ in self.sizes}
-        return Products(centres, single, pairs, std=std, single_std=std / factor)
+        unit = 2.0 ** (3 * self.bits)
+        whole, factor = np.asarray(cells, dtype=np.float64) / unit, self._alone / 2.0**self.bits
+        width = {name: block.shape[1] for name, block in self._blocks.items()}
+        sizes = [width[name] for name in self.names]
+        sizes += [width[a] * width[b] for a, b in combinations(self.names, 2)]
+        pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
+        single = {name: next(pieces) / factor for name in self.names}
+        pairs = {
+            (a, b): next(pieces).reshape(width[a], width[b]) for a, b in combinations(self.names, 2)
+        }
+        std = self.noise.scale / unit
+        blocks = {name: block / 2.0**self.bits for name, block in self._blocks.items()}
+        return Products(blocks, single, pairs, std=std, single_std=std / factor)
 
     @property
     def _alone(self) -> int:
         return max(1, round(self.plan.alone * (1 << self.bits)))
 
-    def _centre(self, name: str) -> NDArray[np.int64]:
-        share = np.clip(np.asarray(self.plan.centres[name], dtype=np.float64), 0.0, 1.0)
-        return np.asarray(np.rint(share * (1 << self.bits)), dtype=np.int64)
-
     @cached_property
     def _blocks(self) -> dict[str, NDArray[np.int64]]:
-        """For each attribute the block of each code."""
-        found = {}
-        for (name, size), codes in zip(self.sizes, self.codes, strict=True):
-            block = np.zeros((codes, size), dtype=np.int64)
-            block[:size] = (np.eye(size, dtype=np.int64) << self.bits) - self._centre(name)
-            found[name] = block
-        return found
+        """For each attribute the block of each code, in steps of the grid."""
+        step = 1 << self.bits
+        return {
+            name: np.rint(np.asarray(self.plan.blocks[name], dtype=np.float64) * step).astype(
+                np.int64
+            )
+            for name in self.names
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Released sums over rows of clipped, centred indicators and their products.
+    """Released sums over rows of clipped blocks, and of the products of every two of them.
 
     Parameters
     ----------
-    centres : mapping of str to array of float
-        What was subtracted: the centres of the plan, rounded to the grid.
+    blocks : mapping of str to array of float
+        The blocks of the plan, rounded to the grid.
     single : mapping of str to array of float
         For each attribute the sum of its blocks.
     pairs : mapping of (str, str) to array of float
@@ -200,7 +205,7 @@ class Products:
         That of each number of ``single``.
     """
 
-    centres: Mapping[str, NDArray[np.float64]]
+    blocks: Mapping[str, NDArray[np.float64]]
     single: Mapping[str, NDArray[np.float64]]
     pairs: Mapping[tuple[str, str], NDArray[np.float64]]
     std: float
