@@ -24,6 +24,7 @@ the convex trade-off function of mu lies below the one kink in the middle.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, singledispatch
@@ -39,7 +40,7 @@ from missdp.accounting.events import (
     PureEvent,
     SelectionEvent,
 )
-from missdp.accounting.exact import exact, float_up, total
+from missdp.accounting.exact import float_up, total
 from missdp.errors import UnprovenError
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
 
 _ROUNDED = 4  # variance of the rounding: what discrete noise is larger than continuous noise
 _OUTWARD = Fraction(1) + Fraction(1, 2**40)  # quantiles are a relative 1e-15 or so off
+_CANCELLED = 1e-13  # more than what is left of rounding where quantiles are subtracted
 _PIECES = 2_000
 
 
@@ -111,37 +113,35 @@ def _bounded_range_mu(epsilon: float) -> float:
     """Return a mu that is enough whatever t is, for a loss within [t - epsilon, t].
 
     The kink is at a(t) = (e^-t - e^-epsilon) / (1 - e^-epsilon), of height a(epsilon - t), and
-    asks for -quantile(a(t)) - quantile(a(epsilon - t)). The first term grows with t and the second
-    falls, so their largest values on each of many short intervals bound it. For t up to the first
-    grid point, with x = 1 - a(t), it is at most quantile(x) - quantile(x e^-epsilon), which grows
-    with x, because the logarithm of the normal distribution function is concave. Both are
-    symmetric about epsilon / 2.
+    asks for quantile(1 - a(t)) - quantile(a(epsilon - t)). With x = 1 - a(t) this is
+    v(log x) - v(log x - (epsilon - t)), v(y) = quantile(e^y), which is convex because the logarithm
+    of the normal distribution function is concave. So it grows with x, that is, with t, and with
+    epsilon - t: on each of many short intervals, the largest of both bound it. Beyond epsilon / 2
+    everything is symmetric.
     """
     if epsilon == 0:
         return 0.0
     if epsilon > 30:
         return _pure_mu(epsilon)
-    t = np.linspace(epsilon / _PIECES, epsilon / 2, _PIECES)
-    log_scale = math.log(-math.expm1(-epsilon))
-    low = ndtri_exp(np.log(-np.expm1(t - epsilon)) - t - log_scale)  # quantile of a(t)
-    high = ndtri_exp(np.log(np.expm1(t)) - epsilon - log_scale)  # of a(epsilon - t)
-    inner = float((-low[1:] - high[:-1]).max())
-    first = float(np.log(-np.expm1(-t[0])) - log_scale)  # log x at the first point
-    edge = float(ndtri_exp(first) - ndtri_exp(first - epsilon))
-    return min(max(inner, edge), _pure_mu(epsilon))
+    t = np.linspace(0.0, epsilon / 2, _PIECES + 1)
+    log_x = np.log(-np.expm1(-t[1:])) - math.log(-math.expm1(-epsilon))
+    needed = ndtri_exp(log_x) - ndtri_exp(log_x - (epsilon - t[:-1]))
+    return min(float(needed.max()) + _CANCELLED, _pure_mu(epsilon) + _CANCELLED)
 
 
-def gdp_mu(amount: float) -> float:
-    """Return a floating-point mu whose square is at least ``amount``, rounded up.
+def gdp_mu(squared: Fraction) -> float:
+    """Return the mu of a square, rounded up; of the square of a floating-point number, itself.
 
     Examples
     --------
-    >>> gdp_mu(0.25)
+    >>> gdp_mu(Fraction(1, 4))
     0.5
     """
-    mu = math.sqrt(amount)
-    while Fraction(mu) ** 2 < exact(amount):
+    mu = math.sqrt(squared)
+    while Fraction(mu) ** 2 < squared:
         mu = math.nextafter(mu, math.inf)
+    while Fraction(lower := math.nextafter(mu, 0.0)) ** 2 >= squared > 0:
+        mu = lower
     return mu
 
 
@@ -171,7 +171,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     # The logarithms are a relative 1e-15 or so off, and the exponentials, and the answer is less
     # than 1e-18 larger because discrete noise is not quite what was rounded.
     slack = 1e-14 * (1 + epsilon + abs(upper) + abs(lower))
-    return min(1.0, math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack))
+    found = math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack)
+    return min(1.0, max(found, sys.float_info.min))
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
@@ -247,4 +248,4 @@ class GDPAccountant:
 
     def _mu(self, events: Sequence[Event]) -> float:
         assert failure_of(events) == 0  # no event with a delta of its own is supported
-        return gdp_mu(float_up(total(map(gdp_cost, events))))
+        return gdp_mu(total(map(gdp_cost, events)))
