@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +111,7 @@ class Estimate:
 
     Parameters
     ----------
-    ones : list of ndarray
+    ones : sequence of ndarray
         Noisy one-way counts, with a last "missing" level where ``extended``.
     std : float
         Their noise.
@@ -135,7 +135,7 @@ class Estimate:
 
     def __init__(
         self,
-        ones: list[NDArray[np.int64]],
+        ones: Sequence[NDArray[Any]],
         *,
         std: float,
         extended: Sequence[bool],
@@ -355,7 +355,7 @@ class Estimate:
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
 
 
-def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
+def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())
