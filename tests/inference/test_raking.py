@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.inference.raking import effective_share, rake, resample
+from missdp.inference.raking import effective_share, rake, resample, sample_raked
 
 
 def table_of(rows, clique, sizes, weights=None):
@@ -173,3 +173,97 @@ def test_a_sweep_over_all_pairs_is_quick():
     started = time.process_time()
     rake(rows, tables, sweeps=1)
     assert time.process_time() - started < 0.3  # .07 on a quiet machine
+
+
+HALF = np.array([0.5, 0.5])
+
+
+def chain_law(d, strength):
+    """Attributes that all depend on each other: the law of a fully connected Ising model."""
+    states = np.array(list(itertools.product([0, 1], repeat=d)))
+    spins = 2 * states - 1
+    weight = np.exp(strength * (spins.sum(1) ** 2 - d) / 2)
+    return states, weight / weight.sum()
+
+
+def independent_steps(d):
+    return [((), (a,), HALF) for a in range(d)]
+
+
+def pair_tables(states, weight):
+    d = states.shape[1]
+    pairs = itertools.combinations(range(d), 2)
+    return {c: table_of(states, c, [2] * d, weight) for c in pairs}
+
+
+def worst(found, tables, d):
+    rows = np.stack([found[a] for a in range(d)], axis=1)
+    return max(0.5 * np.abs(table_of(rows, c, [2] * d) - t).sum() for c, t in tables.items())
+
+
+def test_rows_hold_tables_that_re_weighting_alone_cannot_give_them():
+    states, weight = chain_law(8, 0.1)
+    tables, rng = pair_tables(states, weight), np.random.default_rng(0)
+    found = sample_raked(independent_steps(8), tables, 20_000, rng)
+    assert worst(found, tables, 8) < 0.01
+    # Weights of independent rows would have had to be far apart:
+    rows = rng.integers(0, 2, (100_000, 8))
+    assert effective_share(rake(rows, tables, least_share=0.0)) < 0.4
+
+
+def test_without_tables_rows_have_the_law_of_the_steps():
+    steps = [((), ("a",), np.array([0.3, 0.7])), (("a",), ("b",), np.array([[1, 0], [0.5, 0.5]]))]
+    found = sample_raked(steps, {}, 10_000, np.random.default_rng(0))
+    assert found["a"].mean() == pytest.approx(0.7, abs=0.005)
+    assert not (found["b"] > found["a"]).any()
+    assert found["b"][found["a"] == 1].mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_steps_that_draw_several_at_once_and_tables_in_any_order_of_axes():
+    law = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.4, 0.3], [0.2, 0.1]]])  # a, then (b, c)
+    table = np.array([[0.4, 0.2], [0.1, 0.3]])  # c, then a
+    steps = [((), ("a",), HALF), (("a",), ("b", "c"), law)]
+    found = sample_raked(steps, {("c", "a"): table}, 50_000, np.random.default_rng(0))
+    counts = np.bincount(2 * found["c"] + found["a"], minlength=4).reshape(2, 2) / 50_000
+    np.testing.assert_allclose(counts, table, atol=2e-3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_as_many_rows_as_asked_for(n):
+    states, weight = chain_law(3, 0.2)
+    tables = pair_tables(states, weight)
+    found = sample_raked(independent_steps(3), tables, n, np.random.default_rng(0))
+    assert {len(column) for column in found.values()} == {n}
+
+
+def test_more_rows_than_are_weighted_at_once(monkeypatch):
+    monkeypatch.setattr("missdp.inference.raking._MOST_ROWS", 3000)
+    monkeypatch.setattr("missdp.inference.raking._POOL", 3000)
+    states, weight = chain_law(3, 0.2)
+    tables = pair_tables(states, weight)
+    found = sample_raked(independent_steps(3), tables, 7500, np.random.default_rng(0))
+    assert len(found[0]) == 7500
+    assert worst(found, tables, 3) < 0.02
+
+
+def test_cells_without_rows_stay_empty():
+    states, weight = chain_law(3, 0.2)
+    steps = [((), (0,), HALF), ((0,), (1,), np.eye(2)), ((1,), (2,), np.full((2, 2), 0.5))]
+    found = sample_raked(steps, pair_tables(states, weight), 5000, np.random.default_rng(0))
+    assert (found[0] == found[1]).all()
+
+
+def test_independent_rows_vary_as_a_sample_and_even_rows_less(monkeypatch):
+    monkeypatch.setattr("missdp.inference.raking._POOL", 5000)
+    states, weight = chain_law(4, 0.2)
+    tables = pair_tables(states, weight)
+    spread = {}
+    for draws in ("independent", "even"):
+        rng, means = np.random.default_rng(0), []
+        for _ in range(60):
+            found = sample_raked(independent_steps(4), tables, 400, rng, sweeps=2, draws=draws)
+            means.append(found[3].mean())
+        spread[draws] = np.std(means)
+    sample = np.sqrt(0.25 / 400)
+    assert 0.75 * sample < spread["independent"] < 1.3 * sample
+    assert spread["even"] < 0.5 * sample

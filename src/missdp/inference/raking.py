@@ -10,19 +10,25 @@ Rows and tables are released values here, so that none of this costs privacy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
-from missdp.inference.model import Codes, cell_index
+from missdp.inference.model import Codes, Draws, cell_index, draw
 
-__all__ = ["effective_share", "rake", "resample"]
+__all__ = ["effective_share", "rake", "resample", "sample_raked"]
 
 Floats = NDArray[np.float64]
+Name = TypeVar("Name", bound=Hashable)
 
 _HALVINGS = 12
+_RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
+_POOL = 100_000  # rows at least that are weighted
+_MOST_ROWS = 1_000_000  # at once
 
 
 def effective_share(weights: Floats) -> float:
@@ -191,3 +197,83 @@ def _alike(codes: Codes, rng: np.random.Generator) -> Codes:
     keys = codes[shuffled].T[::-1]
     small = keys.astype(np.uint16) if keys.size and keys.max() < 2**16 else keys
     return shuffled[np.lexsort(tuple(small))]
+
+
+def sample_raked(
+    steps: Iterable[tuple[Sequence[Name], Sequence[Name], Floats]],
+    tables: Mapping[tuple[Name, ...], Floats],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    sweeps: int = 6,
+    draws: Draws = "even",
+) -> dict[Name, Codes]:
+    """Draw ``n`` rows ancestrally, such that tables hold which the steps alone do not give.
+
+    Rows are raked to each table as soon as its attributes are drawn, and drawn anew by their
+    weights when these have become unequal; copies of a row go different ways from then on. So
+    weights stay nearly equal, however much the tables change the law of the steps: a particle
+    filter (Gordon, Salmond and Smith 1993), with raking in place of likelihoods.
+
+    Parameters
+    ----------
+    steps : iterable of (given, new, table)
+        See :func:`~missdp.inference.model.sample_rows`.
+    tables : mapping of tuple of names to ndarray
+        See :func:`rake`.
+    n : int
+    rng : numpy Generator
+    sweeps : int
+        Times that all tables are gone through at the end.
+    draws : {"even", "independent"}
+        ``"independent"`` rows vary as those of a real sample do.
+
+    Examples
+    --------
+    >>> half = np.array([0.5, 0.5])
+    >>> steps = [((), ("rain",), half), ((), ("wet",), half)]
+    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+    >>> rows = sample_raked(steps, {("rain", "wet"): table}, 1000, np.random.default_rng(0))
+    >>> bool(abs((rows["rain"] == rows["wet"]).mean() - 0.8) < 0.01)
+    True
+    """
+    known = list(steps)
+    parts = [min(_MOST_ROWS, n - start) for start in range(0, max(1, n), _MOST_ROWS)]
+    found = [_part(known, tables, part, rng, sweeps=sweeps, draws=draws) for part in parts]
+    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+
+def _part(
+    steps: Sequence[tuple[Sequence[Name], Sequence[Name], Floats]],
+    tables: Mapping[tuple[Name, ...], Floats],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    sweeps: int,
+    draws: Draws,
+) -> dict[Name, Codes]:
+    rows = max(_POOL, n)
+    order = [name for _, new, _ in steps for name in new]
+    place = {name: i for i, name in enumerate(order)}
+    codes = np.zeros((len(order), rows), dtype=np.int64)
+    wanted = {tuple(place[name] for name in clique): table for clique, table in tables.items()}
+    weights, drawn = np.full(rows, 1 / rows), 0
+    for given, new, table in steps:
+        sizes = table.shape[len(given) :]
+        before = cell_index(codes, [place[v] for v in given], table.shape[: len(given)], rows)
+        flat = draw(table.reshape(-1, prod(sizes)), before, rng)
+        for name, size in zip(reversed(new), reversed(sizes), strict=True):
+            flat, codes[place[name]] = np.divmod(flat, size)
+        first, drawn = drawn, drawn + len(new)
+        ready = {c: t for c, t in wanted.items() if first <= max(c) < drawn}
+        if ready:
+            weights = rake(codes[:drawn].T, ready, weights=weights, sweeps=1, least_share=0.0)
+        if effective_share(weights) < _RENEW and drawn < len(order):
+            codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
+            weights = np.full(rows, 1 / rows)
+    weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)
+    if draws == "even":
+        chosen = resample(weights, n, rng, codes=codes.T)
+    else:
+        chosen = rng.choice(rows, size=n, p=weights)
+    return {name: codes[i, chosen] for name, i in place.items()}
