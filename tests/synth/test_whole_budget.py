@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from missdp import Categorical, PrivBayes, Schema, Table
-from missdp.accounting import Budget, FilterEvent, SelectionEvent, releases
+from missdp.accounting import Budget, FilterEvent, PureEvent, SelectionEvent, releases
 from missdp.synth import AIM, MST
 
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
@@ -66,7 +66,7 @@ def test_a_fit_spends_its_whole_plan(family, sizes, missing):
 
 
 def choices(model):
-    return [e for e in releases(model.guarantee_.events) if isinstance(e, SelectionEvent)]
+    return [e for e in releases(model.guarantee_.events) if e.label == "selection of a marginal"]
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
@@ -75,6 +75,12 @@ def test_with_two_attributes_there_is_nothing_to_choose(family, missing):
     make, options = FAMILIES[family]
     model = make(missing=missing, random_state=0, **options).fit(table(SIZES["two"]))
     assert choices(model) == []
+
+
+@pytest.mark.parametrize(("delta", "kind"), [(0.0, PureEvent), (1e-6, SelectionEvent)])
+def test_permute_and_flip_chooses_parents_only_where_pure_epsilons_count(delta, kind):
+    model = PrivBayes(epsilon=9.0, delta=delta, random_state=0).fit(table([2] * 5, n=5000))
+    assert {type(event) for event in choices(model)} == {kind}
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
