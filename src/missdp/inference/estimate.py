@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class Estimate:
 
     Parameters
     ----------
-    ones : list of ndarray
+    ones : sequence of ndarray
         Noisy one-way counts, with a last "missing" level where ``extended``.
     std : float
         Their noise.
@@ -123,7 +123,7 @@ class Estimate:
 
     def __init__(
         self,
-        ones: list[NDArray[np.int64]],
+        ones: Sequence[NDArray[Any]],
         *,
         std: float,
         extended: Sequence[bool],
@@ -343,7 +343,7 @@ class Estimate:
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
 
 
-def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
+def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())

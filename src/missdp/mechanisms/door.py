@@ -250,13 +250,11 @@ class Door(Handle):
     ) -> int:
         """Return the position of a clique with a high score, by the exponential mechanism.
 
-        Charged even if there is only one clique to choose from, so that what is spent does not
-        depend on what was found.
-
         Parameters
         ----------
         cliques : sequence of tuple of str
-            The candidates: public, or chosen from what was released.
+            The candidates: public, or chosen from what was released. A single one is no choice:
+            nothing is charged, and nothing computed.
         score : Score
         epsilon : float, above 0
         given : callable or mapping, optional
@@ -264,6 +262,8 @@ class Door(Handle):
             besides its counts. With a mapping, or without it, each score is computed once.
         """
         scale = selection_scale(epsilon, score.sensitivity)
+        if len(cliques) == 1:
+            return 0
         gate = self._gate(())
         facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
         event = SelectionEvent(epsilon=float(epsilon), **facts)
