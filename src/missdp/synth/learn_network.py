@@ -185,8 +185,8 @@ def make_plan(
         raise ParameterError("structure_share must be strictly between 0 and 1")
     if left <= 0:
         raise ParameterError(
-            "nothing is left of the budget for tables at this epsilon: row counts and imputation, "
-            "which are pure, cost more than it; use a smaller epsilon or imputer_share"
+            "nothing is left of the budget for tables: row counts and imputation cost more than "
+            "it; use a smaller epsilon or imputer_share"
         )
     share = structure_share if attributes > 2 and degree != 0 else 0.0
     left *= _ROOM
