@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, zcdp_rho
 from missdp.errors import ParameterError
-from missdp.inference.estimate import Recipe
+from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Draws, GraphicalModel, Levels, Zeros
+from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema

@@ -155,8 +155,16 @@ class PrivBayes(Synthesizer):
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
+        if self._tables_tell(schema):
+            return 0.0
         told = any(self._strategy.tells_total((name,), schema) for name in schema.names)
         return _ROW_COUNT_SHARE if told or self._strategy.fills else _LONE_ROW_COUNT_SHARE
+
+    def _tables_tell(self, schema: Schema) -> bool:
+        """Whether tables tell the number of rows, and nothing needs it before they are measured."""
+        strategy = self._strategy
+        told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
+        return told and self.degree != "auto"
 
     def _plan(self, left: float, attributes: int) -> Plan:
         return make_plan(
@@ -164,14 +172,14 @@ class PrivBayes(Synthesizer):
             left=left,
             structure_share=float(self.structure_share),
             attributes=attributes,
+            degree=self.degree,
         )
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        share = share_of(float(self.epsilon), self._count_share(door.schema))
-        counted = door.row_count(Noise("laplace", scale_for(1.0, share)))
+        counted = self._released_count(door)
         pure = self._delta == 0
-        behind: Total | None = counted  # the tables
+        behind = counted  # the tables
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only
                 door = door.reserve(door.left, label="everything that reads complete rows only")
@@ -180,7 +188,9 @@ class PrivBayes(Synthesizer):
         door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
         plan = self._plan(door.left.amount, len(door.schema))
         tables = door
-        if pure:
+        if (
+            pure and self._strategy.gates == "data"
+        ):  # amplified up to a cap that is known beforehand
             tables = door.reserve(Cost(currency="pure", amount=plan.table_cap), label="tables")
         ruled = self._modelled.impossible
         learner = Learner(door, plan, tables=tables, total=behind, report=self._report, ruled=ruled)
@@ -190,12 +200,20 @@ class PrivBayes(Synthesizer):
         self.network_ = restricted(network, ruled, door.generator())
         totals = learner.totals.items()
         rows = least_squares_total(
-            [counted, *(t for c, t in totals if door.tells_total(c))],
+            [*([counted] if counted else []), *(t for c, t in totals if door.tells_total(c))],
             floors=[t for c, t in totals if not door.tells_total(c)],
         )
         self._prepare_filling(max(1, round(rows.value)), door.generator())
         self._report("done", 1.0)
         return rows
+
+    def _released_count(self, door: Door) -> Total | None:
+        """Return the number of rows, if it is declared or must be known before the tables."""
+        share = self._count_share(door.schema)
+        if share == 0 and not is_declared(self.n_rows):
+            return None
+        cost = share_of(float(self.epsilon), share or 1.0)
+        return door.row_count(Noise("laplace", scale_for(1.0, cost)))
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None

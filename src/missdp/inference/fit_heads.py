@@ -1,0 +1,317 @@
+"""Fits of models that draw one attribute after the other to noisy tables of all pairs.
+
+Each head of `missdp.inference.heads` is fitted to moments, not to rows: with contexts ``x_i`` drawn
+from the heads before it, it minimises the strictly convex
+
+    (1/N) Σ_i log Σ_j exp(b_j + Σ_c W_ac[j, x_ic]) − ⟨T, (b, W)⟩ + ½ Σ λ W²,
+
+the dual of maximum conditional entropy with a quadratic allowance for noise: at the optimum a
+moment is missed by ``λW``. The allowance ``λ = s²/a`` has the noise variance ``s²`` of the moment
+and, for each pair, the variance ``a`` of true dependence relative to that of a product of margins,
+by empirical Bayes; pairs in which noise explains all that is seen are left out.
+
+`fit_tree` is the quick alternative: one earlier attribute in each head, along a maximum spanning
+tree, with tables that were shrunk in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import minimize
+
+from missdp.inference.heads import Features, Heads, Pair, barrier
+from missdp.inference.model import Codes
+
+__all__ = ["fit_heads", "fit_tree"]
+
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_NEVER = 1e-300
+_RARE = 1e-12
+_LEAST = 1e-3  # of a product of margins: what is left of a cell that noise made negative
+_SCALINGS = 20
+_FLOOR = 1e-7  # of the allowance for noise, so that no weight grows without bound
+_MOST_NUMBERS = 1 << 23  # in the matrices that scale one head
+_TOLERANCE = 1e-7
+_STEEP = 1e-5
+
+
+def fit_heads(
+    margins: Sequence[Floats],
+    moments: Mapping[Pair, Floats],
+    variances: Mapping[Pair, Floats | float],
+    *,
+    rng: np.random.Generator,
+    allowed: Mapping[Pair, Bools] | None = None,
+    order: Sequence[int] | None = None,
+    most_parents: int = 32,
+    rows: int = 30_000,
+    ridge: float = 3.0,
+    iterations: int = 40,
+) -> Heads:
+    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
+
+    Parameters
+    ----------
+    margins : sequence of ndarray
+        One-way margin of each attribute, adding up to one.
+    moments : mapping of (attribute, attribute) to ndarray
+        Noisy table of a pair minus the product of its margins; pairs without one are taken to be
+        independent given the others.
+    variances : mapping of (attribute, attribute) to float or ndarray
+        Variance of the noise of each cell; 0 where the pair is not named.
+    rng : numpy Generator
+    allowed : mapping of (attribute, attribute) to ndarray of bool, optional
+        Which cells of a pair are possible (public).
+    order : sequence of int, optional
+        The attributes as they are drawn; by default the one with the most dependence first, then
+        always the one that depends most on those before it.
+    most_parents : int
+        Most earlier attributes of each head, those with the clearest dependence.
+    rows : int
+        Rows drawn from the model for contexts.
+    ridge : float
+        Factor on the allowance for noise.
+    iterations : int
+        Most L-BFGS steps of each head.
+
+    Examples
+    --------
+    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+    >>> margins = [table.sum(1), table.sum(0)]
+    >>> model = fit_heads(margins, {(0, 1): table - 0.25}, {}, rng=np.random.default_rng(0))
+    >>> drawn = model.sample(1000, np.random.default_rng(1))
+    >>> round(float((drawn[:, 0] == drawn[:, 1]).mean()), 2)
+    0.8
+    """
+    pairs = _pairs(margins, moments, variances)
+    clear = {pair: found.clearness for pair, found in pairs.items()}
+    sequence = tuple(order) if order is not None else _sequence(len(margins), clear)
+    biases = list(_logs(margins))
+    weights: dict[Pair, Floats] = {}
+    drawn = np.zeros((rows, len(margins)), dtype=np.int64)
+
+    def known() -> Heads:
+        return Heads(sequence, tuple(margins), tuple(biases), dict(weights), dict(allowed or {}))
+
+    for place, a in enumerate(sequence):
+        seen = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
+        chosen = set(sorted(seen, key=lambda c: -clear[a, c])[:most_parents])
+        parents = tuple(c for c in seen if c in chosen)
+        if parents and len(margins[a]) > 1:
+            closed = barrier(drawn, known().limits[a], rng, len(margins[a]))
+            head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
+            biases[a], fitted = head.fit(iterations)
+            weights |= fitted
+        known().draw_next(drawn, place, rng)
+    return known()
+
+
+def fit_tree(
+    margins: Sequence[Floats],
+    moments: Mapping[Pair, Floats],
+    variances: Mapping[Pair, Floats | float],
+    *,
+    allowed: Mapping[Pair, Bools] | None = None,
+) -> Heads:
+    """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs.
+
+    Parameters
+    ----------
+    margins, moments, variances, allowed
+        See `fit_heads`.
+
+    Examples
+    --------
+    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+    >>> model = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
+    >>> model.order, model.parents
+    ((0, 1), ((), (0,)))
+    """
+    pairs = _pairs(margins, moments, variances)
+    possible = _both_ways(allowed or {})
+    tables = {
+        (a, c): _shrunk_table(pairs[a, c], margins[a], margins[c], possible.get((a, c)))
+        for a, c in pairs
+        if a < c
+    }
+    tables |= {(c, a): table.T for (a, c), table in tables.items()}
+    told = {
+        (a, c): float(np.sum(t * np.log(np.maximum(t, 1e-300) / np.outer(margins[a], margins[c]))))
+        for (a, c), t in tables.items()
+    }
+    order = _sequence(len(margins), told)
+    weights: dict[Pair, Floats] = {}
+    for k, a in enumerate(order):
+        known = [c for c in order[:k] if told.get((a, c), 0.0) > 0]
+        if known:
+            c = max(known, key=lambda c: told[a, c])
+            base = np.outer(margins[a], margins[c])
+            weights[a, c] = np.log(np.maximum(tables[a, c], _NEVER) / np.maximum(base, _NEVER))
+    return Heads(order, tuple(margins), _logs(margins), weights, dict(allowed or {}))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Noisy dependence of a pair, and how much of it is more than noise."""
+
+    values: Floats
+    variance: Floats
+    share: float  # variance of true dependence, relative to that of a product of margins
+    clearness: float
+
+    @classmethod
+    def of(cls, values: Floats, variance: Floats | float, product: Floats) -> _Moments:
+        noise = np.broadcast_to(np.asarray(variance, dtype=float), values.shape)
+        signal = max(0.0, float((np.square(values) - noise).sum()))
+        share = signal / max(float(product.sum()), _NEVER)
+        clearness = float((share * product / (share * product + noise + _NEVER)).sum() * share)
+        return cls(values, noise, share, clearness)
+
+    @property
+    def turned(self) -> _Moments:
+        """The same with the attributes exchanged."""
+        return _Moments(self.values.T, self.variance.T, self.share, self.clearness)
+
+
+def _pairs(
+    margins: Sequence[Floats],
+    moments: Mapping[Pair, Floats],
+    variances: Mapping[Pair, Floats | float],
+) -> dict[Pair, _Moments]:
+    """Dependence of each pair that has a table, both ways round."""
+    found: dict[Pair, _Moments] = {}
+    for (a, c), values in moments.items():
+        product = np.outer(margins[a] * (1 - margins[a]), margins[c] * (1 - margins[c]))
+        found[a, c] = _Moments.of(values, variances.get((a, c), 0.0), product)
+        found[c, a] = found[a, c].turned
+    return found
+
+
+def _both_ways(allowed: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
+    return {**{(c, a): t.T for (a, c), t in allowed.items()}, **allowed}
+
+
+def _logs(margins: Sequence[Floats]) -> tuple[Floats, ...]:
+    return tuple(np.log(np.maximum(m, _NEVER)) for m in margins)
+
+
+def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
+    """Order attributes as a maximum spanning tree grows from the one with the most dependence."""
+    whole = np.zeros((d, d))
+    for (a, c), value in strength.items():
+        whole[a, c] = max(0.0, value)
+    best, left, order = whole.sum(axis=1), np.ones(d, dtype=bool), []
+    for k in range(d):
+        a = int(np.argmax(np.where(left, best, -np.inf)))
+        left[a] = False
+        order.append(a)
+        best = whole[a] if k == 0 else np.maximum(best, whole[a])
+    return tuple(order)
+
+
+def _shrunk_table(pair: _Moments, one: Floats, other: Floats, possible: Bools | None) -> Floats:
+    """Table of a pair: noise taken off by empirical Bayes, then scaled to its margins."""
+    base = np.outer(one, other)
+    product = np.outer(one * (1 - one), other * (1 - other))
+    kept = pair.share * product
+    table = base + kept / np.maximum(kept + pair.variance, _NEVER) * pair.values
+    table = np.maximum(table, _LEAST * base) * (True if possible is None else possible)
+    for _ in range(_SCALINGS):
+        table *= (one / np.maximum(table.sum(axis=1), _NEVER))[:, None]
+        table *= other / np.maximum(table.sum(axis=0), _NEVER)
+    return table
+
+
+class _Head:
+    """One regression: its contexts, targets, allowance for noise, and scaling.
+
+    Weights are centred on the contexts' own margins, and sought in coordinates in which the
+    Hessian at independence is about one: the optimiser then needs few steps.
+    """
+
+    def __init__(
+        self,
+        rows: Codes,
+        margins: Sequence[Floats],
+        a: int,
+        parents: tuple[int, ...],
+        pairs: Mapping[Pair, _Moments],
+        ridge: float,
+        closed: NDArray[np.float32] | None,
+    ) -> None:
+        self.a, self.parents, self.n, self.closed = a, parents, len(rows), closed
+        self.margin = margins[a]
+        self.features = Features(rows, parents, [len(m) for m in margins])
+        self.targets = np.concatenate([pairs[a, c].values for c in parents], axis=1)
+        noise = [pairs[a, c].variance / pairs[a, c].share for c in parents]
+        self.allowance = np.maximum(ridge * np.concatenate(noise, axis=1), _FLOOR)
+        one = np.ones((self.n, 1), dtype=np.float32)
+        self.means = self.features.sums(one)[0] / self.n
+        self.left = 1 / np.sqrt(np.maximum(self.margin, 1 / self.n))
+        self.right = self._scaling()
+
+    def _scaling(self) -> Floats:
+        """For each level, the matrix (or its diagonal) that turns coordinates into weights."""
+        share = np.maximum(self.margin * (1 - self.margin), 1 / self.n)
+        levels, columns = self.allowance.shape
+        if levels * columns**2 > _MOST_NUMBERS:
+            curved = np.outer(share, self.means * (1 - self.means)) + self.allowance
+            return np.asarray(1 / np.sqrt(curved))
+        covariance = self.features.gram() - np.outer(self.means, self.means)
+        found = np.empty((levels, columns, columns))
+        for j in range(levels):
+            curved = share[j] * covariance + np.diag(self.allowance[j])
+            lower = cholesky(curved, lower=True, check_finite=False)
+            found[j] = solve_triangular(lower, np.eye(columns), lower=True)
+        return found
+
+    def _turned(self, values: Floats, *, back: bool) -> Floats:
+        """Turn weights' slopes into those of coordinates, or coordinates into weights."""
+        if self.right.ndim == 2:
+            return np.asarray(values * self.right)
+        turned = values[:, None] @ self.right if back else self.right @ values[:, :, None]
+        return np.reshape(turned, values.shape)
+
+    def _value(self, flat: Floats) -> tuple[float, Floats]:
+        m = len(self.margin)
+        bias, weights = self._weights(flat.reshape(m, -1))
+        scores = self.features.scores(weights)
+        scores += (bias - weights @ self.means).astype(np.float32)
+        if self.closed is not None:
+            scores += self.closed
+        top = scores.max(axis=1, keepdims=True)
+        law = np.exp(np.subtract(scores, top, out=scores), out=scores)
+        total = law.sum(axis=1, keepdims=True)
+        value = float((top.astype(np.float64) + np.log(total, dtype=np.float64)).mean())
+        law /= total
+        mean = law.mean(axis=0, dtype=np.float64)
+        pull = self.allowance * weights
+        value += float((weights * (0.5 * pull - self.targets)).sum() - bias @ self.margin)
+        moments = self.features.sums(law) / self.n - np.outer(mean, self.means)
+        slope = self._turned(moments - self.targets + pull, back=False)
+        both = np.concatenate([((mean - self.margin) * self.left)[:, None], slope], axis=1)
+        return value, both.ravel()
+
+    def _weights(self, scaled: Floats) -> tuple[Floats, Floats]:
+        bias: Floats = np.log(np.maximum(self.margin, _RARE)) + scaled[:, 0] * self.left
+        return bias, self._turned(scaled[:, 1:], back=True)
+
+    def fit(self, iterations: int) -> tuple[Floats, dict[Pair, Floats]]:
+        """Return the head's biases and its weights."""
+        start = np.zeros(len(self.margin) * (1 + len(self.means)))
+        options = {"maxiter": iterations, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
+        found = minimize(self._value, start, jac=True, method="L-BFGS-B", options=options)
+        bias, weights = self._weights(found.x.reshape(len(self.margin), -1))
+        starts = self.features.starts
+        blocks = {
+            (self.a, c): weights[:, starts[i] : starts[i + 1]] for i, c in enumerate(self.parents)
+        }
+        return bias - weights @ self.means, blocks

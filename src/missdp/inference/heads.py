@@ -1,0 +1,325 @@
+"""Models of rows that draw one attribute after the other, each by one regression on the others.
+
+A model of all pairs at once does not fit a junction tree. `Heads` is a sequence of regressions
+instead: every attribute has a law given the earlier ones, multinomial logistic in their levels,
+
+    P(x_a = j | earlier) ∝ exp(b_j + Σ_c W_ac[j, x_c]),
+
+so that it can hold every pair, and rows are drawn ancestrally. Rows are drawn systematically: the
+law of each row is the right one, and counts differ from their expectation by about one. What a
+head's law makes of a margin is calibrated to that margin while it is drawn.
+
+`missdp.inference.fit_heads` fits them to noisy tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from missdp.inference.model import Codes, Draws, draw, draw_each
+from missdp.record import Record
+
+__all__ = ["Features", "Heads", "Pair", "barrier"]
+
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Pair: TypeAlias = tuple[int, int]
+
+_DENSE = 48  # levels per earlier attribute up to which a full matrix of indicators is quicker
+_NUMBERS_AT_ONCE = 1 << 23  # of indicators or probabilities: 32 MB
+_FEW_ROWS = 4096
+_NEVER = 1e-30
+_ROUNDS = 8  # of calibration to a margin, at most
+_ROWS_ALIKE = 8  # rows that agree on the attributes by which they are sorted, at least
+
+
+@dataclass(frozen=True, eq=False)
+class Heads(Record):
+    """A law of complete rows, drawn attribute by attribute; released values only.
+
+    Parameters
+    ----------
+    order : tuple of int
+        The attributes in the order in which they are drawn.
+    margins : tuple of ndarray
+        One-way margin of each attribute, which draws are calibrated to.
+    biases : tuple of ndarray
+        Logarithm of the odds of each attribute's levels, before any earlier attribute speaks.
+    weights : mapping of (attribute, earlier attribute) to ndarray
+        What is added to it for each level of an earlier attribute; one row per level drawn.
+    allowed : mapping of (attribute, attribute) to ndarray of bool
+        Which cells of a pair are possible (public); pairs without a table are free.
+    """
+
+    order: tuple[int, ...]
+    margins: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    weights: dict[Pair, Floats]
+    allowed: dict[Pair, Bools] = field(default_factory=dict)
+
+    @cached_property
+    def parents(self) -> tuple[tuple[int, ...], ...]:
+        """Earlier attributes that each attribute depends on, in the order in which they are drawn.
+
+        Examples
+        --------
+        >>> from missdp.inference.fit_heads import fit_tree
+        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+        >>> fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {}).parents
+        ((), (0,))
+        """
+        found: list[tuple[int, ...]] = [() for _ in self.margins]
+        for k, a in enumerate(self.order):
+            found[a] = tuple(c for c in self.order[:k] if (a, c) in self.weights)
+        return tuple(found)
+
+    def sample(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+        """Draw ``n`` rows, one column per attribute.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy Generator
+        draws : {"even", "independent"}
+            ``"even"`` spreads draws systematically and keeps the one-way margins, so that tables
+            carry less sampling noise; ``"independent"`` rows vary as those of a real sample do.
+
+        Examples
+        --------
+        >>> from missdp.inference.fit_heads import fit_tree
+        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+        >>> model = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
+        >>> rows = model.sample(1000, np.random.default_rng(0))
+        >>> int(rows[:, 0].sum()), int((rows[:, 0] == rows[:, 1]).sum())
+        (500, 800)
+        """
+        rows = np.zeros((n, len(self.margins)), dtype=np.int64)
+        widest = max([1, *(len(m) for m in self.margins)])
+        columns = max(sum(len(self.margins[c]) for c in p) for p in (*self.parents, ()))
+        at_once = max(_FEW_ROWS, _NUMBERS_AT_ONCE // max(widest, min(columns, 1000)))
+        pieces = max(1, -(-n // at_once))
+        for k in range(pieces):  # alike in distribution, as rows are
+            block = np.zeros((len(range(k, n, pieces)), rows.shape[1]), dtype=np.int64)
+            for place in range(len(self.order)):
+                self.draw_next(block, place, rng, draws=draws)
+            rows[k::pieces] = block
+        return rows
+
+    def draw_next(
+        self, rows: Codes, place: int, rng: np.random.Generator, *, draws: Draws = "even"
+    ) -> None:
+        """Draw one more attribute, by its place in the order, into rows that hold the earlier ones.
+
+        Rows to which no level is possible become copies of others.
+        """
+        a = self.order[place]
+        parents, limits = self.parents[a], self.limits[a]
+        if len(parents) <= 1 and set(limits) <= set(parents):
+            rows[:, a] = draw(*self._short(rows, a), rng, draws=draws)
+            return
+        closed = barrier(rows, limits, rng, len(self.margins[a]))
+        scores = self._scores(rows, a)
+        if closed is not None:
+            scores += closed
+        law = _softmax(scores)
+        if draws == "independent":
+            rows[:, a] = draw_each(law.astype(np.float64), rng)
+            return
+        law = _calibrated(law, self.margins[a])
+        rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
+
+    def _short(self, rows: Codes, a: int) -> tuple[Floats, Codes]:
+        """Laws given one attribute or none, and which of them each row has."""
+        if not self.parents[a]:
+            return _softmax(self.biases[a][None].copy()), np.zeros(len(rows), dtype=np.int64)
+        c = self.parents[a][0]
+        scores = self.biases[a] + self.weights[a, c].T
+        if c in self.limits[a]:
+            possible = self.limits[a][c].T
+            # A level with which nothing is possible is not drawn; its law may be any.
+            scores = np.where(possible | ~possible.any(axis=1, keepdims=True), scores, -np.inf)
+        return _softmax(scores), rows[:, c]
+
+    def _scores(self, rows: Codes, a: int) -> Singles:
+        features = Features(rows, self.parents[a], [len(m) for m in self.margins])
+        weights = [self.weights[a, c] for c in self.parents[a]]
+        if not weights:
+            return np.tile(self.biases[a].astype(np.float32), (len(rows), 1))
+        scores = features.scores(np.concatenate(weights, axis=1))
+        scores += self.biases[a].astype(np.float32)
+        return scores
+
+    def _alike(self, rows: Codes, a: int, rng: np.random.Generator) -> Codes:
+        """Order of the rows in which neighbours have much the same law, and are random else."""
+        order = rng.permutation(len(rows))
+        key, cells = np.zeros(len(rows), dtype=np.int64), 1
+        for c in self.nearest[a]:
+            cells *= len(self.margins[c])
+            if cells * _ROWS_ALIKE > len(rows) or cells > 1 << 16:
+                break
+            key = key * len(self.margins[c]) + rows[:, c]
+        found: Codes = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
+        return found
+
+    @cached_property
+    def nearest(self) -> tuple[tuple[int, ...], ...]:
+        """Earlier attributes of each attribute, those first that say most about it."""
+        said = {
+            (a, c): float(self.margins[a] @ np.square(weights) @ self.margins[c])
+            for (a, c), weights in self.weights.items()
+        }
+        return tuple(
+            tuple(sorted(parents, key=lambda c: -said[a, c]))
+            for a, parents in enumerate(self.parents)
+        )
+
+    @cached_property
+    def limits(self) -> tuple[dict[int, Bools], ...]:
+        """For each attribute, what levels of earlier ones leave possible of it."""
+        place = {a: k for k, a in enumerate(self.order)}
+        found: tuple[dict[int, Bools], ...] = tuple({} for _ in self.order)
+        for (a, c), table in self.allowed.items():
+            later, earlier, possible = (a, c, table) if place[a] > place[c] else (c, a, table.T)
+            if not possible.all():
+                found[later][earlier] = possible
+        return found
+
+
+class Features:
+    """Indicators of the levels of earlier attributes, in rows; dense or sparse.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+    parents : sequence of int
+        The earlier attributes that are looked at.
+    sizes : sequence of int
+        Levels of every attribute.
+    """
+
+    def __init__(self, rows: Codes, parents: Sequence[int], sizes: Sequence[int]) -> None:
+        sizes = [sizes[c] for c in parents]
+        self.starts = np.cumsum([0, *sizes])
+        n, width = len(rows), int(self.starts[-1])
+        at = rows[:, list(parents)] + self.starts[:-1]
+        if width <= _DENSE * len(parents):
+            self.matrix: Any = np.zeros((n, width), dtype=np.float32)
+            self.matrix[np.arange(n)[:, None], at] = 1.0
+        else:
+            ends = np.arange(n + 1) * len(parents)
+            ones = np.ones(at.size, dtype=np.float32)
+            self.matrix = csr_array((ones, at.ravel(), ends), shape=(n, width))
+
+    def scores(self, weights: Floats) -> NDArray[np.float32]:
+        """Sum of the weights of each row's levels; weights have one row per level drawn."""
+        scores: Singles = self.matrix @ weights.astype(np.float32).T
+        return scores
+
+    def sums(self, values: NDArray[np.float32]) -> Floats:
+        """Sum over rows of each value, for each level of each earlier attribute."""
+        return np.asarray(self.matrix.T @ values, dtype=np.float64).T
+
+    def gram(self) -> Floats:
+        """Mean product of two indicators."""
+        product = self.matrix.T @ self.matrix
+        whole: Singles = product if isinstance(product, np.ndarray) else product.toarray()
+        mean: Floats = whole.astype(np.float64) / self.matrix.shape[0]
+        return mean
+
+
+def barrier(
+    rows: Codes, limits: Mapping[int, Bools], rng: np.random.Generator, size: int
+) -> Singles | None:
+    """Return minus infinity where a level is impossible in a row, 0 elsewhere.
+
+    Rows to which no level is possible become copies of others, if there are any.
+    """
+    if not limits:
+        return None
+    possible = np.ones((len(rows), size), dtype=bool)
+    for c, table in limits.items():
+        possible &= table.T[rows[:, c]]
+    dead = ~possible.any(axis=1)
+    if dead.any():
+        alive = np.flatnonzero(~dead)
+        if len(alive):
+            copied = rng.choice(alive, size=np.count_nonzero(dead))
+            rows[dead], possible[dead] = rows[copied], possible[copied]
+        else:
+            possible[:] = True
+    return np.where(possible, np.float32(0), np.float32(-np.inf))
+
+
+def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
+    """Law of each row, in place."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
+
+
+def _calibrated(law: Singles, margin: Floats) -> Singles:
+    """Scale the levels of all rows' laws so that their mean is the margin."""
+    for _ in range(_ROUNDS):
+        mean = law.mean(axis=0, dtype=np.float64)
+        if np.abs(mean - margin).sum() * len(law) < 1:
+            break
+        law *= margin / np.maximum(mean, _NEVER)
+        law /= law.sum(axis=1, keepdims=True)
+    return law
+
+
+def _draw_evenly(law: NDArray[Any], order: Codes, rng: np.random.Generator) -> Codes:
+    """Draw a level for each row by its own law, evenly along an order of the rows.
+
+    The levels are halved again and again. Rows are walked through in their order, those in the
+    same part of the levels one after the other, and go to the upper half whenever the sum of
+    their chances to do so passes a whole number.
+    """
+    n, m = law.shape
+    depth = max(1, int(m - 1).bit_length())
+    ends = np.zeros((n, (1 << depth) + 1))
+    np.cumsum(law, axis=1, out=ends[:, 1 : m + 1])
+    ends[:, m + 1 :] = ends[:, m : m + 1]
+    flat, start, expected = ends.ravel(), order * ends.shape[1], ends.sum(axis=0)
+    part = np.zeros(n, dtype=np.int64)
+    for level in range(depth):
+        half = 1 << (depth - level - 1)
+        low = start + 2 * half * part
+        middle, high = flat[low + half], flat[low + 2 * half]
+        lower, upper = middle - flat[low], high - middle
+        chance = _balanced(
+            upper / (lower + upper),
+            part,
+            expected[2 * half :: 2 * half] - expected[half :: 2 * half],
+        )
+        passed = np.floor(np.cumsum(chance) + rng.random()).astype(np.int64)
+        up = np.diff(passed, prepend=0)
+        up[lower <= 0], up[upper <= 0] = 1, 0  # whatever rounding says
+        part = 2 * part + up
+        again = np.argsort(part.astype(np.uint16) if m <= 1 << 16 else part, kind="stable")
+        part, start = part[again], start[again]
+    drawn = np.empty(n, dtype=np.int64)
+    drawn[start // ends.shape[1]] = part
+    return drawn
+
+
+def _balanced(chance: Floats, part: Codes, expected: Floats) -> Floats:
+    """Move the odds of the rows in each part so that about as many go up as are expected to.
+
+    Which rows are in a part was drawn, so their chances do not quite add up to that.
+    """
+    slack = np.bincount(part, chance * (1 - chance), len(expected))
+    gap = expected - np.bincount(part, chance, len(expected))
+    moved = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
+    balanced: Floats = moved / (moved + 1 - chance)
+    return balanced

@@ -1,0 +1,234 @@
+"""Heads and the tree hold the pairs that they are given, and nothing that is not possible."""
+
+import numpy as np
+import pytest
+
+from missdp.inference.fit_heads import fit_heads, fit_tree
+from missdp.inference.heads import Heads, _draw_evenly
+
+
+def tables(rows, sizes):
+    """Margins and centred tables of all pairs of some rows."""
+    n, d = rows.shape
+    margins = [np.bincount(rows[:, a], minlength=sizes[a]) / n for a in range(d)]
+    moments = {}
+    for a in range(d):
+        for b in range(a + 1, d):
+            flat = np.bincount(rows[:, a] * sizes[b] + rows[:, b], minlength=sizes[a] * sizes[b])
+            moments[a, b] = flat.reshape(sizes[a], sizes[b]) / n - np.outer(margins[a], margins[b])
+    return margins, moments
+
+
+def ring(n, sizes, rng):
+    """Rows in which every attribute depends on the one before it, and the first on the last."""
+    rows = np.stack([rng.integers(0, s, n) for s in sizes], axis=1)
+    for _ in range(3):
+        for a, size in enumerate(sizes):
+            copied = rng.random(n) < 0.45
+            rows[copied, a] = rows[copied, a - 1] % size
+    return rows
+
+
+def farthest(found, wanted, sizes):
+    """Largest total variation distance of any pair."""
+    have, want = tables(found, sizes), tables(wanted, sizes)
+    whole = [
+        have[1][a, b]
+        + np.outer(have[0][a], have[0][b])
+        - want[1][a, b]
+        - np.outer(want[0][a], want[0][b])
+        for a, b in have[1]
+    ]
+    return max(0.5 * np.abs(table).sum() for table in whole)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+SIZES = [3, 4, 2, 5, 3]
+
+
+def test_heads_hold_every_pair_and_a_tree_does_not(rng):
+    rows = ring(40_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    heads = fit_heads(margins, moments, {}, rng=rng).sample(40_000, rng)
+    tree = fit_tree(margins, moments, {}).sample(40_000, rng)
+    assert farthest(heads, rows, SIZES) < 0.012
+    assert farthest(tree, rows, SIZES) > 0.03
+
+
+@pytest.mark.parametrize("draws", ["even", "independent"])
+def test_heads_keep_the_margins(rng, draws):
+    rows = ring(20_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    drawn = fit_heads(margins, moments, {}, rng=rng).sample(20_000, rng, draws=draws)
+    off = max(np.abs(m - tables(drawn, SIZES)[0][a]).max() for a, m in enumerate(margins))
+    assert off < (0.0015 if draws == "even" else 0.02)
+
+
+def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
+    rows = ring(20_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    found = fit_heads(margins, moments, {}, rng=rng)
+    first = found.order[0]
+    shifted = list(found.biases)
+    shifted[first] = shifted[first] + np.linspace(0, 1, SIZES[first])
+    moved = Heads(found.order, found.margins, tuple(shifted), found.weights)
+    drawn = moved.sample(20_000, rng)
+    last = found.order[-1]
+    assert np.abs(tables(drawn, SIZES)[0][first] - margins[first]).max() > 0.05
+    assert np.abs(tables(drawn, SIZES)[0][last] - margins[last]).max() < 0.002
+
+
+def test_noise_is_not_taken_for_dependence(rng):
+    rows = ring(2_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    noisy = {k: 0 * v + rng.normal(0, 0.05, v.shape) for k, v in moments.items()}
+    variances = dict.fromkeys(noisy, 0.05**2)
+    loose = fit_heads(margins, noisy, {}, rng=rng).sample(5_000, rng)
+    found = fit_heads(margins, noisy, variances, rng=rng).sample(5_000, rng)
+    product = np.stack(
+        [rng.choice(s, 5_000, p=m) for s, m in zip(SIZES, margins, strict=True)], axis=1
+    )
+    assert farthest(found, product, SIZES) < 0.6 * farthest(loose, product, SIZES)
+
+
+def test_less_noise_in_one_pair_counts_for_more(rng):
+    rows = ring(20_000, [3, 3, 3], rng)
+    margins, moments = tables(rows, [3, 3, 3])
+    noise = {k: 0.03 if k == (0, 1) else 1e-4 for k in moments}
+    noisy = {k: v + rng.normal(0, noise[k], v.shape) for k, v in moments.items()}
+    variances = {k: np.full((3, 3), s**2) for k, s in noise.items()}
+    found = fit_heads(margins, noisy, variances, rng=rng).sample(20_000, rng)
+    assert np.abs(tables(found, [3, 3, 3])[1][0, 2] - moments[0, 2]).max() < 0.004
+
+
+def impossible(rng):
+    rows = ring(30_000, SIZES, rng)
+    keep = ~((rows[:, 0] == 0) & (rows[:, 1] < 2)) & ~((rows[:, 4] == 2) & (rows[:, 3] == 0))
+    first, second = np.ones((3, 4), dtype=bool), np.ones((3, 5), dtype=bool)
+    first[0, :2], second[2, 0] = False, False
+    return rows[keep], {(0, 1): first, (4, 3): second}
+
+
+@pytest.mark.parametrize("fit", ["heads", "tree", "few"])
+@pytest.mark.parametrize("draws", ["even", "independent"])
+def test_what_is_impossible_is_never_drawn(rng, fit, draws):
+    rows, allowed = impossible(rng)
+    margins, moments = tables(rows, SIZES)
+    noisy = {k: v + rng.normal(0, 0.01, v.shape) for k, v in moments.items()}
+    variances = dict.fromkeys(noisy, 1e-4)
+    if fit == "tree":
+        model = fit_tree(margins, noisy, variances, allowed=allowed)
+    else:
+        del noisy[0, 1]  # a rule does not need a table
+        most = 1 if fit == "few" else 32
+        model = fit_heads(margins, noisy, variances, allowed=allowed, rng=rng, most_parents=most)
+    drawn = model.sample(20_000, rng, draws=draws)
+    for (a, b), possible in allowed.items():
+        assert possible[drawn[:, a], drawn[:, b]].all()
+    assert np.abs(tables(drawn, SIZES)[0][3] - margins[3]).max() < 0.02
+
+
+def test_rows_without_a_way_out_are_replaced(rng):
+    # Two levels, each forbidden by another attribute: only some rows have one left.
+    first, second = np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=bool)
+    first[1, 0], second[1, 1] = False, False
+    margins = [np.array([0.7, 0.3]), np.array([0.6, 0.4]), np.array([0.5, 0.5])]
+    allowed = {(0, 2): first, (1, 2): second}
+    model = fit_heads(margins, {}, {}, allowed=allowed, rng=rng, order=[0, 1, 2])
+    drawn = model.sample(5_000, rng)
+    for (a, b), possible in allowed.items():
+        assert possible[drawn[:, a], drawn[:, b]].all()
+
+
+def test_one_level_many_levels_and_pairs_without_a_table(rng):
+    sizes = [1, 300, 2, 40]
+    rows = np.stack(
+        [np.zeros(60_000, dtype=int), rng.integers(0, 300, 60_000), *np.zeros((2, 60_000), int)],
+        axis=1,
+    )
+    rows[:, 2] = (rows[:, 1] > 150) ^ (rng.random(60_000) < 0.1)
+    rows[:, 3] = (rows[:, 1] // 8 + rng.integers(0, 3, 60_000)) % 40
+    margins, moments = tables(rows, sizes)
+    del moments[2, 3]
+    for model in (
+        fit_heads(margins, moments, {}, rng=rng),
+        fit_tree(margins, moments, {}),
+    ):
+        drawn = model.sample(60_000, rng)
+        assert (drawn[:, 0] == 0).all()
+        agree = ((drawn[:, 1] > 150) == drawn[:, 2]).mean()
+        assert 0.88 < agree < 0.92
+        assert np.mean((drawn[:, 3] - drawn[:, 1] // 8) % 40 < 3) > 0.8
+
+
+def test_no_more_parents_than_asked_and_the_clearest_are_kept(rng):
+    sizes = [2] * 60
+    rows = rng.integers(0, 2, (5_000, 60))
+    for a in range(1, 60):
+        same = rng.random(5_000) < 0.8
+        rows[same, a] = rows[same, a - 1]
+    margins, moments = tables(rows, sizes)
+    model = fit_heads(
+        margins, moments, dict.fromkeys(moments, 1e-4), rng=rng, most_parents=3, rows=5_000
+    )
+    assert max(len(p) for p in model.parents) == 3
+    drawn = model.sample(10_000, rng)
+    assert np.mean([(drawn[:, a] == drawn[:, a - 1]).mean() for a in range(1, 60)]) > 0.87
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_few_attributes(rng, d):
+    margins = [np.array([0.25, 0.75])] * d
+    assert fit_heads(margins, {}, {}, rng=rng).sample(400, rng).sum() == 300 * d
+    assert fit_tree(margins, {}, {}).sample(400, rng).sum() == 300 * d
+    assert fit_tree(margins, {}, {}).sample(0, rng).shape == (0, d)
+
+
+def test_the_tree_is_the_strongest_one():
+    rng = np.random.default_rng(1)
+    chain = np.zeros((30_000, 4), dtype=int)
+    chain[:, 2] = rng.integers(0, 3, 30_000)
+    for a, before, same in ((0, 2, 0.9), (3, 0, 0.8), (1, 3, 0.7)):
+        kept = rng.random(30_000) < same
+        chain[:, a] = np.where(kept, chain[:, before], rng.integers(0, 3, 30_000))
+    model = fit_tree(*tables(chain, [3] * 4), {})
+    edges = {frozenset((a, p[0])) for a, p in enumerate(model.parents) if p}
+    assert edges == {frozenset(e) for e in ((0, 2), (0, 3), (1, 3))}
+    assert farthest(model.sample(30_000, rng), chain, [3] * 4) < 0.01
+
+
+def test_heads_are_written_and_read_back(rng):
+    rows, allowed = impossible(rng)
+    model = fit_heads(*tables(rows, SIZES), {}, allowed=allowed, rng=rng)
+    again = Heads.from_json(model.to_json())
+    one, other = (m.sample(500, np.random.default_rng(3)) for m in (model, again))
+    assert (one == other).all()
+
+
+def test_even_draws_follow_each_rows_law(rng):
+    law = rng.dirichlet(np.full(7, 0.4), size=20_000).astype(np.float32)
+    law[:, 3] = 0
+    law[:5_000] = 0
+    law[:5_000, 5] = 1  # certain
+    law /= law.sum(axis=1, keepdims=True)
+    drawn = _draw_evenly(law, rng.permutation(20_000), rng)
+    assert (drawn[:5_000] == 5).all()
+    assert (law[np.arange(20_000), drawn] > 0).all()
+    counts = np.bincount(drawn, minlength=7)
+    assert np.abs(counts - law.sum(axis=0, dtype=float)).max() < 6
+    # The law of single rows, not only of their sum.
+    likely = law.argmax(axis=1)
+    assert abs((drawn == likely).mean() - law.max(axis=1).mean()) < 0.01
+
+
+def test_even_draws_of_two_attributes_do_not_move_together(rng):
+    margins = [np.array([0.5, 0.5])] * 3
+    weights = {(1, 0): np.zeros((2, 2)), (2, 0): np.zeros((2, 2)), (2, 1): np.zeros((2, 2))}
+    model = Heads((0, 1, 2), tuple(margins), tuple(np.log(m) for m in margins), weights)
+    drawn = model.sample(10_000, rng)
+    same = [(drawn[:, a] == drawn[:, b]).mean() for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert np.abs(np.array(same) - 0.5).max() < 0.02

@@ -1,0 +1,269 @@
+"""Weights of rows under which tables hold, and rows drawn by them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp.inference.raking import effective_share, rake, resample, sample_raked
+
+
+def table_of(rows, clique, sizes, weights=None):
+    shape = [sizes[v] for v in clique]
+    flat = np.ravel_multi_index(tuple(rows[:, v] for v in clique), shape)
+    counts = np.bincount(flat, weights=weights, minlength=int(np.prod(shape))).reshape(shape)
+    return counts / counts.sum()
+
+
+@st.composite
+def rows_and_tables(draw, least_level=0.3):
+    """Rows with every level, and tables of another law on the same domain."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    n = draw(st.integers(200, 400))
+    rows = np.stack([rng.integers(0, size, n) for size in sizes], axis=1)
+    every = [c for k in (1, 2, 3) for c in itertools.combinations(range(len(sizes)), k)]
+    cliques = draw(st.lists(st.sampled_from(every), min_size=1, max_size=4, unique=True))
+    tilt = np.exp(np.stack([rng.normal(0, 0.2, s)[rows[:, a]] for a, s in enumerate(sizes)]).sum(0))
+    return rows, sizes, {c: table_of(rows, c, sizes, tilt) for c in cliques}, rng
+
+
+@given(rows_and_tables())
+@settings(max_examples=60, deadline=None)
+def test_tables_that_some_weights_give_hold(case):
+    rows, sizes, tables, _ = case
+    weights = rake(rows, tables, sweeps=300, tolerance=1e-9)
+    assert (weights > 0).all()
+    assert weights.sum() == pytest.approx(1)
+    for clique, wanted in tables.items():
+        np.testing.assert_allclose(table_of(rows, clique, sizes, weights), wanted, atol=1e-5)
+
+
+@given(rows_and_tables())
+@settings(max_examples=30, deadline=None)
+def test_tables_that_hold_change_nothing(case):
+    rows, sizes, tables, _ = case
+    held = {clique: table_of(rows, clique, sizes) for clique in tables}
+    np.testing.assert_allclose(rake(rows, held), 1 / len(rows))
+
+
+@given(rows_and_tables())
+@settings(max_examples=30, deadline=None)
+def test_a_table_is_given_up_to_a_factor(case):
+    rows, _, tables, _ = case
+    larger = {clique: 7e4 * table for clique, table in tables.items()}
+    np.testing.assert_allclose(rake(rows, larger), rake(rows, tables))
+
+
+def test_rows_of_one_cell_keep_their_proportions():
+    rng = np.random.default_rng(0)
+    start = rng.random(500)
+    rows = rng.integers(0, 3, (500, 3))
+    weights = rake(rows, {(0, 1): rng.random((3, 3))}, weights=start, least_share=0.0)
+    cell = rows[:, 0] * 3 + rows[:, 1]
+    for c in range(9):
+        ratios = weights[cell == c] / start[cell == c]
+        np.testing.assert_allclose(ratios, ratios[0])
+
+
+def test_forbidden_cells_get_no_weight_and_the_rest_holds():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (1000, 2))
+    weights = rake(rows, {(0, 1): np.array([[0.5, 0.0], [0.2, 0.3]])}, least_share=0.0)
+    found = table_of(rows, (0, 1), [2, 2], weights)
+    np.testing.assert_allclose(found, [[0.5, 0.0], [0.2, 0.3]], atol=1e-9)
+    assert found[0, 1] == 0
+
+
+def test_where_all_rows_are_forbidden_none_is():
+    weights = rake(np.zeros((4, 1), dtype=np.int64), {(0,): np.array([0.0, 1.0])})
+    np.testing.assert_allclose(weights, 0.25)
+
+
+def test_cells_without_rows_are_left_out():
+    rows = np.array([[0], [0], [1], [1]])
+    weights = rake(rows, {(0,): np.array([0.1, 0.3, 0.6])})
+    np.testing.assert_allclose(weights, [0.125, 0.125, 0.375, 0.375])
+
+
+@given(st.floats(0.2, 0.95), st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 5, (2000, 3))
+    tables = {c: rng.random((5, 5)) ** 6 for c in itertools.combinations(range(3), 2)}
+    weights = rake(rows, tables, least_share=least)
+    assert effective_share(weights) >= least
+    assert effective_share(weights) <= least + 0.05  # it is used up, not given away
+
+
+def test_no_factor_is_larger_than_allowed():
+    rows = np.repeat(np.arange(2), [1, 999])[:, np.newaxis]
+    tables = {(0,): np.array([0.5, 0.5])}
+    weights = rake(rows, tables, sweeps=1, most=3.0, least_share=0.0)
+    # Rows that are rare gain three times; the others lose half, as they should.
+    assert weights[0] / weights[1] == pytest.approx(3 / (0.5 / 0.999))
+
+
+def test_effective_share_is_that_of_kish():
+    weights = np.array([1.0, 2.0, 3.0])
+    assert effective_share(weights) == pytest.approx(36 / (3 * 14))
+    assert effective_share(5 * weights) == pytest.approx(36 / (3 * 14))
+    assert effective_share(np.zeros(3)) == 0
+
+
+@given(st.integers(1, 300), st.integers(0, 400), st.integers(0, 1000), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_each_row_is_drawn_its_share_rounded_up_or_down(rows, n, seed, ordered):
+    rng = np.random.default_rng(seed)
+    weights = rng.random(rows) * (rng.random(rows) < 0.7)
+    weights[0] += 0.1
+    codes = rng.integers(0, 3, (rows, 2)) if ordered else None
+    drawn = resample(weights, n, rng, codes=codes)
+    assert drawn.shape == (n,)
+    counts = np.bincount(drawn, minlength=rows)
+    assert (np.abs(counts - n * weights / weights.sum()) < 1 + 1e-9).all()
+    assert (counts[weights == 0] == 0).all()
+
+
+def test_order_shows_nothing_of_weights_or_codes():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, (5000, 3))
+    weights = 1.0 + codes[:, 0]
+    for given_codes in (None, codes):
+        drawn = resample(weights, 4000, rng, codes=given_codes)
+        place = np.arange(4000)
+        assert abs(np.corrcoef(place, codes[drawn, 0])[0, 1]) < 0.06
+        assert abs(np.corrcoef(place, drawn)[0, 1]) < 0.06
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_every_row_has_its_chance(ordered):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (6, 2)) if ordered else None
+    weights = np.array([0.05, 0.1, 0.15, 0.2, 0.2, 0.3])
+    counts = np.zeros(6)
+    for _ in range(4000):
+        counts += np.bincount(resample(weights, 2, rng, codes=codes), minlength=6)
+    np.testing.assert_allclose(counts / 8000, weights, atol=0.02)
+
+
+def test_alike_rows_side_by_side_leave_tables_nearer():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, (20_000, 4))
+    weights = rng.random(20_000)
+    wanted = [table_of(codes, (a,), [5] * 4, weights) for a in range(4)]
+    apart = {}
+    for ordered in (False, True):
+        drawn = codes[resample(weights, 3000, rng, codes=codes if ordered else None)]
+        found = [table_of(drawn, (a,), [5] * 4) for a in range(4)]
+        apart[ordered] = sum(np.abs(x - y).sum() for x, y in zip(wanted, found, strict=True))
+    assert apart[True] < 0.8 * apart[False]
+
+
+@pytest.mark.slow
+def test_a_sweep_over_all_pairs_is_quick():
+    import time
+
+    rng = np.random.default_rng(0)
+    rows = np.asfortranarray(rng.integers(0, 8, (100_000, 15)))
+    tables = {c: rng.random((8, 8)) + 3 for c in itertools.combinations(range(15), 2)}
+    started = time.process_time()
+    rake(rows, tables, sweeps=1)
+    assert time.process_time() - started < 0.3  # .07 on a quiet machine
+
+
+HALF = np.array([0.5, 0.5])
+
+
+def chain_law(d, strength):
+    """Attributes that all depend on each other: the law of a fully connected Ising model."""
+    states = np.array(list(itertools.product([0, 1], repeat=d)))
+    spins = 2 * states - 1
+    weight = np.exp(strength * (spins.sum(1) ** 2 - d) / 2)
+    return states, weight / weight.sum()
+
+
+def independent_steps(d):
+    return [((), (a,), HALF) for a in range(d)]
+
+
+def pair_tables(states, weight):
+    d = states.shape[1]
+    pairs = itertools.combinations(range(d), 2)
+    return {c: table_of(states, c, [2] * d, weight) for c in pairs}
+
+
+def worst(found, tables, d):
+    rows = np.stack([found[a] for a in range(d)], axis=1)
+    return max(0.5 * np.abs(table_of(rows, c, [2] * d) - t).sum() for c, t in tables.items())
+
+
+def test_rows_hold_tables_that_re_weighting_alone_cannot_give_them():
+    states, weight = chain_law(8, 0.1)
+    tables, rng = pair_tables(states, weight), np.random.default_rng(0)
+    found = sample_raked(independent_steps(8), tables, 20_000, rng)
+    assert worst(found, tables, 8) < 0.01
+    # Weights of independent rows would have had to be far apart:
+    rows = rng.integers(0, 2, (100_000, 8))
+    assert effective_share(rake(rows, tables, least_share=0.0)) < 0.4
+
+
+def test_without_tables_rows_have_the_law_of_the_steps():
+    steps = [((), ("a",), np.array([0.3, 0.7])), (("a",), ("b",), np.array([[1, 0], [0.5, 0.5]]))]
+    found = sample_raked(steps, {}, 10_000, np.random.default_rng(0))
+    assert found["a"].mean() == pytest.approx(0.7, abs=0.005)
+    assert not (found["b"] > found["a"]).any()
+    assert found["b"][found["a"] == 1].mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_steps_that_draw_several_at_once_and_tables_in_any_order_of_axes():
+    law = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.4, 0.3], [0.2, 0.1]]])  # a, then (b, c)
+    table = np.array([[0.4, 0.2], [0.1, 0.3]])  # c, then a
+    steps = [((), ("a",), HALF), (("a",), ("b", "c"), law)]
+    found = sample_raked(steps, {("c", "a"): table}, 50_000, np.random.default_rng(0))
+    counts = np.bincount(2 * found["c"] + found["a"], minlength=4).reshape(2, 2) / 50_000
+    np.testing.assert_allclose(counts, table, atol=2e-3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_as_many_rows_as_asked_for(n):
+    states, weight = chain_law(3, 0.2)
+    tables = pair_tables(states, weight)
+    found = sample_raked(independent_steps(3), tables, n, np.random.default_rng(0))
+    assert {len(column) for column in found.values()} == {n}
+
+
+def test_more_rows_than_are_weighted_at_once(monkeypatch):
+    monkeypatch.setattr("missdp.inference.raking._MOST_ROWS", 3000)
+    monkeypatch.setattr("missdp.inference.raking._POOL", 3000)
+    states, weight = chain_law(3, 0.2)
+    tables = pair_tables(states, weight)
+    found = sample_raked(independent_steps(3), tables, 7500, np.random.default_rng(0))
+    assert len(found[0]) == 7500
+    assert worst(found, tables, 3) < 0.02
+
+
+def test_cells_without_rows_stay_empty():
+    states, weight = chain_law(3, 0.2)
+    steps = [((), (0,), HALF), ((0,), (1,), np.eye(2)), ((1,), (2,), np.full((2, 2), 0.5))]
+    found = sample_raked(steps, pair_tables(states, weight), 5000, np.random.default_rng(0))
+    assert (found[0] == found[1]).all()
+
+
+def test_independent_rows_vary_as_a_sample_and_even_rows_less(monkeypatch):
+    monkeypatch.setattr("missdp.inference.raking._POOL", 5000)
+    states, weight = chain_law(4, 0.2)
+    tables = pair_tables(states, weight)
+    spread = {}
+    for draws in ("independent", "even"):
+        rng, means = np.random.default_rng(0), []
+        for _ in range(60):
+            found = sample_raked(independent_steps(4), tables, 400, rng, sweeps=2, draws=draws)
+            means.append(found[3].mean())
+        spread[draws] = np.std(means)
+    sample = np.sqrt(0.25 / 400)
+    assert 0.75 * sample < spread["independent"] < 1.3 * sample
+    assert spread["even"] < 0.5 * sample
