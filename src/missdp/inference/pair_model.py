@@ -55,6 +55,8 @@ class PairModel(Record):
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` complete rows on groups of levels."""
+        if self.sweeps == 0:
+            return self.law.sample(n, rng, draws=draws)
         parts = []
         for start in range(0, max(n, 1), _POOL):
             rows = self.law.sample(_POOL, rng)

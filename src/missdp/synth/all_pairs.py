@@ -11,8 +11,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, PureEvent
-from missdp.accounting.gdp import gdp_cost
+from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Draws, Zeros, merge_zeros
@@ -22,13 +21,12 @@ from missdp.mechanisms.products import MOST_NUMBERS
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_pairs import crude_margins, pair_tables, row_products
-from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 
 __all__ = ["AllPairs"]
 
 _ALONE = 1.2
-_MOST_BEFORE = 0.99
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,7 +62,7 @@ class AllPairs(Synthesizer):
     first_share : float in (0, 1), default 0.08
         Share of the budget for the one-way margins.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of epsilon.
+        For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -123,7 +121,7 @@ class AllPairs(Synthesizer):
         check_imputer(self.imputer)
         for name in ("imputer_share", "first_share"):
             self._check_share(name)
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+        return self._budget
 
     def _check_schema(self, schema: Schema) -> None:
         cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
@@ -132,23 +130,25 @@ class AllPairs(Synthesizer):
                 f"all pairs of attributes have {cells:,} cells, more than the {MOST_NUMBERS:,} "
                 "that are released together; use fewer attributes, bins or levels, or MST"
             )
-        left = Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp").left
-        before = kinds_share(self._modelled, self._strategy) * left.amount
-        if self._strategy.fills:
-            epsilon = imputation_epsilon(schema, self.imputer, self.imputer_share * self.epsilon)
-            before += len(schema.nullable) * float(gdp_cost(PureEvent(epsilon=epsilon)))
-        if before > _MOST_BEFORE * left.amount:
-            raise ParameterError(
-                "too little is left of the budget for pairs at this epsilon and delta: imputation, "
-                "which is pure, costs nearly all of it; use a larger delta or a smaller "
-                "imputer_share or epsilon"
-            )
-        rest = left.amount - before
-        Noise.worth(replace(left, amount=rest * self.first_share / max(1, len(schema))))
+        shares = kinds_share(self._modelled, self._strategy)
+        left = self._budget.left
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            shares += self.imputer_share
+        first = (1 - shares) * self.first_share / max(1, len(schema))
+        Noise.worth(replace(left, amount=left.amount * first))
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+
+    @property
+    def _imputation_cost(self) -> Cost:
+        left = self._budget.left
+        return replace(left, amount=left.amount * self.imputer_share)
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        door = impute(door, self.imputer, cost=self._imputation_cost)
         names, whole = door.schema.names, len(door.schema) == 1
         self._report("measuring single attributes", 0.05)
         share = 1.0 if whole else self.first_share

@@ -6,6 +6,7 @@ has a short vector. Everything here is post-processing of what a door answers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -21,7 +22,9 @@ __all__ = ["Crude", "crude_margins", "pair_tables", "row_products"]
 
 Floats = NDArray[np.float64]
 
-_RARE = 0.5  # levels below so many standard deviations of noise are merged for modelling
+# Levels below so many standard deviations of noise are merged for modelling; of long lists, all
+# that noise alone would lift to the top.
+_RARE, _MANY = 0.5, 64
 _GRID = 2.0**-10
 _MASK = 0.5  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
@@ -76,7 +79,8 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
     levels, margins = [], []
     kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
     for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
-        rare = _RARE * noise.scale
+        size = attribute.size
+        rare = noise.scale * (_RARE if size <= _MANY else math.sqrt(2 * math.log(size)))
         level = Levels.from_counts(count[: attribute.size], threshold=rare, kinds=kind)
         merged = np.bincount(level.groups, weights=count[: attribute.size])
         if door.strategy.complete_only or not attribute.nullable:
