@@ -31,9 +31,9 @@ from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
-from missdp.inference.estimate import Recipe
+from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import GraphicalModel, Levels
+from missdp.inference.model import Levels
 from missdp.preprocess.assumptions import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed

@@ -151,7 +151,7 @@ def test_a_refused_answer_counts_nothing(missing):
     asks = [
         lambda: door.row_count(Noise("laplace", 1.0)),
         lambda: door.marginal(("a",), Noise("laplace", 1.0)),
-        lambda: door.select([("a",)], Score(largest, sensitivity=1.0), epsilon=1.0),
+        lambda: door.select([("a",), ("b",)], Score(largest, sensitivity=1.0), epsilon=1.0),
     ]
     for ask in asks:
         with pytest.raises(BudgetExceededError):
@@ -204,6 +204,14 @@ def test_a_score_takes_released_values():
         shifts = {name: np.array([1e5 * (i == best)]) for i, name in enumerate(names)}
         winner = door.select(names, score, epsilon=1.0, given=lambda n: (0, shifts[n]))  # noqa: B023
         assert winner == best
+
+
+@every_strategy
+def test_one_candidate_is_no_choice(missing):
+    door, spy = door_to(table(), missing)
+    assert door.select([("a",)], Score(failing, sensitivity=1.0), epsilon=1.0) == 0
+    assert not spy.passes
+    assert not spy.budget.events
 
 
 def failing(counts):

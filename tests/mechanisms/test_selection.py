@@ -1,6 +1,7 @@
 """Selection: exact probabilities, proven sensitivities, charges first."""
 
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -19,8 +20,11 @@ from missdp.mechanisms import (
     generalised_exponential_mechanism,
     normalised_scores,
 )
+from missdp.mechanisms.choices import Best
 
 RUNS = 6_000
+
+scores = st.lists(st.floats(-9, 9), min_size=1, max_size=5)
 
 
 def select(scores, *, mechanism=exponential_mechanism, budget=None, source=None, **more):
@@ -90,6 +94,55 @@ def test_permute_and_flip_errs_less_and_is_charged_as_pure():
     assert mean["permute-and-flip"] > mean["exponential"]
     assert type(budget.events[0]) is SelectionEvent
     assert type(budget.events[-1]) is PureEvent
+
+
+def flip_law(scores, scale):
+    """The law of permute-and-flip by going through all orders (McKenna & Sheldon 2020)."""
+    coins, law = np.exp((scores - scores.max()) / scale), np.zeros(len(scores))
+    orders = list(permutations(range(len(scores))))
+    for order in orders:
+        nobody = 1.0
+        for i in order:
+            law[i] += nobody * coins[i] / len(orders)
+            nobody *= 1 - coins[i]
+    return law
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(2)], ids=["secure", "seeded"])
+def test_probabilities_are_those_of_permute_and_flip(source):
+    scores, epsilon, sensitivity = np.array([0.0, 4.0, 6.0, -3.0]), 0.8, 1.7
+    facts = {"epsilon": epsilon, "sensitivity": sensitivity, "method": "permute-and-flip"}
+    budget = Budget(1e9)
+    wins = [select(scores, budget=budget, source=source, **facts) for _ in range(RUNS)]
+    observed = np.bincount(wins, minlength=4)
+    scale = 2 * sensitivity / epsilon
+    assert stats.chisquare(observed, RUNS * flip_law(scores, scale)).pvalue > 1e-6
+    for wrong in (0.7 * scale, 1.4 * scale):
+        assert stats.chisquare(observed, RUNS * flip_law(scores, wrong)).pvalue < 1e-6
+    assert stats.chisquare(observed, RUNS * softmax(scores / scale)).pvalue < 1e-6
+
+
+@given(scores, st.integers(0, 4), st.floats(0.1, 10))
+def test_log_ratios_of_permute_and_flip_are_those_of_its_law(scores, answer, scale):
+    here = np.array(scores)
+    there = here + np.resize([1.0, -1.0], here.size)
+    law, i = Best(scale, "exponential"), answer % here.size
+    found = law.log_ratio(i, here, there)
+    assert found == pytest.approx(
+        np.log(flip_law(here, scale)[i] / flip_law(there, scale)[i]), abs=1e-6
+    )
+    assert abs(found) <= 2 / scale + 1e-9
+
+
+def test_the_range_of_permute_and_flip_is_not_bounded():
+    """So a selection event, which costs a fourth of it in zCDP, does not pay for it."""
+    epsilon, scores = 1.0, np.array([0.0, 0.0, 0.0, 0.0])
+    law, others = Best(2 / epsilon, "exponential"), np.array([1.0, -1.0, -1.0, -1.0])
+    ratios = [law.log_ratio(i, others, scores) for i in range(4)]
+    assert max(ratios) - min(ratios) > 1.05 * epsilon
+    assert law.exceeds(PureEvent(epsilon=epsilon), scores, others) is None
+    assert "selection" in law.exceeds(SelectionEvent(epsilon=epsilon), scores, others)
+    assert law.exceeds(PureEvent(epsilon=0.9 * epsilon), scores, others) is not None
 
 
 def test_open_dp_agrees_on_the_price():

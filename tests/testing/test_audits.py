@@ -16,7 +16,8 @@ from missdp.accounting import (
 )
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
-from missdp.mechanisms.laws import Best, Handle
+from missdp.mechanisms.choices import Best
+from missdp.mechanisms.laws import Handle
 from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
 from missdp.testing.made_up import TINY
 

@@ -17,7 +17,8 @@ from missdp.accounting import (
 from missdp.errors import CheckFailedError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Training
 from missdp.mechanisms.asks import ScaledGaussian
-from missdp.mechanisms.laws import Best, Handle
+from missdp.mechanisms.choices import Best
+from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.preprocess import PrivateLogisticRegression, PrivateMean

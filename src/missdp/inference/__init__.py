@@ -5,10 +5,11 @@ Plain numbers in, plain numbers out: nothing here is private, and nothing is cha
 * `junction`: the order in which a model is summed out, and how many cells that takes.
 * `beliefs`: marginals of a log-linear model, and its fit to noisy marginals.
 * `masks`: a model of which cells are missing.
-* `model`: what is released of all this, and how rows are sampled from it, or from a network.
+* `model`: levels that are modelled together, and how rows are sampled.
 * `clipping`: where vectors of rows are clipped, and what a model tells of what that takes.
 * `heads`: rows drawn by one regression after the other; `fit_heads`: its fit to tables of pairs.
 * `estimate`: both models fitted in turns, while more and more is measured.
+* `graphical`: what is released of all this, and others like it.
 * `shrinkage`: noisy tables leaned on what a model says.
 * `raking`: rows drawn from a model, re-weighted so that tables hold.
 """

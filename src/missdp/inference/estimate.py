@@ -2,22 +2,13 @@
 
 `Estimate` holds everything measured so far, and fits the complete-data model and the model of
 missingness to it in turns. Nothing here sees private counts.
-
-`Recipe` says how a model was learned, and draws others like it by a parametric bootstrap: several
-models that differ as much as the released one is uncertain. Tables drawn from one fitted model
-agree with each other far better than with the truth: they know nothing of the noise, of the sample,
-or of the holes behind the model. With a recipe each table gets a model of its own: the private
-table is simulated (rows, holes), the same marginals are counted in it, noise of the released size
-is added, and the model is fitted again. Everything is a function of released values, so it costs no
-privacy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +23,6 @@ from missdp.inference.beliefs import (
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
 from missdp.inference.model import (
-    Codes,
-    GraphicalModel,
     Levels,
     Zeros,
     cell_index,
@@ -41,9 +30,8 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
-from missdp.record import Record
 
-__all__ = ["Estimate", "PairCounts", "Recipe"]
+__all__ = ["Estimate", "PairCounts"]
 
 
 Floats = NDArray[np.float64]
@@ -111,7 +99,7 @@ class Estimate:
 
     Parameters
     ----------
-    ones : list of ndarray
+    ones : sequence of ndarray
         Noisy one-way counts, with a last "missing" level where ``extended``.
     std : float
         Their noise.
@@ -135,7 +123,7 @@ class Estimate:
 
     def __init__(
         self,
-        ones: list[NDArray[np.int64]],
+        ones: Sequence[NDArray[Any]],
         *,
         std: float,
         extended: Sequence[bool],
@@ -355,92 +343,7 @@ class Estimate:
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
 
 
-def _pooled(totals: Floats, ones: list[NDArray[np.int64]]) -> float:
+def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
     """Average the totals of the one-way tables, less noisy the fewer cells they have."""
     weight = np.array([1.0 / len(y) for y in ones])
     return float((weight * totals).sum() / weight.sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe(Record):
-    """How a model was learned; public parameters and released values.
-
-    Parameters
-    ----------
-    n_rows : float
-        Released number of rows behind the marginals.
-    first_sigma : float
-        Noise of each one-way marginal.
-    sigmas : mapping of Clique to float
-        Noise of each larger marginal.
-    extended : tuple of bool
-        Attributes counted with a level for missing.
-    partial : bool
-        Whether marginals counted only the rows observed on them.
-    shrink, ridge, model_rows, always
-        See :class:`~missdp.inference.estimate.Estimate`.
-    """
-
-    n_rows: float
-    first_sigma: float
-    sigmas: Mapping[Clique, float]
-    extended: tuple[bool, ...]
-    partial: bool
-    shrink: float
-    ridge: float
-    model_rows: int
-    always: dict[int, int] = field(default_factory=dict)
-
-    def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
-        """Simulate a table from ``model``, release it again, and fit a model to that."""
-        n = max(1, round(self.n_rows))
-        rows = sample_tree(model.law, n, rng, draws="independent")
-        holes = model.masks.draw(rows, rng)
-        codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
-        ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]
-        estimate = Estimate(
-            ones,
-            std=self.first_sigma,
-            extended=self.extended,
-            n_rows=self.n_rows if self.partial else None,
-            partial=self.partial,
-            rng=rng,
-            shrink=self.shrink,
-            ridge=self.ridge,
-            model_rows=self.model_rows,
-            zeros=model.zeros,
-            always=self.always,
-        )
-        for clique, sigma in self.sigmas.items():
-            counts = self._counts(clique, codes, holes, estimate.levels)
-            estimate.add(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
-        estimate.finish()
-        return GraphicalModel(
-            tuple(estimate.levels), estimate.parameters, estimate.masks, model.zeros
-        )
-
-    def _one(
-        self,
-        codes: Codes,
-        hole: NDArray[np.bool_],
-        v: int,
-        model: GraphicalModel,
-        rng: np.random.Generator,
-    ) -> Codes:
-        size = len(model.levels[v].groups)
-        counts = np.bincount(np.where(hole, size, codes), minlength=size + 1)
-        counts = counts[: size + self.extended[v]]
-        return np.rint(counts + rng.normal(0, self.first_sigma, len(counts))).astype(np.int64)
-
-    def _counts(
-        self, clique: Clique, codes: Codes, holes: NDArray[np.bool_], levels: list[Levels]
-    ) -> NDArray[np.float64]:
-        shape = [levels[v].n_groups + self.extended[v] for v in clique]
-        merged = [
-            np.where(holes[:, v], levels[v].n_groups, levels[v].groups[codes[:, v]]) for v in clique
-        ]
-        seen = np.ones(len(codes), dtype=bool)
-        for v in clique:
-            seen &= ~holes[:, v] | self.extended[v]
-        flat = np.ravel_multi_index(tuple(column[seen] for column in merged), shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)

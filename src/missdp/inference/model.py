@@ -1,7 +1,6 @@
-"""The released graphical model, the merging of its rare levels, and the one sampler of rows.
+"""The merging of rare levels, impossible cells, and the one sampler of rows.
 
-`GraphicalModel` holds released values only, and `sample_rows` draws rows ancestrally, from a
-junction tree or from a Bayesian network.
+`sample_rows` draws rows ancestrally, from a junction tree or from a Bayesian network.
 
 `Levels` says which levels of an attribute are modelled together. A level whose released count is
 lost in the noise cannot be told apart from its rare neighbours in any larger marginal: measuring it
@@ -13,23 +12,20 @@ released one-way marginals, and adding up private counts over it leaves their se
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.beliefs import Calibrated, Parameters, log_linear
+from missdp.inference.beliefs import Calibrated
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
 from missdp.record import Record
 
 __all__ = [
     "Codes",
     "Draws",
-    "GraphicalModel",
     "Levels",
     "Zeros",
     "cell_index",
@@ -256,53 +252,3 @@ def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
     for level in range(laws.shape[1] - 1):
         codes += uniform >= cumulative[:, level]
     return codes
-
-
-@dataclass(frozen=True, eq=False)
-class GraphicalModel(Record):
-    """A log-linear model of complete rows, with a model of their holes; released values only.
-
-    Parameters
-    ----------
-    levels : tuple of Levels
-        How rare levels were merged.
-    parameters : mapping of Clique to ndarray
-        Log-linear parameters of the complete-data law on merged levels.
-    masks : MaskModel
-        Which cells go missing, given the complete row.
-    zeros : mapping of Clique to ndarray of bool
-        Impossible cells on the declared levels (public); each group of merged levels is possible
-        or impossible as a whole.
-    """
-
-    levels: tuple[Levels, ...]
-    parameters: Parameters
-    masks: MaskModel
-    zeros: Zeros = field(default_factory=dict)
-
-    @cached_property
-    def law(self) -> Calibrated:
-        """The complete-data law on merged levels."""
-        sizes = [level.n_groups for level in self.levels]
-        return log_linear(sizes, self.parameters, merge_zeros(self.zeros, self.levels))[0]
-
-    def marginal(self, clique: Clique) -> NDArray[np.float64]:
-        """Marginal of the complete-data law on the declared levels, at sorted positions."""
-        table = self.law.marginal(clique)
-        for axis, v in enumerate(clique):
-            level = self.levels[v]
-            along = [-1 if i == axis else 1 for i in range(len(clique))]
-            table = table.take(level.groups, axis=axis) * level.shares.reshape(along)
-        return table
-
-    def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
-    ) -> list[NDArray[np.int64]]:
-        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = sample_tree(self.law, n, rng, draws=draws)
-        holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        out = []
-        for v, level in enumerate(self.levels):
-            codes = level.split(rows[:, v], rng)
-            out.append(np.where(holes[:, v], len(level.groups), codes))
-        return out

@@ -29,6 +29,8 @@ _HALVINGS = 12
 _RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
 _POOL = 100_000  # rows at least that are weighted
 _MOST_ROWS = 1_000_000  # at once
+_REPAIRS = 2
+_REPAIR_SWEEPS = 4
 
 
 def effective_share(weights: Floats) -> float:
@@ -272,8 +274,11 @@ def _part(
             codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
             weights = np.full(rows, 1 / rows)
     weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)
-    if draws == "even":
-        chosen = resample(weights, n, rng, codes=codes.T)
+    if draws == "independent":
+        codes = codes[:, rng.choice(rows, size=n, p=weights)]
     else:
-        chosen = rng.choice(rows, size=n, p=weights)
-    return {name: codes[i, chosen] for name, i in place.items()}
+        codes = codes[:, resample(weights, n, rng, codes=codes.T)]
+        for _ in range(_REPAIRS if 0 < n <= _POOL else 0):  # of what drawing did to the tables
+            weights = rake(codes.T, wanted, sweeps=_REPAIR_SWEEPS)
+            codes = codes[:, resample(weights, n, rng, codes=codes.T)]
+    return {name: codes[i] for name, i in place.items()}

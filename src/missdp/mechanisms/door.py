@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.accounting import Budget, Cost, Event, SelectionEvent
+from missdp.accounting import Budget, Cost, Event
 from missdp.errors import DataError, ParameterError, replacing
+from missdp.mechanisms.choices import SelectionMethod, choice
 from missdp.mechanisms.laws import (
-    Best,
     Handle,
     Noise,
     Total,
@@ -22,7 +22,6 @@ from missdp.mechanisms.laws import (
     no_warnings,
     plain_function,
     read_only,
-    selection_scale,
 )
 from missdp.mechanisms.noise import (
     NoiseSource,
@@ -247,29 +246,28 @@ class Door(Handle):
         *,
         epsilon: float,
         given: Given = None,
+        method: SelectionMethod = "exponential",
     ) -> int:
-        """Return the position of a clique with a high score, by the exponential mechanism.
-
-        Charged even if there is only one clique to choose from, so that what is spent does not
-        depend on what was found.
+        """Return the position of a clique with a high score.
 
         Parameters
         ----------
         cliques : sequence of tuple of str
-            The candidates: public, or chosen from what was released.
+            The candidates: public, or chosen from what was released. A single one is no choice:
+            nothing is charged, and nothing computed.
         score : Score
         epsilon : float, above 0
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
             besides its counts. With a mapping, or without it, each score is computed once.
+        method : {"exponential", "permute-and-flip"}
+            Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """
-        scale = selection_scale(epsilon, score.sensitivity)
-        gate = self._gate(())
-        facts: dict[str, Any] = {"gate": gate or None, "label": "selection of a marginal"}
-        event = SelectionEvent(epsilon=float(epsilon), **facts)
-        return int(
-            self._release(event, Best(scale), lambda: self._score_all(cliques, score, given))
-        )
+        gate, label = self._gate(()) or None, "selection of a marginal"
+        event, law = choice(epsilon, score.sensitivity, method, gate=gate, label=label)
+        if len(cliques) == 1:
+            return 0
+        return int(self._release(event, law, lambda: self._score_all(cliques, score, given)))
 
     def train(
         self,

@@ -39,19 +39,14 @@ from missdp.mechanisms.noise import (
     CountNoise,
     NoiseSource,
     SeededNoise,
-    above,
     add_noise,
     check_scale,
     distance,
-    epsilon_paid,
     gaussian_exceeds,
     laplace_exceeds,
-    other_kind,
-    too_far,
 )
 
 __all__ = [
-    "Best",
     "Handle",
     "Law",
     "Noise",
@@ -61,7 +56,6 @@ __all__ = [
     "no_warnings",
     "plain_function",
     "read_only",
-    "selection_scale",
 ]
 
 
@@ -220,63 +214,6 @@ def count_event(
     if noise == "gaussian":
         return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
     raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
-
-
-@dataclass(frozen=True)
-class Best:
-    """The law of the exponential mechanism: the largest score after adding Gumbel noise to each.
-
-    Parameters
-    ----------
-    scale : float
-        Of the noise, above 0.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> Best(1.0).draw(np.array([0.0, 900.0]), SecureNoise())
-    1
-    """
-
-    scale: float
-
-    def draw(self, exact: NDArray[np.float64], source: NoiseSource) -> int:
-        """Return the position of the candidate that is selected."""
-        return source.noisy_max(exact, self.scale)
-
-    def exceeds(
-        self, event: Event, exact: NDArray[np.float64], other: NDArray[np.float64]
-    ) -> str | None:
-        """Return why an event does not pay: some score moves too far for its epsilon."""
-        moved = float(np.abs(np.subtract(exact, other, dtype=np.float64)).max(initial=0.0))
-        paid = epsilon_paid(event)
-        if paid is None:
-            return other_kind(event, "a selection")
-        most = paid * self.scale / 2
-        return too_far(moved, most, "a score") if above(moved, most) else None
-
-    def log_ratio(
-        self, answer: int, exact: NDArray[np.float64], other: NDArray[np.float64]
-    ) -> float:
-        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
-
-        Examples
-        --------
-        >>> round(Best(1.0).log_ratio(1, np.array([0.0, 1.0]), np.array([0.0, 0.0])), 3)
-        0.38
-        """
-        here, there = (
-            np.asarray(scores, dtype=np.float64) / self.scale for scores in (exact, other)
-        )
-        chances = [z[int(answer)] - np.logaddexp.reduce(z) for z in (here, there)]
-        return float(chances[0] - chances[1])
-
-
-def selection_scale(epsilon: float, sensitivity: float) -> float:
-    """Return the scale of the noise with which the exponential mechanism costs epsilon."""
-    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
-    least = scale_for(float(sensitivity), float(epsilon), count=2)
-    return check_scale("2 * sensitivity / epsilon", least)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +17,11 @@ from missdp.accounting import (
     Adjacency,
     Budget,
     Condition,
-    PureEvent,
-    SelectionEvent,
     scale_for,
 )
 from missdp.errors import DataError, ParameterError, number, replacing
-from missdp.mechanisms.laws import count_event, selection_scale
+from missdp.mechanisms.choices import SelectionMethod, choice
+from missdp.mechanisms.laws import count_event
 from missdp.mechanisms.noise import CountNoise, NoiseSource, add_noise, check_scale
 
 __all__ = [
@@ -160,7 +159,6 @@ def noisy_total(
     return max(0, int(released))
 
 
-SelectionMethod = Literal["exponential", "permute-and-flip"]
 _ROWS_AT_ONCE = 512
 _MOST_WIDTHS = 2.0**32  # scores are clipped to so many times their sensitivity
 _LARGEST_WIDTH = 2.0**500  # so that no intermediate result overflows
@@ -224,19 +222,12 @@ def exponential_mechanism(
     ... )
     1
     """
-    if method not in get_args(SelectionMethod):
-        raise ParameterError(f"method must be one of {get_args(SelectionMethod)}, got {method!r}")
     epsilon = number("epsilon", epsilon, open_end=True)
     sensitivity = number("sensitivity", sensitivity, most=math.inf, open_end=True)
-    scale = selection_scale(epsilon, sensitivity)
-    kind = SelectionEvent if method == "exponential" else PureEvent
     facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
-    event = kind(epsilon=epsilon, **facts)
+    event, law = choice(epsilon, sensitivity, method, **facts)
     budget.charge(event, conditions=(*conditions, *source.conditions))
-    values = _as_scores(scores() if callable(scores) else scores)
-    noise: Literal["gumbel", "exponential"]
-    noise = "gumbel" if method == "exponential" else "exponential"
-    return source.noisy_max(values, scale, noise=noise)
+    return law.draw(_as_scores(scores() if callable(scores) else scores), source)
 
 
 def generalised_exponential_mechanism(

@@ -10,7 +10,7 @@ of what the door answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +84,7 @@ class Plan:
         if left <= _LEAST_LEFT * self.rho or self.rho <= 0:
             raise ParameterError(
                 "too little is left of the budget for marginals at this epsilon and delta: "
-                "imputation, which is pure, costs nearly all of it; use a larger delta or a "
-                "smaller imputer_share or epsilon"
+                "imputation costs nearly all of it; use a smaller imputer_share"
             )
         check_scale("the noise of one-way marginals", _sigma(self.first_share * left / attributes))
         share = (1 - self.first_share) * left / max(1, self.rounds)
@@ -169,14 +168,27 @@ class Learner:
         """Measure, select, measure, ... until the budget is spent."""
         self._report("measuring single attributes", self._done)
         alone = not self._weights
-        self.first_sigma = sigma = self._first_sigma(whole=alone)
-        names = [(name,) for name in self._names]
-        self._door.expect([*names, *map(self._named, self._weights)])
-        ones = [self._door.marginal(name, Noise("gaussian", sigma)) for name in names]
-        self._note_totals(ones, sigma)
-        estimate = Estimate(
+        self.first_sigma = self._first_sigma(share=1.0 if alone else self._plan.first_share)
+        self._door.expect([*((n,) for n in self._names), *map(self._named, self._weights)])
+        ones = self._measure_ones(self.first_sigma)
+        estimate = self._begin(ones)
+        if not alone:
+            levels = zip(self._names, estimate.levels, strict=True)
+            self._merged = self._door.merged({name: level.groups for name, level in levels})
+            self._select_all(estimate)
+        if self._unspent and estimate.measured:
+            self._measure_again(estimate)
+        elif self._unspent:  # no larger marginal fits into the model
+            estimate = self._begin(self._measure_ones_again(ones))
+        self._report("final fit", 1.0)
+        estimate.finish()
+        return estimate
+
+    def _begin(self, ones: Sequence[NDArray[Any]]) -> Estimate:
+        """Return the estimate that single attributes make."""
+        return Estimate(
             ones,
-            std=sigma,
+            std=self.first_sigma,
             extended=self.extended,
             n_rows=self._counted_rows(),
             partial=not self._door.every_row_counts,
@@ -187,13 +199,6 @@ class Learner:
             zeros=self._zeros,
             always=self._always,
         )
-        if not alone:
-            levels = zip(self._names, estimate.levels, strict=True)
-            self._merged = self._door.merged({name: level.groups for name, level in levels})
-            self._select_all(estimate)
-        self._report("final fit", 1.0)
-        estimate.finish()
-        return estimate
 
     def _select_all(self, estimate: Estimate) -> None:
         plan = self._plan
@@ -205,18 +210,16 @@ class Learner:
             self._report("selecting and measuring", self._done)
             count += 1
             last = self._left < 2 * share or (plan.forest and count == rounds)
+            last = last or len(self._weights) == 1
             share = self._left if last else share
             open_ = self._open(estimate)
-            if not open_:  # nothing more fits into the model: what is left stays unspent
+            if not open_:  # nothing more fits into the model
                 return
-            sigma = math.sqrt(1 / (2 * (1 - plan.selection_share) * share))
-            chosen = self._select(
-                open_, sigma, math.sqrt(8 * plan.selection_share * share), estimate
-            )
+            choice = plan.selection_share if len(open_) > 1 else 0.0  # one candidate is no choice
+            sigma = _sigma((1 - choice) * share)
+            chosen = self._select(open_, sigma, math.sqrt(8 * choice * share), estimate)
             before = None if plan.forest else estimate.predict(chosen)
-            released = self._merged.marginal(self._named(chosen), Noise("gaussian", sigma))
-            self._totals.append((chosen, Total(float(released.sum()), released.size * sigma**2)))
-            estimate.add(chosen, released.astype(np.float64), sigma)
+            self._measure(chosen, sigma, estimate)
             if before is None:  # what is selected does not depend on the fit
                 continue
             estimate.refit(iterations=40, sweeps=2)
@@ -224,11 +227,38 @@ class Learner:
             if moved <= math.sqrt(2 / math.pi) * sigma * estimate.possible(chosen).sum():
                 share *= 4
 
+    # What is measured
+
+    def _measure(self, clique: Clique, sigma: float, estimate: Estimate) -> None:
+        released = self._merged.marginal(self._named(clique), Noise("gaussian", sigma))
+        self._note_total(clique, released, sigma)
+        estimate.add(clique, released.astype(np.float64), sigma)
+
+    def _measure_again(self, estimate: Estimate) -> None:
+        """Spend what is left on what was chosen before, evenly."""
+        sigma = _sigma(self._left / len(estimate.measured))
+        for clique in tuple(estimate.measured):
+            self._measure(clique, sigma, estimate)
+
+    def _measure_ones(self, sigma: float) -> list[NDArray[np.int64]]:
+        noise = Noise("gaussian", sigma)
+        ones = [self._door.marginal((name,), noise) for name in self._names]
+        for a, counts in enumerate(ones):
+            self._note_total((a,), counts, sigma)
+        return ones
+
+    def _measure_ones_again(self, ones: Iterable[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
+        """Spend what is left on single attributes; return means weighted by precision."""
+        first, sigma = self.first_sigma, self._first_sigma(share=1.0)
+        weight = first**-2 / (first**-2 + sigma**-2)
+        self.first_sigma = (first**-2 + sigma**-2) ** -0.5
+        again = self._measure_ones(sigma)
+        return [weight * y + (1 - weight) * z for y, z in zip(ones, again, strict=True)]
+
     # How many rows there are
 
-    def _note_totals(self, ones: list[NDArray[np.int64]], sigma: float) -> None:
-        for a, counts in enumerate(ones):
-            self._totals.append(((a,), Total(float(counts.sum()), counts.size * sigma**2)))
+    def _note_total(self, clique: Clique, counts: NDArray[np.int64], sigma: float) -> None:
+        self._totals.append((clique, Total(float(counts.sum()), counts.size * sigma**2)))
 
     def rows(self) -> Total:
         """Number of private rows, from everything released so far."""
@@ -253,25 +283,26 @@ class Learner:
 
     def _open(self, estimate: Estimate) -> list[Clique]:
         """Candidates that keep the model small enough for how far the fit is; public."""
-        limit = self._plan.max_cells * min(1.0, self._done)
         wanted = list(self._weights)
         if self._plan.forest:
             tree_of = _components(len(self._names), estimate.measured)
             wanted = [c for c in wanted if len(c) == 2 and tree_of[c[0]] != tree_of[c[1]]]
             if not self._zeros:  # a tree of pairs is small enough as it is
                 return wanted
-            limit = self._plan.max_cells
         if self._growth is None:
             self._growth = Growth(estimate.sizes)
         self._growth.hold(estimate.cliques)
         tree, fits = estimate.model.tree, self._growth.fits
-        if self._plan.forest:
-            return [c for c in wanted if fits(c, limit)]
-        return [
-            c
-            for c in wanted
-            if tree.home(c) is not None or tree.grown(c) <= limit or fits(c, limit)
-        ]
+
+        def small(clique: Clique, limit: float) -> bool:
+            quick = not self._plan.forest
+            inside = quick and (tree.home(clique) is not None or tree.grown(clique) <= limit)
+            return inside or fits(clique, limit)
+
+        most = self._plan.max_cells
+        now = most if self._plan.forest else most * self._done
+        # The limit grows with what is spent; where that leaves no candidate, it is the last one.
+        return [c for c in wanted if small(c, now)] or [c for c in wanted if small(c, most)]
 
     # Questions to the door
 
@@ -281,6 +312,8 @@ class Learner:
     def _select(
         self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
     ) -> Clique:
+        if len(open_) == 1:
+            return open_[0]
         position = {self._named(clique): clique for clique in open_}
         given: Given = lambda names: self._expected(position[names], sigma, estimate)  # noqa: E731
         if self._plan.forest:  # how far from independence: scores that stay as they are
@@ -311,8 +344,11 @@ class Learner:
     def _done(self) -> float:
         return min(1.0, max(0.0, self._spent / self._plan.rho))
 
-    def _first_sigma(self, *, whole: bool) -> float:
-        share = 1.0 if whole else self._plan.first_share
+    @property
+    def _unspent(self) -> bool:
+        return self._left > _LEAST_LEFT * self._plan.rho
+
+    def _first_sigma(self, *, share: float) -> float:
         return math.sqrt(len(self._names) / (2 * share * self._left))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ _AUTO_DEGREE = 2
 # What many parts cost together is rounded many times: this much is left unspent for it.
 _ROOM = 1 - 1e-9
 _CAP = 1 + 1e-10
+_LEAST_LEFT = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +41,14 @@ class Plan:
     ----------
     pure : bool
         Laplace noise and pure DP if True, Gaussian noise and zCDP if False.
-    selection_epsilon : float
-        Epsilon of each of the ``d - 1`` choices of parents.
+    choice_cost : float
+        Epsilon (pure) or rho (zCDP) of all choices of parents together.
     table_cost : float
-        Epsilon (pure) or rho (zCDP) of all tables together.
+        Epsilon or rho of all tables together.
     """
 
     pure: bool
-    selection_epsilon: float
+    choice_cost: float
     table_cost: float
 
     @property
@@ -54,13 +56,19 @@ class Plan:
         """What all tables together may cost, rounding included."""
         return self.table_cost * _CAP
 
+    def choice_epsilon(self, cost: float) -> float:
+        """Epsilon of a selection that costs so much: bounded range is ``epsilon ** 2 / 8`` zCDP."""
+        return cost if self.pure else math.sqrt(8 * cost)
+
     def mean_scale(self, tables: int) -> float:
         """Noise scale (Laplace b, Gaussian sigma) if the tables shared the budget evenly."""
         if self.pure:
             return tables / self.table_cost
         return math.sqrt(tables / (2 * self.table_cost))
 
-    def noise_scales(self, cells: Mapping[Clique, int]) -> dict[Clique, float]:
+    def noise_scales(
+        self, cells: Mapping[Clique, int], *, cost: float | None = None
+    ) -> dict[Clique, float]:
         """Noise scale of each table, minimising the expected total absolute error.
 
         Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
@@ -69,7 +77,8 @@ class Plan:
         power = 0.5 if self.pure else 2.0 / 3.0
         weight = {clique: size**power for clique, size in cells.items()}
         whole = sum(weight.values())
-        costs = {clique: self.table_cost * w / whole for clique, w in weight.items()}
+        all_of_it = self.table_cost if cost is None else cost
+        costs = {clique: all_of_it * w / whole for clique, w in weight.items()}
         if self.pure:
             return {clique: 1.0 / cost for clique, cost in costs.items()}
         return {clique: math.sqrt(1.0 / (2 * cost)) for clique, cost in costs.items()}
@@ -92,8 +101,9 @@ class Plan:
         tables: dict[Clique, int] = {(str(i),): cells for i in range(2 * attributes)}
         small = self.noise_scales({("",): 1, **tables})
         check_scale("the noise scale of a table", max(small.values()))
-        if attributes > 1:
-            check_scale("the noise scale of a choice of parents", 8 / self.selection_epsilon)
+        if self.choice_cost > 0:
+            least = self.choice_epsilon(self.choice_cost / (attributes - 1))
+            check_scale("the noise scale of a choice of parents", 8 / least)
 
 
 def check_cells(sizes: Iterable[int]) -> None:
@@ -143,7 +153,9 @@ def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
     return False
 
 
-def make_plan(*, pure: bool, left: float, structure_share: float, attributes: int) -> Plan:
+def make_plan(
+    *, pure: bool, left: float, structure_share: float, attributes: int, degree: int | str = "auto"
+) -> Plan:
     """Split what is left of a budget between structure and tables.
 
     Parameters
@@ -153,7 +165,11 @@ def make_plan(*, pure: bool, left: float, structure_share: float, attributes: in
     left : float
         What was not spent before (on row counts, imputation).
     structure_share : float in (0, 1)
+        Nothing is spent on structure where there is nothing to choose: below three attributes, or
+        without parents.
     attributes : int
+    degree : "auto" or int
+        Largest number of parents.
 
     Raises
     ------
@@ -164,14 +180,12 @@ def make_plan(*, pure: bool, left: float, structure_share: float, attributes: in
         raise ParameterError("structure_share must be strictly between 0 and 1")
     if left <= 0:
         raise ParameterError(
-            "nothing is left of the budget for tables at this epsilon: row counts and imputation, "
-            "which are pure, cost more than it; use a smaller epsilon or imputer_share"
+            "nothing is left of the budget for tables: row counts and imputation cost more than "
+            "it; use a smaller epsilon or imputer_share"
         )
-    choices = max(1, attributes - 1)
-    share = structure_share if attributes > 1 else 0.0
-    choice, tables = share * left * _ROOM / choices, (1 - share) * left * _ROOM
-    selection = choice if pure else math.sqrt(8 * choice)
-    return Plan(pure=pure, selection_epsilon=selection, table_cost=tables)
+    share = structure_share if attributes > 2 and degree != 0 else 0.0
+    left *= _ROOM
+    return Plan(pure=pure, choice_cost=share * left, table_cost=(1 - share) * left)
 
 
 @dataclass(frozen=True)
@@ -223,7 +237,7 @@ class Learner:
         Asked for each choice of parents.
     plan : Plan
     tables : Door
-        The same rows; asked for each table.
+        The same rows; asked for each table. Either the same door, or what is set aside for tables.
     total : Total or None
         Released number of rows that the door counts.
     report : callable
@@ -248,6 +262,8 @@ class Learner:
         self._names = door.schema.names
         #: Released number of rows behind each measured table.
         self.totals: dict[Clique, Total] = {}
+        self._noisy: dict[Clique, NDArray[np.float64]] = {}
+        self._variances: dict[Clique, float] = {}
 
     def choose_families(self, *, degree: int | str, theta: float) -> tuple[Family, ...]:
         """Choose parents for every attribute, one private selection at a time.
@@ -261,13 +277,21 @@ class Learner:
         )
         self._expect(rule, most)
         first = min(self._names, key=lambda name: sizes[name])
-        chosen = [Family(first, ())]
-        waiting = [name for name in self._names if name != first]
-        while waiting:
-            self._report("choosing parents", 0.1 + 0.5 * len(chosen) / len(self._names))
+        # No parent of these is small enough, not even the smallest attribute: nothing to choose.
+        alone = [n for n in self._names if n != first and not (most and rule((first, n)))]
+        chosen = [Family(first, ()), *(Family(name, ()) for name in alone)]
+        waiting = [name for name in self._names if name not in (first, *alone)]
+        left = self._plan.choice_cost
+        for done in range(1, len(self._names)):
+            self._report("choosing parents", 0.1 + 0.5 * done / len(self._names))
+            if not waiting:
+                continue
             placed = tuple(family.child for family in chosen)
             found = candidates(placed, waiting, rule, most, ruled=self._ruled)
-            family = self._select(found)
+            family = found[0]
+            if len(found) > 1:
+                cost = left / len(waiting)
+                family, left = self._select(found, cost), left - cost
             chosen.append(family)
             waiting.remove(family.child)
         return tuple(chosen)
@@ -275,17 +299,19 @@ class Learner:
     def measure(self, families: tuple[Family, ...]) -> dict[Clique, NDArray[np.float64]]:
         """Release every family's table as consistent proportions on the simplex."""
         sizes = self._door.sizes
-        cliques = self._to_measure(families)
-        cells = {clique: math.prod(sizes[n] for n in clique) for clique in cliques}
-        scales = self._plan.noise_scales(cells)
-        noisy = {}
-        for i, clique in enumerate(cliques):
-            self._report("measuring tables", 0.6 + 0.3 * i / len(cliques))
-            noisy[clique] = self._release(clique, scales[clique])
+        cells = {
+            clique: math.prod(sizes[n] for n in clique) for clique in self._to_measure(families)
+        }
+        self._report("measuring tables", 0.6)
+        if self._tables is not self._door:  # what was set aside for tables, and what choices left
+            self._release(cells, self._tables, self._plan.table_cost)
+        left = self._door.left.amount * _ROOM
+        if left > _LEAST_LEFT * self._plan.table_cost:
+            self._release(cells, self._door, left)
         totals = self._normalisers()
         consistent = make_consistent(
-            {clique: table / totals[clique] for clique, table in noisy.items()},
-            {clique: (scales[clique] / totals[clique]) ** 2 for clique in cliques},
+            {clique: table / totals[clique] for clique, table in self._noisy.items()},
+            {clique: var / totals[clique] ** 2 for clique, var in self._variances.items()},
         )
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
@@ -304,18 +330,27 @@ class Learner:
                 return
         self._door.expect(cliques)
 
-    def _select(self, families: list[Family]) -> Family:
-        # Charged even if only one family is left to choose from: what a fit spends must not depend
-        # on what it found, or its total would be an outcome and no guarantee.
+    def _select(self, families: list[Family], cost: float) -> Family:
         cliques = [family.clique for family in families]
-        epsilon = self._plan.selection_epsilon
-        return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon)]
+        pure, epsilon = self._plan.pure, self._plan.choice_epsilon(cost)
+        # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
+        method: Literal["exponential", "permute-and-flip"]
+        method = "permute-and-flip" if pure else "exponential"
+        return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon, method=method)]
 
-    def _release(self, clique: Clique, scale: float) -> NDArray[np.float64]:
-        noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
-        released = self._tables.marginal(clique, noise)
-        self.totals[clique] = Total(float(released.sum()), released.size * noise.variance)
-        return released.astype(np.float64)
+    def _release(self, cells: Mapping[Clique, int], door: Door, cost: float) -> None:
+        """Measure tables, or measure them again and take means weighted by precision."""
+        scales = self._plan.noise_scales(cells, cost=cost)
+        for clique, scale in scales.items():
+            noise = Noise("laplace" if self._plan.pure else "gaussian", scale)
+            table, variance = door.marginal(clique, noise).astype(np.float64), noise.variance
+            if clique in self._noisy:
+                before = self._variances[clique]
+                weight = variance / (before + variance)
+                table = weight * self._noisy[clique] + (1 - weight) * table
+                variance = weight * before
+            self._noisy[clique], self._variances[clique] = table, variance
+            self.totals[clique] = Total(float(table.sum()), table.size * variance)
 
     def _to_measure(self, families: tuple[Family, ...]) -> list[Clique]:
         """Cliques to measure: a family inside another one needs no table of its own.

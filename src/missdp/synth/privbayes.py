@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
+from missdp.accounting import Budget, Cost, scale_for, share_of
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
@@ -18,7 +18,7 @@ from missdp.synth.network import Family, Network, fill_holes, fit_filling_model,
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
-    imputation_epsilon,
+    imputation_noise,
     impute,
     least_squares_total,
 )
@@ -63,7 +63,7 @@ class PrivBayes(Synthesizer):
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float in (0, 1), default 0.1
-        Share of epsilon for the imputer's margins.
+        Share of the budget (epsilon, or rho with ``delta > 0``) for the imputer's margins.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -134,29 +134,39 @@ class PrivBayes(Synthesizer):
         check_cells(a.extended_size for a in schema)
         if self.degree != "auto":
             check_degree(int(self.degree), sizes)
-        spent = self._spent_before(schema)
-        # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
-        pure = self._delta == 0
-        whole = self.epsilon if pure else zcdp_rho(self.epsilon, self._delta)
-        left = whole * (1 - kinds_share(self._modelled, self._strategy))
-        left -= spent if pure else spent**2 / 2
-        plan = self._plan(left, len(schema))
-        plan.check(len(schema), largest=sizes[-1])
+        left = self._whole.amount * (1 - kinds_share(self._modelled, self._strategy))
+        left -= self._counting_cost(schema)
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            left -= self._imputation_cost.amount
+        self._plan(left, len(schema)).check(len(schema), largest=sizes[-1])
 
-    def _spent_before(self, schema: Schema) -> float:
-        """Epsilon of what is released before structure and tables; public."""
-        spent = 0.0 if is_declared(self.n_rows) else self._count_share(schema) * self.epsilon
+    @property
+    def _whole(self) -> Cost:
+        return Cost.worth("zcdp" if self._delta else "pure", float(self.epsilon), self._delta)
+
+    @property
+    def _imputation_cost(self) -> Cost:
+        return replace(self._whole, amount=self.imputer_share * self._whole.amount)
+
+    def _counting_cost(self, schema: Schema) -> float:
+        """Cost of the numbers of rows, each of which is pure; public."""
+        spent = [] if is_declared(self.n_rows) else [self._count_share(schema) * self.epsilon]
         if self._strategy.complete_only:
-            spent += _COMPLETE_COUNT_SHARE * self.epsilon
-        if self._strategy.fills:
-            share = self.imputer_share * self.epsilon
-            spent += len(schema.nullable) * imputation_epsilon(schema, self.imputer, share)
-        return spent
+            spent.append(_COMPLETE_COUNT_SHARE * self.epsilon)
+        return sum(e if self._delta == 0 else e**2 / 2 for e in spent)
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
+        if self._tables_tell(schema):
+            return 0.0
         told = any(self._strategy.tells_total((name,), schema) for name in schema.names)
         return _ROW_COUNT_SHARE if told or self._strategy.fills else _LONE_ROW_COUNT_SHARE
+
+    def _tables_tell(self, schema: Schema) -> bool:
+        """Whether tables tell the number of rows, and nothing needs it before they are measured."""
+        strategy = self._strategy
+        told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
+        return told and self.degree != "auto"
 
     def _plan(self, left: float, attributes: int) -> Plan:
         return make_plan(
@@ -164,23 +174,25 @@ class PrivBayes(Synthesizer):
             left=left,
             structure_share=float(self.structure_share),
             attributes=attributes,
+            degree=self.degree,
         )
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        share = share_of(float(self.epsilon), self._count_share(door.schema))
-        counted = door.row_count(Noise("laplace", scale_for(1.0, share)))
+        counted = self._released_count(door)
         pure = self._delta == 0
-        behind: Total | None = counted  # the tables
+        behind = counted  # the tables
         if self._strategy.complete_only:
             if pure:  # set aside, so that it is known beforehand how much reads complete rows only
                 door = door.reserve(door.left, label="everything that reads complete rows only")
             noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
             behind = Total(float(door.marginal((), noise)), noise.variance)
-        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        door = impute(door, self.imputer, cost=self._imputation_cost)
         plan = self._plan(door.left.amount, len(door.schema))
         tables = door
-        if pure:
+        if (
+            pure and self._strategy.gates == "data"
+        ):  # amplified up to a cap that is known beforehand
             tables = door.reserve(Cost(currency="pure", amount=plan.table_cap), label="tables")
         ruled = self._modelled.impossible
         learner = Learner(door, plan, tables=tables, total=behind, report=self._report, ruled=ruled)
@@ -190,12 +202,20 @@ class PrivBayes(Synthesizer):
         self.network_ = restricted(network, ruled, door.generator())
         totals = learner.totals.items()
         rows = least_squares_total(
-            [counted, *(t for c, t in totals if door.tells_total(c))],
+            [*([counted] if counted else []), *(t for c, t in totals if door.tells_total(c))],
             floors=[t for c, t in totals if not door.tells_total(c)],
         )
         self._prepare_filling(max(1, round(rows.value)), door.generator())
         self._report("done", 1.0)
         return rows
+
+    def _released_count(self, door: Door) -> Total | None:
+        """Return the number of rows, if it is declared or must be known before the tables."""
+        share = self._count_share(door.schema)
+        if share == 0 and not is_declared(self.n_rows):
+            return None
+        cost = share_of(float(self.epsilon), share or 1.0)
+        return door.row_count(Noise("laplace", scale_for(1.0, cost)))
 
     def _prepare_filling(self, n: int, rng: np.random.Generator) -> None:
         self._filling = None

@@ -15,7 +15,8 @@ from missdp.accounting.costs import zcdp_rho_of
 from missdp.errors import ParameterError
 from missdp.inference.beliefs import Target, fit_entropy, log_linear
 from missdp.inference.model import Levels, draw, level_kinds, merge_zeros
-from missdp.mechanisms.laws import Best, Witness
+from missdp.mechanisms.choices import Best
+from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST
 from missdp.synth.workload import read_zeros
 
