@@ -85,8 +85,7 @@ class Plan:
         if left <= _LEAST_LEFT * self.rho or self.rho <= 0:
             raise ParameterError(
                 "too little is left of the budget for marginals at this epsilon and delta: "
-                "imputation, which is pure, costs nearly all of it; use a larger delta or a "
-                "smaller imputer_share or epsilon"
+                "imputation costs nearly all of it; use a smaller imputer_share"
             )
         check_scale("the noise of one-way marginals", _sigma(self.first_share * left / attributes))
         share = (1 - self.first_share) * left / max(1, self.rounds)
