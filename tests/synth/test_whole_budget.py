@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from missdp import Categorical, PrivBayes, Schema, Table
-from missdp.accounting import Budget, FilterEvent, PureEvent, SelectionEvent, releases
+from missdp.accounting import (
+    Budget,
+    FilterEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SelectionEvent,
+    releases,
+)
 from missdp.synth import AIM, MST
 
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
@@ -105,3 +113,19 @@ def test_what_is_set_aside_for_tables_does_not_depend_on_what_came_out():
         found |= {e.cost.amount for e in whole.log if isinstance(e, FilterEvent)}
         assert all(1 - 1e-6 < share <= 1 for share in shares_spent(model))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("family", ["PrivBayes", "PrivBayes, zCDP", "MST", "AIM"])
+def test_imputation_costs_its_share_of_the_budget_in_its_own_currency(family):
+    """A tenth of epsilon, spent on pure noise, would be a hundredth of rho or so."""
+    make, options = FAMILIES[family]
+    private = table(SIZES["three"])
+    model = make(missing="impute-first", random_state=0, **options).fit(private)
+    (whole,) = model.guarantee_.events
+    gated = [event for event in whole.log if event.gate]
+    assert len(gated) == 3
+    kind = LaplaceEvent if whole.cost.currency == "pure" else GaussianEvent
+    assert {type(event) for event in gated} == {kind}
+    only = Budget.from_cost(whole.cost, delta=1e-6 if kind is GaussianEvent else 0.0)
+    only.charge(*gated)
+    assert 1 - only.left.amount / whole.cost.amount == pytest.approx(0.1)

@@ -1,8 +1,9 @@
 """Exact inference in log-linear models, and their fit to noisy marginals.
 
-A junction tree is calibrated by the propagation of Lauritzen and Spiegelhalter (1988) in Hugin
-form, in linear space with every message rescaled, so that no logarithm or exponential of a clique
-table is taken on the way. `Calibrated` then gives any marginal.
+A junction tree is calibrated by the propagation of Lauritzen and Spiegelhalter (1988): upward the
+logarithms of messages are added to the small tables that they stand beside, and those to the large
+ones, so that the exponential of each clique's table is taken once; downward in Hugin form.
+`Calibrated` then gives any marginal.
 
 `fit_entropy` fits the maximum-entropy model that agrees with noisy marginals. Measured marginals
 ``y_r`` (proportions with noise of standard deviation ``s_r`` per cell) define the log-linear model
@@ -20,21 +21,23 @@ starts from the last one even after a new clique changed the tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
 from missdp.inference.junction import Clique, JunctionTree
+from missdp.inference.nest import nested, summed
 
 __all__ = [
     "Calibrated",
     "Parameters",
+    "Propagation",
     "Target",
-    "calibrate",
     "fit_entropy",
     "log_linear",
 ]
@@ -49,18 +52,18 @@ def _axes(inner: Clique, outer: Clique) -> tuple[int, ...]:
     return tuple(i for i, v in enumerate(outer) if v not in keep)
 
 
-def spread(table: Floats, inner: Clique, outer: Clique) -> Floats:
-    """View of a table over ``inner`` that broadcasts against one over ``outer`` (both sorted)."""
-    at = {v: i for i, v in enumerate(inner)}
-    return table.reshape([table.shape[at[v]] if v in at else 1 for v in outer])
-
-
 def _contract(operands: Sequence[tuple[Floats, Clique]], out: Clique) -> Floats:
     """Multiply tables, each with its attributes, and sum out all attributes but ``out``.
 
+    One after the other: all at once, every combination of all their cells would be gone through.
     Einstein summation has 52 subscripts: attributes are numbered anew among those that take part,
     which are a few, however many attributes there are.
     """
+    while len(operands) > 2:
+        first, second, *others = operands
+        later = set(out).union(*(clique for _, clique in others))
+        kept = tuple(v for v in dict.fromkeys((*first[1], *second[1])) if v in later)
+        operands = [(_contract([first, second], kept), kept), *others]
     number = {v: i for i, v in enumerate(dict.fromkeys(v for _, c in operands for v in c))}
     arguments: list[object] = []
     for table, clique in operands:
@@ -73,46 +76,129 @@ def _safe_ratio(top: Floats, bottom: Floats) -> Floats:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 
-def calibrate(tree: JunctionTree, potentials: Sequence[Floats]) -> tuple[Calibrated, float]:
-    """Turn clique potentials into clique marginals.
+class Propagation:
+    """Turn tables over small sets of attributes into the marginals of their product, in one tree.
+
+    What does not change from fit to fit of one model is worked out once: where each table goes,
+    and how its marginal is read off.
 
     Parameters
     ----------
     tree : JunctionTree
-    potentials : sequence of ndarray
-        One non-negative table per tree clique; overwritten.
-
-    Returns
-    -------
-    (Calibrated, float)
-        The distribution, and the logarithm of its normaliser.
+    cliques : sequence of Clique
+        Attributes of each table; each inside a clique of the tree.
+    forbidden : mapping of Clique to ndarray of bool, optional
+        Cells (True) whose probability is exactly zero.
     """
-    beliefs = list(potentials)
-    up: list[Floats] = [np.ones(())] * len(beliefs)
-    log_z = 0.0
-    links = tree.links
-    for i in range(len(beliefs) - 1, 0, -1):
-        p, own_axes, _, _, outer_shape = links[i - 1]
-        message = beliefs[i].sum(axis=own_axes)
-        scale = float(message.max())
-        message = message / scale
-        log_z += log(scale)
-        up[i] = message
-        beliefs[p] *= message.reshape(outer_shape)
-        # The messages of many children may each rule out what another one favours.
-        top = float(beliefs[p].max())
-        beliefs[p] /= top
-        log_z += log(top)
-    total = float(beliefs[0].sum())
-    log_z += log(total)
-    beliefs[0] /= total
-    for i in range(1, len(beliefs)):
-        p, _, outer_axes, own_shape, _ = links[i - 1]
-        down = beliefs[p].sum(axis=outer_axes)
-        # The sum of beliefs[i] over the separator is proportional to up[i] by construction.
-        beliefs[i] *= _safe_ratio(down, up[i]).reshape(own_shape)
-        beliefs[i] /= beliefs[i].sum()
-    return Calibrated(tree, tuple(beliefs)), log_z
+
+    def __init__(
+        self,
+        tree: JunctionTree,
+        cliques: Sequence[Clique],
+        forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
+    ) -> None:
+        self.tree = tree
+        barred = {c: np.where(table, -np.inf, 0.0) for c, table in (forbidden or {}).items()}
+        homes = _homes(tree, [*cliques, *barred])
+        asked: list[list[Clique]] = [[] for _ in tree.cliques]
+        for clique, home in homes.items():
+            asked[home].append(clique)
+        for child, separator in enumerate(tree.separators):
+            if separator:
+                asked[tree.parents[child]].append(separator)
+        self._nests = [nested(whole, tree.sizes, asked[i]) for i, whole in enumerate(tree.cliques)]
+        self._place = [(homes[c], self._nests[homes[c]].at[c]) for c in cliques]
+        self._barriers = [
+            (homes[c], self._nests[homes[c]].at[c], table) for c, table in barred.items()
+        ]
+        self._links = [
+            (tree.parents[i], self._nests[tree.parents[i]].at[separator] if separator else -1)
+            for i, separator in enumerate(tree.separators)
+        ]
+        self._ups = [
+            (_axes(sep, own), tuple(tree.sizes[v] if v in sep else 1 for v in own))
+            for sep, own in zip(tree.separators, tree.cliques, strict=True)
+        ]
+        self._potentials = [np.empty(tree.shape(c)) for c in tree.cliques]
+
+    def run(self, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
+        """Return the marginal of each table's attributes, and the logarithm of the normaliser.
+
+        Parameters
+        ----------
+        logs : sequence of ndarray
+            Logarithm of each table; kept as they are.
+
+        Raises
+        ------
+        ValueError
+            If no cell at all is possible.
+        """
+        on: list[list[list[Floats]]] = [[[] for _ in nest.parts] for nest in self._nests]
+        for (home, k), table in zip(self._place, logs, strict=True):
+            on[home][k].append(table)
+        for home, k, table in self._barriers:
+            on[home][k].append(table)
+        with np.errstate(divide="ignore"):  # the logarithm of an impossible cell's zero
+            messages, log_z = self._upward(on)
+        read = self._downward(messages)
+        return [read[home][k] for home, k in self._place], log_z
+
+    def law(self) -> Calibrated:
+        """Return the distribution of the last run, which must be the last."""
+        return Calibrated(self.tree, self._potentials)
+
+    def _upward(self, on: list[list[list[Floats]]]) -> tuple[list[Floats], float]:
+        """Leave each clique's table, with all that comes from below, up to a factor."""
+        messages: list[Floats] = [np.ones(())] * len(self._nests)
+        log_z = 0.0
+        for i in range(len(self._nests) - 1, -1, -1):
+            table = self._potentials[i]
+            # Logarithms may be large and cancel, so they are added up before the exponential.
+            self._nests[i].pile(on[i], table)
+            top = float(table.max())
+            if not top > -math.inf:
+                raise ValueError("nothing is possible")
+            np.subtract(table, top, out=table)
+            np.exp(table, out=table)
+            log_z += top
+            message = summed(table, self._ups[i][0])
+            messages[i] = message
+            parent, k = self._links[i]
+            if k < 0:  # what nothing hangs on
+                log_z += math.log(message)
+            else:
+                on[parent][k].append(np.log(message))
+        return messages, log_z
+
+    def _downward(self, messages: list[Floats]) -> list[list[Floats]]:
+        """Give each clique what it has not heard of, and read everything off it."""
+        read: list[list[Floats]] = []
+        for i, nest in enumerate(self._nests):
+            table = self._potentials[i]
+            parent, k = self._links[i]
+            if k < 0:
+                table /= messages[i]
+            else:
+                # Nothing drifts: both are sums over the same cells, so the quotient is a law.
+                ratio = _safe_ratio(read[parent][k], messages[i])
+                table *= ratio.reshape(self._ups[i][1])
+            read.append(nest.read(table))
+        return read
+
+
+def _homes(tree: JunctionTree, cliques: Iterable[Clique]) -> dict[Clique, int]:
+    """Where each table goes: to the smallest one around it, or the smallest clique of the tree."""
+    homes: dict[Clique, int] = {}
+    holding: dict[int, list[Clique]] = {}
+    for clique in sorted(set(cliques), key=lambda c: (-len(c), c)):
+        wanted = set(clique)
+        known = [c for v in clique[:1] for c in holding.get(v, ()) if wanted.issubset(c)]
+        around = min(known, key=lambda c: prod(tree.shape(c)), default=None)
+        homes[clique] = _home(tree, clique) if around is None else homes[around]
+        for v in clique:
+            holding.setdefault(v, []).append(clique)
+    return homes
 
 
 class Calibrated:
@@ -129,18 +215,40 @@ class Calibrated:
         self.tree = tree
         self.beliefs = tuple(beliefs)
         self._carried: dict[tuple[int, Clique], Floats] = {}
+        self._bridges: dict[tuple[int, int, int], Floats] = {}
 
     def marginal(self, clique: Clique) -> Floats:
         """Marginal over any sorted set of attributes, inside one tree clique or not."""
         i = self.tree.home(clique)
         if i is not None:
             return self.local(i, clique)
-        return self._carry_top(clique)
+        return self._pair(*clique) if len(clique) == 2 else self._carry_top(clique)
 
     def local(self, i: int, clique: Clique) -> Floats:
         """Marginal over attributes of the i-th tree clique."""
-        out: Floats = self.beliefs[i].sum(axis=_axes(clique, self.tree.cliques[i]))
-        return out
+        return summed(self.beliefs[i], _axes(clique, self.tree.cliques[i]))
+
+    def _pair(self, a: int, b: int) -> Floats:
+        """Marginal of two attributes of different cliques.
+
+        What one of them has to do with all that lies behind a separator is worked out once.
+        """
+        i = self.tree.meeting(a, b)
+        toward = self.tree.toward[i]
+        if b not in toward:
+            return self._pair(b, a).T
+        j, away = toward[b], (b,)
+        if (i, a, j) not in self._bridges:
+            order = (a, *self.tree.separators[j])
+            if a in toward:
+                self._prepare(toward[a], (a,))
+            bridge = self._collect(i, tuple(sorted(order)), keep=())
+            bridge = bridge.transpose([sorted(order).index(v) for v in order])
+            self._bridges[i, a, j] = bridge.reshape(len(bridge), -1)
+        if (j, away) not in self._carried:
+            self._prepare(j, away)
+        other = self._conditional(j, away)
+        return np.asarray(self._bridges[i, a, j] @ other.reshape(-1, other.shape[-1]))
 
     def _carry_top(self, query: Clique) -> Floats:
         """Marginal of attributes spread over several cliques: meet at the lowest common one."""
@@ -247,16 +355,9 @@ def log_linear(
     ([0.25, 0.75], 12.0)
     """
     tree = JunctionTree.build(sizes, [*parameters, *(forbidden or {})])
-    factors = [(_home(tree, c), c, t) for c, t in parameters.items()]
-    return _propagate(tree, factors + _barriers(tree, forbidden))
-
-
-def _barriers(
-    tree: JunctionTree, forbidden: Mapping[Clique, NDArray[np.bool_]] | None
-) -> list[tuple[int, Clique, Floats]]:
-    return [
-        (_home(tree, c), c, np.where(table, -np.inf, 0.0)) for c, table in (forbidden or {}).items()
-    ]
+    propagation = Propagation(tree, list(parameters), forbidden)
+    log_z = propagation.run(list(parameters.values()))[1]
+    return propagation.law(), log_z
 
 
 def _home(tree: JunctionTree, clique: Clique) -> int:
@@ -264,23 +365,6 @@ def _home(tree: JunctionTree, clique: Clique) -> int:
     if home is None:  # pragma: no cover - every tree is built for the cliques it is asked about
         raise ValueError("the junction tree does not hold this clique")
     return home
-
-
-def _propagate(
-    tree: JunctionTree, factors: Sequence[tuple[int, Clique, Floats]]
-) -> tuple[Calibrated, float]:
-    # Parameters of overlapping cliques may be large and cancel, so they are added up before the
-    # exponential is taken.
-    potentials = [np.zeros(tree.shape(c)) for c in tree.cliques]
-    for home, clique, theta in factors:
-        potentials[home] += spread(theta, clique, tree.cliques[home])
-    offset = 0.0
-    for table in potentials:
-        top = float(table.max())
-        offset += top
-        np.exp(np.subtract(table, top, out=table), out=table)
-    model, log_z = calibrate(tree, potentials)
-    return model, log_z + offset
 
 
 def fit_entropy(
@@ -321,8 +405,7 @@ def fit_entropy(
     [0.25, 0.75]
     """
     tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
-    homes = [_home(tree, t.clique) for t in targets]
-    barriers = _barriers(tree, forbidden)
+    propagation = Propagation(tree, [t.clique for t in targets], forbidden)
     spans = np.cumsum([0, *(t.values.size for t in targets)])
     y = np.concatenate([t.values.ravel() for t in targets])
     std = [np.broadcast_to(np.asarray(t.std, dtype=float), t.values.shape) for t in targets]
@@ -339,23 +422,19 @@ def fit_entropy(
             theta[spans[k] : spans[k + 1]].reshape(t.values.shape) for k, t in enumerate(targets)
         ]
 
-    def model(theta: Floats) -> tuple[Calibrated, float]:
-        cliques = [t.clique for t in targets]
-        return _propagate(tree, [*zip(homes, cliques, split(theta), strict=True), *barriers])
-
     def objective(scaled: Floats) -> tuple[float, Floats]:
         theta = scaled * scale
-        fitted, log_z = model(theta)
-        parts = [fitted.local(i, t.clique).ravel() for t, i in zip(targets, homes, strict=True)]
+        parts, log_z = propagation.run(split(theta))
         pull = allowance * theta
         value = log_z - float(theta @ y) + 0.5 * float(theta @ pull)
-        return value, (np.concatenate(parts) - y + pull) * scale
+        return value, (np.concatenate([p.ravel() for p in parts]) - y + pull) * scale
 
     options = {"maxiter": iterations, "maxcor": 12, "gtol": 1e-9, "ftol": 0.0}
     bounds = Bounds(-_LARGEST / scale, _LARGEST / scale)
     found = minimize(
         objective, theta0 / scale, jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
-    best = found.x * scale
-    fitted, _ = model(best)
-    return fitted, {t.clique: part for t, part in zip(targets, split(best), strict=True)}
+    best = split(found.x * scale)
+    propagation.run(best)
+    parameters = {t.clique: part for t, part in zip(targets, best, strict=True)}
+    return propagation.law(), parameters

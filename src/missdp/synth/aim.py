@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, zcdp_rho
+from missdp.accounting import Budget, Cost, zcdp_rho
 from missdp.errors import ParameterError
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.masks import MaskModel
@@ -22,7 +22,7 @@ from missdp.mechanisms.noise import check_scale
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_graphical import Learner, Plan
-from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 from missdp.synth.state import first_array, is_declared, is_whole
 from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
@@ -97,21 +97,15 @@ class GraphicalSynthesizer(Synthesizer):
         self._zeros(schema)
         plan, share = self._plan(len(schema)), self._count_share(schema)
         before = (share + kinds_share(self._modelled, self._strategy)) * self._rho
-        before += self._imputation_rho(schema)
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            before += self._imputation_cost.amount
         if share > 0:
             check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
         plan.check(len(schema), before=before, selects=bool(weights))
 
-    def _imputation_rho(self, schema: Schema) -> float:
-        """Return the zCDP cost of the imputer's margins, each of which is pure; public."""
-        if not self._strategy.fills:
-            return 0.0
-        epsilon = imputation_epsilon(schema, self.imputer, self._imputer_epsilon)
-        return len(schema.nullable) * epsilon**2 / 2
-
     @property
-    def _imputer_epsilon(self) -> float:
-        return self.imputer_share * self.epsilon
+    def _imputation_cost(self) -> Cost:
+        return Cost(currency="zcdp", amount=self.imputer_share * self._rho)
 
     def _count_share(self, schema: Schema) -> float:
         """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
@@ -144,7 +138,7 @@ class GraphicalSynthesizer(Synthesizer):
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
         total = self._released_count(door)
-        door = impute(door, self.imputer, epsilon=self._imputer_epsilon)
+        door = impute(door, self.imputer, cost=self._imputation_cost)
         schema = door.schema
         zeros, always = self._zeros(schema), self._modelled.absent
         learner = Learner(
@@ -292,7 +286,7 @@ class AIM(GraphicalSynthesizer):
     model_rows : int, default 20,000
         Synthetic rows that expectations over the missingness model are computed on.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of epsilon.
+        For ``"impute-first"``, with ``imputer_share`` of the budget (rho).
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional

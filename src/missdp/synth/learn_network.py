@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.choices import SelectionMethod
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.synth.network import DEPENDENCE, Family, candidates, reachable_cliques
@@ -59,11 +59,6 @@ class Plan:
     def choice_epsilon(self, cost: float) -> float:
         """Epsilon of a selection that costs so much: bounded range is ``epsilon ** 2 / 8`` zCDP."""
         return cost if self.pure else math.sqrt(8 * cost)
-
-    @property
-    def choice_method(self) -> SelectionMethod:
-        """Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP."""
-        return "permute-and-flip" if self.pure else "exponential"
 
     def mean_scale(self, tables: int) -> float:
         """Noise scale (Laplace b, Gaussian sigma) if the tables shared the budget evenly."""
@@ -185,8 +180,8 @@ def make_plan(
         raise ParameterError("structure_share must be strictly between 0 and 1")
     if left <= 0:
         raise ParameterError(
-            "nothing is left of the budget for tables at this epsilon: row counts and imputation, "
-            "which are pure, cost more than it; use a smaller epsilon or imputer_share"
+            "nothing is left of the budget for tables: row counts and imputation cost more than "
+            "it; use a smaller epsilon or imputer_share"
         )
     share = structure_share if attributes > 2 and degree != 0 else 0.0
     left *= _ROOM
@@ -337,7 +332,10 @@ class Learner:
 
     def _select(self, families: list[Family], cost: float) -> Family:
         cliques = [family.clique for family in families]
-        epsilon, method = self._plan.choice_epsilon(cost), self._plan.choice_method
+        pure, epsilon = self._plan.pure, self._plan.choice_epsilon(cost)
+        # Permute-and-flip where pure epsilons count; its range is not bounded, for zCDP.
+        method: Literal["exponential", "permute-and-flip"]
+        method = "permute-and-flip" if pure else "exponential"
         return families[self._door.select(cliques, DEPENDENCE, epsilon=epsilon, method=method)]
 
     def _release(self, cells: Mapping[Clique, int], door: Door, cost: float) -> None:

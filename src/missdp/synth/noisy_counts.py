@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import MissDPWarning, ParameterError
+from missdp.accounting import Cost
+from missdp.errors import MissDPWarning, ParameterError, replacing
 from missdp.mechanisms.door import Door, Noise, Total
-from missdp.mechanisms.noise import check_scale
 from missdp.schema import AnyAttribute, Numeric, Schema
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
     "SmallTableWarning",
     "Total",
     "check_imputer",
-    "imputation_epsilon",
+    "imputation_noise",
     "impute",
     "least_squares_total",
     "make_consistent",
@@ -211,8 +212,8 @@ def check_imputer(imputer: str) -> None:
         raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
 
 
-def imputation_epsilon(schema: Schema, imputer: Imputer, epsilon: float) -> float:
-    """Return what `impute` would spend on each nullable attribute; public.
+def imputation_noise(schema: Schema, imputer: Imputer, cost: Cost) -> Noise | None:
+    """Return the noise of each margin that `impute` releases, or None if it releases none; public.
 
     Raises
     ------
@@ -220,12 +221,13 @@ def imputation_epsilon(schema: Schema, imputer: Imputer, epsilon: float) -> floa
         If no noise can be drawn for so little.
     """
     if imputer == "random" or not schema.nullable:
-        return 0.0
-    check_scale("the noise scale of imputation", len(schema.nullable) / epsilon)
-    return epsilon / len(schema.nullable)
+        return None
+    refused = ParameterError("too little is left of the budget for imputation; use a larger one")
+    with replacing(ParameterError, by=refused):
+        return Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))
 
 
-def impute(door: Door, imputer: Imputer = "marginal", *, epsilon: float) -> Door:
+def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
     """Return a door to filled rows if the strategy fills holes; the door itself if not.
 
     Given what was released, each row is filled on its own, so adding or removing one row still
@@ -238,19 +240,20 @@ def impute(door: Door, imputer: Imputer = "marginal", *, epsilon: float) -> Door
         ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
         released one-way margin of the observed cells. ``"mean"`` is the baseline of Mohapatra et
         al. (2024): the released mean for numeric attributes, a draw from the margin for others.
-    epsilon : float
-        Pure-DP budget of the margins, split evenly over the nullable attributes; ignored by
-        ``"random"``.
+    cost : Cost
+        What the margins may cost, in the currency of the door's budget, split evenly over the
+        nullable attributes; ignored by ``"random"``.
     """
     if not door.strategy.fills:
         return door
     nullable = [attribute for attribute in door.schema if attribute.nullable]
-    if imputer == "random":
+    noise = imputation_noise(door.schema, imputer, cost)
+    if noise is None:
         return door.filled({a.name: np.ones(a.size) for a in nullable})
     door.expect((a.name,) for a in nullable)
     laws = {}
     for attribute in nullable:
-        released = door.marginal((attribute.name,), Noise("laplace", len(nullable) / epsilon))
+        released = door.marginal((attribute.name,), noise)
         margin = project_to_simplex(released / max(1.0, float(released.sum())))
         laws[attribute.name] = _law(imputer, attribute, margin)
     return door.filled(laws)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, scale_for, share_of, zcdp_rho
+from missdp.accounting import Budget, Cost, scale_for, share_of
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
@@ -18,7 +18,7 @@ from missdp.synth.network import Family, Network, fill_holes, fit_filling_model,
 from missdp.synth.noisy_counts import (
     Imputer,
     check_imputer,
-    imputation_epsilon,
+    imputation_noise,
     impute,
     least_squares_total,
 )
@@ -63,7 +63,7 @@ class PrivBayes(Synthesizer):
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float in (0, 1), default 0.1
-        Share of epsilon for the imputer's margins.
+        Share of the budget (epsilon, or rho with ``delta > 0``) for the imputer's margins.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -134,24 +134,26 @@ class PrivBayes(Synthesizer):
         check_cells(a.extended_size for a in schema)
         if self.degree != "auto":
             check_degree(int(self.degree), sizes)
-        spent = self._spent_before(schema)
-        # An epsilon-DP release is (epsilon^2 / 2)-zCDP.
-        pure = self._delta == 0
-        whole = self.epsilon if pure else zcdp_rho(self.epsilon, self._delta)
-        left = whole * (1 - kinds_share(self._modelled, self._strategy))
-        left -= spent if pure else spent**2 / 2
-        plan = self._plan(left, len(schema))
-        plan.check(len(schema), largest=sizes[-1])
+        left = self._whole.amount * (1 - kinds_share(self._modelled, self._strategy))
+        left -= self._counting_cost(schema)
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            left -= self._imputation_cost.amount
+        self._plan(left, len(schema)).check(len(schema), largest=sizes[-1])
 
-    def _spent_before(self, schema: Schema) -> float:
-        """Epsilon of what is released before structure and tables; public."""
-        spent = 0.0 if is_declared(self.n_rows) else self._count_share(schema) * self.epsilon
+    @property
+    def _whole(self) -> Cost:
+        return Cost.worth("zcdp" if self._delta else "pure", float(self.epsilon), self._delta)
+
+    @property
+    def _imputation_cost(self) -> Cost:
+        return replace(self._whole, amount=self.imputer_share * self._whole.amount)
+
+    def _counting_cost(self, schema: Schema) -> float:
+        """Cost of the numbers of rows, each of which is pure; public."""
+        spent = [] if is_declared(self.n_rows) else [self._count_share(schema) * self.epsilon]
         if self._strategy.complete_only:
-            spent += _COMPLETE_COUNT_SHARE * self.epsilon
-        if self._strategy.fills:
-            share = self.imputer_share * self.epsilon
-            spent += len(schema.nullable) * imputation_epsilon(schema, self.imputer, share)
-        return spent
+            spent.append(_COMPLETE_COUNT_SHARE * self.epsilon)
+        return sum(e if self._delta == 0 else e**2 / 2 for e in spent)
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
@@ -185,7 +187,7 @@ class PrivBayes(Synthesizer):
                 door = door.reserve(door.left, label="everything that reads complete rows only")
             noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
             behind = Total(float(door.marginal((), noise)), noise.variance)
-        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        door = impute(door, self.imputer, cost=self._imputation_cost)
         plan = self._plan(door.left.amount, len(door.schema))
         tables = door
         if (

@@ -64,7 +64,7 @@ class Histograms(Synthesizer):
 
     def _fit(self, door: Door) -> Total:
         total = door.row_count(Noise.worth(door.share(0.05)))
-        door = impute(door, epsilon=0.1 * self.epsilon)
+        door = impute(door, cost=door.share(0.1))
         names = door.schema.names
         door.expect((name,) for name in names)
         noise = Noise.worth(door.share(1 / len(names)))
