@@ -308,7 +308,9 @@ class MaskModel(Record):
             hidden = [b for b in effect[1:] if (a, b) in self.gates]
             if strip.selective:
                 seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
-                both = self._seen_without(a, effect[1:], rows, holes, missing) * per_row
+                both = seen
+                if any((b, a) in self.gates for b in effect[1:]):
+                    both = self._seen_without(a, effect[1:], rows, holes, missing) * per_row
                 # A strip is about rows in which the others are observed, whatever is drawn here.
                 own = self._logits(a, rows, _observed_too(holes, hidden)) if hidden else logits
                 chance = expit(own)
