@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -13,15 +11,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.choices import SelectionMethod, choice
+from missdp.mechanisms.choices import (
+    Facts,
+    Remembered,
+    Score,
+    SelectionMethod,
+    Values,
+    choice,
+)
 from missdp.mechanisms.laws import (
     Handle,
     Noise,
     Total,
     count_event,
     no_warnings,
-    plain_function,
-    read_only,
 )
 from missdp.mechanisms.noise import (
     NoiseSource,
@@ -40,45 +43,20 @@ from missdp.sources.strategies import (
     filled_rows,
 )
 
-__all__ = ["Clique", "Door", "Given", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+__all__ = [
+    "Clique",
+    "Door",
+    "Facts",
+    "Given",
+    "Noise",
+    "PrivateTraining",
+    "Score",
+    "Total",
+    "Training",
+]
 
 
-Values: TypeAlias = tuple[Any, ...]
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
-
-
-@dataclass(frozen=True)
-class Score:
-    """How much a candidate deserves to be selected: a pure function of its exact counts.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
-        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
-        else.
-    sensitivity : float
-        How far one row can move the score: the author's proof, rounding of the function included.
-
-    Examples
-    --------
-    >>> def rows_at_first_level(counts):
-    ...     return float(counts[0])
-    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
-    1.0
-    """
-
-    function: Callable[..., float]
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        plain_function(self.function, "a score")
-        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
-            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
-
-    def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
-        """Return the score; private."""
-        return float(self.function(read_only(counts), *map(read_only, given)))
 
 
 class Door(Handle):
@@ -135,7 +113,7 @@ class Door(Handle):
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
-        self._scores: dict[Score, dict[Clique, float]] = {}
+        self._scores: dict[Score, Remembered] = {}
 
     # Public facts
 
@@ -259,7 +237,8 @@ class Door(Handle):
         epsilon : float, above 0
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
-            besides its counts. With a mapping, or without it, each score is computed once.
+            besides its counts. With a mapping, or without it, each score is computed once; else
+            what was worked out for `Facts` is not worked out again as long as they are kept.
         method : {"exponential", "permute-and-flip"}
             Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """
@@ -428,15 +407,16 @@ class Door(Handle):
         score: Score,
         given: Given,
     ) -> NDArray[np.float64]:
-        known = {} if callable(given) else self._scores.setdefault(score, {})
-        lacking = dict.fromkeys(c for c in cliques if c not in known)
+        known = self._scores.setdefault(score, Remembered())
         failed = DataError("the score of a candidate failed")
+        found = {} if callable(given) else known.always
+        lacking = dict.fromkeys(c for c in cliques if c not in found)
         for clique, counts in self._counts.each(lacking):
             values = given(clique) if callable(given) else given[clique] if given else ()
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
-                known[clique] = score.of(counts, values)
-        return np.array([known[c] for c in cliques], dtype=np.float64)
+                found[clique] = known.of(clique, score, counts, values)
+        return np.array([found[c] for c in cliques], dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
