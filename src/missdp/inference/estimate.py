@@ -201,10 +201,11 @@ class Estimate:
 
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
-        both = both_missing(self.measured, self.sizes, self.masks.present)
-        for turn in range(_TURNS if self._models_holes else 0):
-            known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
-            self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
+        if self._models_holes:
+            both = both_missing(self.measured, self.sizes, self.masks.present)
+            for turn in range(_TURNS):
+                known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
+                self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
