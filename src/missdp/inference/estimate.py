@@ -20,8 +20,10 @@ from missdp.inference.beliefs import (
     fit_entropy,
     log_linear,
 )
+from missdp.inference.coincidence import fit_correlation
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
+from missdp.inference.masks import MaskModel
+from missdp.inference.measured import Measured, both_missing, strips
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -90,7 +92,7 @@ _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its 
 _LEAST_OBSERVED = 0.02  # no count is divided by less
 _NEVER_OBSERVED = 1e-4  # whatever the rate, as far as weights go
 _TURNS = 6
-_MANY_ATTRIBUTES = 30  # with more, all pairs are counted at once
+_MANY_PAIRS = 400  # when more are asked for, all are counted at once
 _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 
 
@@ -199,14 +201,25 @@ class Estimate:
 
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
-        for _ in range(_TURNS if self._models_holes else 0):
-            self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
-        self.refit(iterations=300)
         if self._models_holes:
             both = both_missing(self.measured, self.sizes, self.masks.present)
-            self.masks.correlation = fit_correlation(1.0 - self._observed.T, both, self.n_rows)
+            for turn in range(_TURNS):
+                known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
+                self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
+        self.refit(iterations=300)
+        if self._models_holes:
+            self.masks.correlation = fit_correlation(
+                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.gates
+            )
 
-    def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
+    def refit(
+        self,
+        *,
+        iterations: int,
+        sweeps: int = 0,
+        draws: int | None = None,
+        both: Mapping[tuple[int, int], tuple[float, float]] | None = None,
+    ) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
         if sweeps and self._models_holes:
             self.redraw(draws)
@@ -216,6 +229,7 @@ class Estimate:
                 strips(self.measured, self.sizes, self.masks.present),
                 ridge=self._ridge,
                 sweeps=sweeps,
+                both=both,
             )
             self._weigh()
         targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
@@ -243,6 +257,10 @@ class Estimate:
             rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
             self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
         self._pairs: PairCounts | None = None
+        self._asked = 0
+        sloping = {effect[0] for effect, slope in self.masks.slopes.items() if slope.any()}
+        #: Attributes that are missing in some rows more often than in others.
+        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.gates))
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
@@ -267,8 +285,12 @@ class Estimate:
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""
-        chance: Floats | float = np.maximum(self._chance(clique)[0], _LEAST_OBSERVED)
-        return chance
+        chance: Floats | float
+        if self._partial or not self.selective.isdisjoint(clique):
+            chance = self._chance(clique)[0]
+        else:  # whatever the values are
+            chance = prod(1 - float(self.masks.rates[v]) for v in clique)
+        return np.maximum(chance, _LEAST_OBSERVED)
 
     def _chance(self, clique: Clique) -> tuple[Floats | float, Floats | float]:
         """Return the chance to be observed, and the variance of its relative error.
@@ -300,19 +322,20 @@ class Estimate:
             rate = prod(1 - float(self.masks.rates[v]) for v in clique)
         return min(1.0, max(_LEAST_OBSERVED, rate))
 
-    @property
-    def _many_pairs(self) -> bool:
-        return len(self.sizes) > _MANY_ATTRIBUTES and sum(self.sizes) <= _MOST_LEVELS
-
     def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
         """Drawn rows by cell: their number, and how many of them are observed, as expected."""
-        if len(clique) == 2 and self._many_pairs:
-            if self._pairs is None:
+        gated = self.masks.gated(clique)
+        if len(clique) == 2 and sum(self.sizes) <= _MOST_LEVELS and not gated:
+            self._asked += 1
+            if self._pairs is None and self._asked > _MANY_PAIRS:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
-            return self._pairs.of(*clique)
+            if self._pairs is not None:
+                return self._pairs.of(*clique)
         shape = [self.sizes[v] for v in clique]
         index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
+        if gated:
+            chances = self.masks.observed(self._rows.T, holes, 1.0 - self._observed.T)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
 
