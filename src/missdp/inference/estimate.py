@@ -208,7 +208,7 @@ class Estimate:
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
-                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.gates
+                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.unseen
             )
 
     def refit(
@@ -326,15 +326,15 @@ class Estimate:
 
     def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
         """Drawn rows by cell: their number, and how many of them are observed, as expected."""
-        gated = self.masks.gated(clique)
-        if len(clique) == 2 and self._many_pairs and not gated:
+        tied = self.masks.tied(clique)
+        if len(clique) == 2 and self._many_pairs and not tied:
             if self._pairs is None:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
             return self._pairs.of(*clique)
         shape = [self.sizes[v] for v in clique]
         index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
-        if gated:
+        if tied:
             chances = self.masks.observed(self._rows.T, holes, 1.0 - self._observed.T)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
