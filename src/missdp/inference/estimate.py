@@ -260,7 +260,7 @@ class Estimate:
         self._asked = 0
         sloping = {effect[0] for effect, slope in self.masks.slopes.items() if slope.any()}
         #: Attributes that are missing in some rows more often than in others.
-        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.gates))
+        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.unseen))
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
