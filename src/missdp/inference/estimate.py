@@ -7,6 +7,7 @@ missingness to it in turns. Nothing here sees private counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from math import prod
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
+from missdp.inference.shrinkage import shrunk
 
 __all__ = ["Estimate", "PairCounts"]
 
@@ -92,6 +94,7 @@ _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its 
 _LEAST_OBSERVED = 0.02  # no count is divided by less
 _NEVER_OBSERVED = 1e-4  # whatever the rate, as far as weights go
 _TURNS = 6
+_LEAST_RATE = 1e-6  # of holes, where there are some
 _MANY_PAIRS = 400  # when more are asked for, all are counted at once
 _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 
@@ -156,6 +159,7 @@ class Estimate:
         if zeros:
             self._possible = log_linear(self.sizes, {}, self._forbidden)[0]
         holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
+        self._holes = [Measured(np.array([h]), std) for h in holes]
         if partial:
             holes = [self.n_rows - total for total in totals]
         floors = [_HOLES * std * (np.sqrt(len(y)) if partial else 1.0) for y in ones]
@@ -170,6 +174,7 @@ class Estimate:
             merged = np.bincount(level.groups, weights=y).astype(np.float64)
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
+        self.noted: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
         self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
         self._weigh()
@@ -199,10 +204,40 @@ class Estimate:
         old = self.measured.get(clique)
         self.measured[clique] = new if old is None else old.combine(new)
 
+    def note(self, clique: Clique, counts: Floats, std: float) -> None:
+        """Take in a released marginal that rows are raked to; the model learns its margins only."""
+        noted = Measured(np.asarray(counts, dtype=float), std)
+        self.noted[clique] = noted
+        for a in clique if not self._partial else ():
+            margin = _margin(noted, clique.index(a))
+            values = Measured(margin.counts[: self.sizes[a]], margin.std)
+            self._ones[a,] = self._ones[a,].combine(values)
+            if self.masks.present[a]:
+                holes = Measured(margin.counts[self.sizes[a] :], margin.std)
+                self._holes[a] = self._holes[a].combine(holes)
+                rate = float(self._holes[a].counts[0]) / self.n_rows
+                self.masks.rates[a] = min(max(rate, _LEAST_RATE), 1 - _LEAST_OBSERVED)
+
+    def tables(self) -> Parameters:
+        """Return tables that rows are raked to: what was noted, leaned on the model.
+
+        Margins, and pairs that the model was fitted to, are held as it has them.
+        """
+        if not self.noted:
+            return {}
+        law = self.model.marginal
+        fitted: list[Clique] = [(a,) for a in range(len(self.sizes))]
+        fitted += dict.fromkeys(p for c in self.measured for p in combinations(c, 2))
+        tables = {c: law(c) for c in fitted}
+        for clique, noted in self.noted.items():
+            target = self._target(clique, noted)
+            tables[clique] = shrunk(target.values, law(clique), target.std)
+        return tables
+
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
         if self._models_holes:
-            both = both_missing(self.measured, self.sizes, self.masks.present)
+            both = both_missing(self.measured | self.noted, self.sizes, self.masks.present)
             for turn in range(_TURNS):
                 known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
                 self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
@@ -226,7 +261,7 @@ class Estimate:
             self.masks.learn(
                 self._rows.T,
                 self.n_rows,
-                strips(self.measured, self.sizes, self.masks.present),
+                strips(self.measured | self.noted, self.sizes, self.masks.present),
                 ridge=self._ridge,
                 sweeps=sweeps,
                 both=both,
@@ -364,6 +399,14 @@ class Estimate:
             return chance
         law = self.model.marginal(clique) if self.parameters else 1 / chance.size
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
+
+
+def _margin(measured: Measured, axis: int) -> Measured:
+    """Add a marginal up over all other axes."""
+    counts = measured.counts
+    cells = counts.size // counts.shape[axis]
+    summed = counts.sum(axis=tuple(i for i in range(counts.ndim) if i != axis))
+    return Measured(summed, np.asarray(measured.std) * np.sqrt(cells))
 
 
 def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:
