@@ -35,6 +35,7 @@ __all__ = [
     "merge_zeros",
     "sample_rows",
     "sample_tree",
+    "tree_steps",
 ]
 
 
@@ -146,14 +147,19 @@ def sample_tree(
     law: Calibrated, n: int, rng: np.random.Generator, *, draws: Draws = "even"
 ) -> Codes:
     """Draw ``n`` rows of a calibrated junction tree, one column per attribute."""
+    codes = sample_rows(tree_steps(law), n, rng, draws=draws)
+    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
+
+
+def tree_steps(law: Calibrated) -> list[tuple[Clique, Clique, Floats]]:
+    """Return how rows of a calibrated junction tree are drawn, as `sample_rows` takes it."""
     steps = []
     for clique, given, table in zip(
         law.tree.cliques, law.tree.separators, law.beliefs, strict=True
     ):
         new = tuple(v for v in clique if v not in given)
         steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
-    codes = sample_rows(steps, n, rng, draws=draws)
-    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
+    return steps
 
 
 def sample_rows(
@@ -246,6 +252,7 @@ def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) ->
     counts = np.bincount(given, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
+    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # whatever rounding says
     many = np.diff(upto, axis=1, prepend=0)
     order = rng.permutation(len(given))
     order = order[np.argsort(_narrow(given, cells)[order], kind="stable")]
