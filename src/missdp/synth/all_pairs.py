@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
-from missdp.inference.masks import MaskModel
+from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
-from missdp.inference.pair_model import Base, PairModel, fit_rows
-from missdp.mechanisms.door import Door, Noise, Total
+from missdp.inference.pair_model import Base, PairModel
+from missdp.mechanisms.door import Door, Noise, RowProducts, Total
 from missdp.mechanisms.products import MOST_NUMBERS
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.learn_pairs import crude_margins, pair_tables, row_products
+from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins, fit_pairs
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 
@@ -157,23 +158,32 @@ class AllPairs(Synthesizer):
         crude = crude_margins(door, noise, zeros)
         self._report("measuring all pairs", 0.1)
         groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
-        products = None
+        release = PairRelease(crude, None, None)
         if not whole:
-            clip = 8.0 if self.clip == "auto" else self.clip
-            plan = row_products(names, crude, clip=clip, alone=_ALONE)
-            products = door.merged(groups).products(plan, door.left)
-        tables = pair_tables(crude, products)
+            plan = self._plan_products(names, crude, door.left)
+            release = PairRelease(crude, door.merged(groups).products(plan, door.left), plan)
         self._report("fitting", 0.3)
-        rng = door.generator()
-        allowed = {(c[0], c[1]): ~never for c, never in merge_zeros(zeros, crude.levels).items()}
-        law, wanted = fit_rows(tables.observed(), base=self.base, rng=rng, allowed=allowed)
-        sweeps = 0 if self.base == "heads" else 15
+        never = merge_zeros(zeros, crude.levels)
         known = self._modelled.absent
-        always = {v: int(crude.levels[v].groups[level]) for v, level in known.items()}
-        masks = MaskModel(tables.rates, always)
-        self.model_ = PairModel(crude.levels, law, wanted, masks, sweeps)
+        self.model_ = fit_pairs(
+            release,
+            base=self.base,
+            selective=door.strategy.models_holes,
+            always={v: int(crude.levels[v].groups[level]) for v, level in known.items()},
+            allowed={(c[0], c[1]): ~table for c, table in never.items()},
+            rng=door.generator(),
+        )
         self._report("done", 1.0)
         return crude.total
+
+    def _plan_products(self, names: tuple[str, ...], crude: Crude, left: Cost) -> RowProducts:
+        """Blocks of rows, and where their vectors are clipped; from released values."""
+        parts = blocks(crude)
+        clip = self.clip
+        if clip == "auto":
+            signal = crude.rows * math.sqrt(left.amount)
+            clip = clip_norm(crude.margins, parts, signal, alone=_ALONE)
+        return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
