@@ -26,9 +26,7 @@ __all__ = ["Crude", "PairRelease", "blocks", "crude_margins", "fit_pairs"]
 
 Floats = NDArray[np.float64]
 
-# Levels below so many standard deviations of noise are merged for modelling; of long lists, all
-# that noise alone would lift to the top.
-_RARE, _MANY = 0.5, 64
+_MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
 _GRID = 2.0**-10
 _MASK = 0.5  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
@@ -88,7 +86,7 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
     kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
     for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
         size = attribute.size
-        rare = noise.scale * (_RARE if size <= _MANY else math.sqrt(2 * math.log(size)))
+        rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
         level = Levels.from_counts(count[: attribute.size], threshold=rare, kinds=kind)
         merged = np.bincount(level.groups, weights=count[: attribute.size])
         if door.strategy.complete_only or not attribute.nullable:
