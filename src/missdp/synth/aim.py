@@ -249,7 +249,7 @@ class AIM(GraphicalSynthesizer):
     those that no selected marginal contains, and synthetic rows are raked to them, if that pays:
     there are at most 600 pairs in the workload, the model could not hold all attributes together,
     and a cell of a pair has, on average, rows worth at least 3.5 standard deviations of the noise,
-    by the released number of rows; 7 if attributes may be missing.
+    by the released number of rows; 10.5 if attributes may be missing.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class AIM(GraphicalSynthesizer):
     def _least_in_a_cell(self) -> float:
         """Rows that a cell must have for all pairs to be measured; tables with holes tell less."""
         nullable = bool(self.modelled_.nullable) and not self._strategy.fills
-        return _LEAST_IN_A_CELL * (2 if nullable else 1)
+        return _LEAST_IN_A_CELL * (3 if nullable else 1)
 
     def _plan(self, attributes: int) -> Plan:
         auto = min(_ROUNDS_PER_ATTRIBUTE * attributes, max(attributes, _MANY_ROUNDS))
