@@ -235,28 +235,6 @@ def test_even_draws_of_two_attributes_do_not_move_together(rng):
     assert np.abs(np.array(same) - 0.5).max() < 0.02
 
 
-def test_a_fit_goes_on_where_another_ended(rng):
-    rows = ring(40_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
-    short = fit_heads(margins, moments, {}, rng=rng, iterations=1)
-    again = short
-    for _ in range(12):
-        again = fit_heads(margins, moments, {}, rng=rng, iterations=1, start=again)
-    before, after = (farthest(m.sample(40_000, rng), rows, SIZES) for m in (short, again))
-    assert after < 0.012 < 0.7 * before
-
-
-def test_a_start_with_other_parents_is_no_obstacle(rng):
-    rows = ring(40_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
-    few = fit_heads(margins, moments, {}, rng=rng, most_parents=1)
-    found = fit_heads(margins, moments, {}, rng=rng, start=few)
-    assert farthest(found.sample(40_000, rng), rows, SIZES) < 0.012
-    fewer = fit_heads(margins, moments, {}, rng=rng, start=found, most_parents=1)
-    assert max(len(p) for p in fewer.parents) == 1
-    assert np.abs(tables(fewer.sample(40_000, rng), SIZES)[0][1] - margins[1]).max() < 0.002
-
-
 def test_attributes_with_few_levels_are_drawn_first(rng):
     margins, moments = tables(ring(4_000, SIZES, rng), SIZES)
     assert fit_heads(margins, moments, {}, rng=rng).order == (2, 0, 4, 1, 3)

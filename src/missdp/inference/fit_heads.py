@@ -40,6 +40,7 @@ _LEAST = 1e-3  # of a product of margins: what is left of a cell that noise made
 _SCALINGS = 20
 _FLOOR = 1e-7  # of the allowance for noise, so that no weight grows without bound
 _MOST_NUMBERS = 1 << 23  # in the matrices that scale one head
+_DAMPING = 1e-4  # of the scaling, relative to the indicators' variance
 _TOLERANCE = 1e-7
 _STEEP = 1e-5
 
@@ -56,7 +57,6 @@ def fit_heads(
     rows: int = 10_000,
     ridge: float = 8.0,
     iterations: int = 25,
-    start: Heads | None = None,
 ) -> Heads:
     """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
 
@@ -83,8 +83,6 @@ def fit_heads(
         Factor on the allowance for noise.
     iterations : int
         Most L-BFGS steps of each head.
-    start : Heads, optional
-        Fitted earlier to tables much like these, in the same order; the optimiser starts there.
 
     Examples
     --------
@@ -111,7 +109,7 @@ def fit_heads(
         parents = tuple(c for c in seen if c in chosen)
         if parents and len(margins[a]) > 1:
             closed = barrier(drawn, known().limits[a], rng, len(margins[a]))
-            head = _Head(drawn, margins, a, parents, pairs, ridge, closed, start)
+            head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
             biases[a], fitted = head.fit(iterations)
             weights |= fitted
         known().draw_next(drawn, place, rng)
@@ -258,7 +256,6 @@ class _Head:
         pairs: Mapping[Pair, _Moments],
         ridge: float,
         closed: NDArray[np.float32] | None,
-        start: Heads | None,
     ) -> None:
         self.a, self.parents, self.n, self.closed = a, parents, len(rows), closed
         self.margin = margins[a]
@@ -270,14 +267,7 @@ class _Head:
         self.means = self.features.sums(one)[0] / self.n
         self.left = 1 / np.sqrt(np.maximum(self.margin, 1 / self.n))
         self.right = self._scaling()
-        self.origin = np.zeros(self.targets.shape)
         self.first = np.log(np.maximum(self.margin, _RARE))
-        if start is not None:
-            for c, span in zip(parents, pairwise(self.features.starts), strict=True):
-                known = start.weights.get((a, c))
-                if known is not None:
-                    self.origin[:, slice(*span)] = known
-            self.first = start.biases[a] + self.origin @ self.means
 
     def _scaling(self) -> Floats:
         """For each level, the matrix (or its diagonal) that turns coordinates into weights."""
@@ -287,6 +277,8 @@ class _Head:
             curved = np.outer(share, self.means * (1 - self.means)) + self.allowance
             return np.asarray(1 / np.sqrt(curved))
         covariance = self.features.gram() - np.outer(self.means, self.means)
+        # The indicators of one attribute add up to one: no step is to be long in that direction.
+        covariance[np.diag_indices_from(covariance)] += _DAMPING * self.means + _FLOOR
         found = np.empty((levels, columns, columns))
         for j in range(levels):
             curved = share[j] * covariance + np.diag(self.allowance[j])
@@ -323,7 +315,7 @@ class _Head:
 
     def _weights(self, scaled: Floats) -> tuple[Floats, Floats]:
         bias: Floats = self.first + scaled[:, 0] * self.left
-        return bias, self.origin + self._turned(scaled[:, 1:], back=True)
+        return bias, self._turned(scaled[:, 1:], back=True)
 
     def fit(self, iterations: int) -> tuple[Floats, dict[Pair, Floats]]:
         """Return the head's biases and its weights."""
@@ -331,8 +323,9 @@ class _Head:
         options = {"maxiter": iterations, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
         found = minimize(self._value, here, jac=True, method="L-BFGS-B", options=options)
         bias, weights = self._weights(found.x.reshape(len(self.margin), -1))
-        starts = self.features.starts
-        blocks = {
-            (self.a, c): weights[:, starts[i] : starts[i + 1]] for i, c in enumerate(self.parents)
-        }
-        return bias - weights @ self.means, blocks
+        blocks = {}
+        for c, span in zip(self.parents, pairwise(self.features.starts), strict=True):
+            block = weights[:, slice(*span)]  # centred: a constant is the bias's, or nobody's
+            block = block - (block @ self.means[slice(*span)])[:, None]
+            blocks[self.a, c] = block - self.margin @ block
+        return bias, blocks

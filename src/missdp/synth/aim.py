@@ -249,7 +249,7 @@ class AIM(GraphicalSynthesizer):
     those that no selected marginal contains, and synthetic rows are raked to them, if that pays:
     there are at most 600 pairs in the workload, the model could not hold all attributes together,
     and a cell of a pair has, on average, rows worth at least 3.5 standard deviations of the noise,
-    by the released number of rows.
+    by the released number of rows; 10.5 if attributes may be missing.
 
     Parameters
     ----------
@@ -353,6 +353,12 @@ class AIM(GraphicalSynthesizer):
             )
         return budget
 
+    @property
+    def _least_in_a_cell(self) -> float:
+        """Rows that a cell must have for all pairs to be measured; tables with holes tell less."""
+        nullable = bool(self.modelled_.nullable) and not self._strategy.fills
+        return _LEAST_IN_A_CELL * (3 if nullable else 1)
+
     def _plan(self, attributes: int) -> Plan:
         auto = min(_ROUNDS_PER_ATTRIBUTE * attributes, max(attributes, _MANY_ROUNDS))
         rounds = auto if self.rounds == "auto" else self.rounds
@@ -363,5 +369,5 @@ class AIM(GraphicalSynthesizer):
             selection_share=self.selection_share,
             max_cells=self._max_cells,
             forest=False,
-            kept_back=KeptBack(share=_PAIRS_SHARE, least=_LEAST_IN_A_CELL),
+            kept_back=KeptBack(share=_PAIRS_SHARE, least=self._least_in_a_cell),
         )
