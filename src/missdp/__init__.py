@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, PrivBayes, load, synthesizers
+    from missdp.synth import AIM, MST, AllPairs, PrivBayes, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.2.0"
@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AIM",
     "MST",
+    "AllPairs",
     "Budget",
     "Categorical",
     "Guarantee",
@@ -32,6 +33,7 @@ __all__ = [
 _HOMES = {
     "AIM": "synth",
     "MST": "synth",
+    "AllPairs": "synth",
     "Budget": "accounting",
     "Categorical": "schema",
     "Guarantee": "accounting",

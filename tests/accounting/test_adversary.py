@@ -19,7 +19,7 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
-from missdp.accounting.costs import Cost, filter_cost
+from missdp.accounting.filters import Cost, filter_cost
 
 DELTAS = np.geomspace(1e-9, 0.3, 20)
 

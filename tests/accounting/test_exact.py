@@ -19,7 +19,7 @@ from missdp.accounting import (
     laplace_scale,
     scale_for,
 )
-from missdp.accounting.costs import Cost, filter_cost, rdp_curve
+from missdp.accounting.costs import rdp_curve
 from missdp.accounting.exact import (
     ceiling,
     delta_from_rdp,
@@ -29,6 +29,7 @@ from missdp.accounting.exact import (
     float_up,
     total,
 )
+from missdp.accounting.filters import Cost, filter_cost
 from missdp.errors import BudgetExceededError
 
 POSITIVE = st.floats(1e-300, 1e300)

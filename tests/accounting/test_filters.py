@@ -26,8 +26,8 @@ from missdp.accounting import (
     epsilon_of,
     zcdp_rho,
 )
-from missdp.accounting.costs import filter_cost
 from missdp.accounting.exact import epsilon_from_rdp, epsilon_from_rho
+from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 from missdp.ground_truth import ground_truth_guarantee
 

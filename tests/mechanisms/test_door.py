@@ -18,7 +18,7 @@ from missdp.accounting import (
     SelectionEvent,
     releases,
 )
-from missdp.accounting.costs import filter_cost
+from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Score, SeededNoise
 from missdp.sources import STRATEGIES, MemorySource, strategy_named

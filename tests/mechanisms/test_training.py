@@ -14,7 +14,7 @@ from scipy.stats import binom, chisquare, norm
 
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Budget, Cost, SampledGaussianEvent
-from missdp.accounting.costs import filter_cost
+from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms import Door, SecureNoise, SeededNoise, Training, Witness
 from missdp.mechanisms.row_gradients import Grid, RowFunction, RowGradients

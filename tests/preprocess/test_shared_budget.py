@@ -14,7 +14,7 @@ from missdp.accounting import (
     PureEvent,
     epsilon_under,
 )
-from missdp.accounting.costs import filter_cost
+from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.preprocess import PricedPipeline, PrivateMean, StandardScaler, propose_test_release
 from missdp.statistics import ImputedStatistics, KNNImputation

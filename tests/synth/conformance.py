@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import PrivBayes, Table
-from missdp.synth import AIM, MST
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
 from synth.worked_example import Independent
@@ -46,6 +46,14 @@ FAMILIES = [
         MST.strategies,
         ("joint", "observed"),
         {"delta": 1e-6, "model_rows": 100},
+    ),
+    Family("all-pairs", AllPairs, AllPairs.strategies, ("joint", "observed")),
+    Family(
+        "all-pairs-tree",
+        AllPairs,
+        ("joint",),
+        ("joint",),
+        {"base": "tree"},
     ),
     Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]

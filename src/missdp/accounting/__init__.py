@@ -36,7 +36,6 @@ from missdp.accounting.conditions import (
     PublicDomain,
     RowIndependentMissingness,
 )
-from missdp.accounting.costs import Cost, Currency, FilterEvent, releases
 from missdp.accounting.events import (
     Adjacency,
     ApproximateEvent,
@@ -53,6 +52,8 @@ from missdp.accounting.events import (
     flatten,
 )
 from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of, zcdp_rho
+from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
+from missdp.accounting.gdp import GDPAccountant
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.pld import PLDAccountant, to_dp_event
 
@@ -77,6 +78,7 @@ __all__ = [
     "ExplicitSeed",
     "FilterEvent",
     "FixedSchedule",
+    "GDPAccountant",
     "GaussianEvent",
     "Guarantee",
     "LaplaceEvent",

@@ -40,6 +40,7 @@ from missdp.accounting.exact import (
     float_up,
     total,
 )
+from missdp.accounting.gdp import GDPAccountant
 from missdp.accounting.pld import PLDAccountant, bare
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative
@@ -194,7 +195,11 @@ class RDPAccountant(_Additive):
 
 
 FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant())
-DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, PLDAccountant())
+DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (
+    *FAST_ACCOUNTANTS,
+    GDPAccountant(),
+    PLDAccountant(),
+)
 
 
 def epsilon_of(

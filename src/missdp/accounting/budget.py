@@ -15,7 +15,7 @@ import numpy as np
 
 from missdp.accounting.accountants import RDP_ORDERS, Totals, epsilon_under
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.costs import Cost, Currency, FilterEvent, filter_cost, is_pure, pure_cost
+from missdp.accounting.costs import is_pure, pure_cost
 from missdp.accounting.events import (
     Adjacency,
     Event,
@@ -24,6 +24,7 @@ from missdp.accounting.events import (
     under,
 )
 from missdp.accounting.exact import ceiling, exact, float_down, float_up, total
+from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.record import check_delta, check_positive
@@ -61,9 +62,10 @@ class Budget:
         ``"adaptive"`` if an earlier output decides how much noise a later release gets, or whether
         there is one: the budget is then a *privacy filter*, which needs no such condition. It
         counts in one currency, and `spent` is the whole budget from the first charge on.
-    currency : {"pure", "zcdp", "renyi"}, optional
-        What an adaptive budget counts: pure epsilons, zCDP rhos, or Rényi divergences at the one
-        order that suits (epsilon, delta) best. Default: ``"zcdp"``, or ``"pure"`` at delta 0.
+    currency : {"pure", "zcdp", "renyi", "gdp"}, optional
+        What an adaptive budget counts: pure epsilons, zCDP rhos, Rényi divergences at the one
+        order that suits (epsilon, delta) best, or squares of the mu of Gaussian DP, which is best
+        for Gaussian noise. Default: ``"zcdp"``, or ``"pure"`` at delta 0.
 
     Raises
     ------

@@ -17,8 +17,8 @@ from missdp.accounting.conditions import (
     FixedSchedule,
     MissingCompletelyAtRandom,
 )
-from missdp.accounting.costs import FilterEvent
 from missdp.accounting.events import Adjacency, Event, Protects, flatten
+from missdp.accounting.filters import FilterEvent
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth.bounds import Bound, amplify, best_bound

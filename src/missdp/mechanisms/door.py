@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.accounting import Budget, Cost, Event
+from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.choices import SelectionMethod, choice
 from missdp.mechanisms.laws import (
@@ -20,16 +19,15 @@ from missdp.mechanisms.laws import (
     Total,
     count_event,
     no_warnings,
-    plain_function,
-    read_only,
 )
-from missdp.mechanisms.noise import (
-    NoiseSource,
-)
+from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
+from missdp.mechanisms.score import Score, Values
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
+from missdp.sources.counts import weighing
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import (
     ExactCounts,
@@ -40,45 +38,21 @@ from missdp.sources.strategies import (
     filled_rows,
 )
 
-__all__ = ["Clique", "Door", "Given", "Noise", "PrivateTraining", "Score", "Total", "Training"]
+__all__ = [
+    "Clique",
+    "Door",
+    "Given",
+    "Noise",
+    "PrivateTraining",
+    "Products",
+    "RowProducts",
+    "Score",
+    "Total",
+    "Training",
+]
 
 
-Values: TypeAlias = tuple[Any, ...]
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
-
-
-@dataclass(frozen=True)
-class Score:
-    """How much a candidate deserves to be selected: a pure function of its exact counts.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
-        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
-        else.
-    sensitivity : float
-        How far one row can move the score: the author's proof, rounding of the function included.
-
-    Examples
-    --------
-    >>> def rows_at_first_level(counts):
-    ...     return float(counts[0])
-    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
-    1.0
-    """
-
-    function: Callable[..., float]
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        plain_function(self.function, "a score")
-        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
-            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
-
-    def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
-        """Return the score; private."""
-        return float(self.function(read_only(counts), *map(read_only, given)))
 
 
 class Door(Handle):
@@ -199,8 +173,7 @@ class Door(Handle):
     def expect(self, cliques: Iterable[Clique]) -> None:
         """Say which cliques may be asked for, so that one pass over the rows counts them all.
 
-        Costs nothing, and promises nothing. All of them are held in memory from the first answer
-        on that needs one.
+        Costs nothing, and promises nothing. All are held in memory once one of them is needed.
         """
         self._counts.expect(cliques)
 
@@ -210,7 +183,7 @@ class Door(Handle):
         Parameters
         ----------
         clique : tuple of str
-            Attribute names; the empty clique has one cell, the number of rows that are counted.
+            Names; the empty clique has one cell, the number of rows that are counted.
         noise : Noise
 
         Returns
@@ -269,6 +242,36 @@ class Door(Handle):
             return 0
         return int(self._release(event, law, lambda: self._score_all(cliques, score, given)))
 
+    def products(self, plan: RowProducts, cost: Cost) -> Products:
+        """Return noisy sums over rows of all products of two attributes' blocks of numbers.
+
+        A row's vector holds its blocks, times ``plan.alone``, and all products of a number of one
+        block with one of another. It is clipped, as a whole, to ``plan.clip`` in L2 norm, put on a
+        grid of whole numbers, and added up, and every number gets discrete Gaussian noise.
+
+        Parameters
+        ----------
+        plan : RowProducts
+            The block of each code ("missing" is the last one), and the clip norm.
+        cost : Cost
+            Not in pure epsilon, since the noise is Gaussian.
+
+        Raises
+        ------
+        ParameterError
+            If blocks do not fit, or the source counts no rows by weight. Nothing is charged.
+        """
+        weighing(self._source)
+        sums = plan.on_grid(self._codes_of_rows(), cost)
+        noise, names, bound = sums.noise, self._schema.names, float(sums.bound)
+        gate, label = self._gate(()) or None, "products of all pairs of attributes"
+        event = GaussianEvent(sensitivity=bound, sigma=noise.scale, gate=gate, label=label)
+        wanted: list[Clique] = [*((n,) for n in names), *combinations(names, 2)]
+        cells = self._release(
+            event, noise, lambda: sums.exact(self._counts.weighted(wanted, sums.weight))
+        )
+        return sums.read(np.asarray(cells))
+
     def train(
         self,
         plan: Training,
@@ -291,28 +294,27 @@ class Door(Handle):
             ``gradient(codes, *state)`` returns the gradient of every row: an array whose first axis
             are the rows, or a tuple of such arrays, of shapes that do not change. ``codes`` has an
             array for each attribute; the code after the last level means "missing". A plain
-            function without a closure or defaults, which treats every row by itself, and computes
-            in double precision, so that rounding does not make rows depend on each other. It is
-            tried out on made-up rows, before anything is charged. A row for which it fails, or
-            whose gradient is not finite, counts as 0.
+            function without a closure or defaults, which treats every row by itself, in double
+            precision, so that rounding does not make rows depend on each other. It is tried out on
+            made-up rows before the charge. A row for which it fails, or whose gradient is not
+            finite, counts as 0.
         state : tuple
             Released values (arrays, numbers, text) as the first step will be given them.
         rows_at_once : int, default 128
-            Size of the blocks of rows that the function is given, whatever the number of rows. With
-            1, rows are never beside each other.
+            Size of the blocks of rows that the function is given. With 1, no row is beside another.
         label : str
             Public name, for reports.
 
         Returns
         -------
         PrivateTraining
-            Its ``step(*state)`` returns the noisy sum.
+            Whose ``step(*state)`` returns the noisy sum.
 
         Raises
         ------
         ParameterError
-            If the rows are streamed, or the function fails on made-up rows or lets rows look at
-            each other. Nothing is charged.
+            If rows are streamed, or the function fails or lets rows look at each other. Nothing is
+            charged.
 
         Examples
         --------
@@ -408,13 +410,12 @@ class Door(Handle):
 
     def _codes_of_rows(self) -> dict[str, int]:
         """Number of codes that each attribute of the rows may have."""
-        found = {}
-        for attribute, size in zip(self._schema, self._sizes, strict=True):
-            levels = size - (self._strategy.models_holes and attribute.nullable)
-            found[attribute.name] = levels + (
-                attribute.nullable and not self._strategy.complete_only
-            )
-        return found
+        hole = not self._strategy.complete_only
+        modelled = self._strategy.models_holes
+        return {
+            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
+            for a, size in zip(self._schema, self._sizes, strict=True)
+        }
 
     def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
         law = np.asarray(laws[name], dtype=np.float64)

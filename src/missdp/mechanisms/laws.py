@@ -34,6 +34,7 @@ from missdp.accounting import (
     LaplaceEvent,
     scale_for,
 )
+from missdp.accounting.gdp import gdp_noise
 from missdp.errors import ParameterError
 from missdp.mechanisms.noise import (
     CountNoise,
@@ -96,18 +97,9 @@ class Law(Protocol):
     def exceeds(self, event: Event, exact: Any, other: Any) -> str | None:
         """Return why an event does not pay for the answer, or None if it does.
 
-        Parameters
-        ----------
-        event : Event
-            What was charged.
-        exact, other
-            What is exact, for two neighbours.
-
-        Returns
-        -------
-        str or None
-            In words, with numbers: how far the neighbours are apart and how far they may be, or
-            that the event is none that pays for this law. It must cover all that the law reads.
+        In words, with numbers: how far two neighbours (``exact`` and ``other``) are apart and how
+        far they may be, or that the event is none that pays for this law. It must cover all that
+        the law reads.
 
         Raises
         ------
@@ -142,8 +134,14 @@ class Noise:
         object.__setattr__(self, "scale", check_scale("scale", self.scale))
 
     @classmethod
-    def worth(cls, cost: Cost) -> Noise:
-        """Return the noise with which a marginal costs at most this.
+    def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
+        """Return the noise with which whole numbers cost at most this.
+
+        Parameters
+        ----------
+        cost : Cost
+        sensitivity : float, default 1.0
+            How far one row moves them: in L1 norm for a cost in pure epsilon, else in L2 norm.
 
         Examples
         --------
@@ -152,10 +150,14 @@ class Noise:
         True
         """
         if cost.currency == "pure":
-            return cls("laplace", scale_for(1.0, cost.amount) * _ROOM if cost.amount else math.inf)
+            scale = scale_for(sensitivity, cost.amount) if cost.amount else math.inf
+            return cls("laplace", scale * _ROOM)
+        if cost.currency == "gdp":
+            return cls("gaussian", gdp_noise(cost.amount, sensitivity=sensitivity) * _ROOM)
         # A Gaussian is rho = 1 / (2 sigma^2), and (order * rho) at a Rényi order.
         rho = cost.amount / (cost.order or 1.0)
-        return cls("gaussian", math.sqrt(1 / (2 * rho)) * _ROOM if rho else math.inf)
+        sigma = sensitivity * math.sqrt(1 / (2 * rho)) if rho else math.inf
+        return cls("gaussian", sigma * _ROOM)
 
     @property
     def variance(self) -> float:

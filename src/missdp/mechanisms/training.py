@@ -16,7 +16,8 @@ from scipy.special import logsumexp
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.accountants import RDP_ORDERS
-from missdp.accounting.costs import filter_cost, rdp_curve
+from missdp.accounting.costs import rdp_curve
+from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
 from missdp.mechanisms.row_gradients import (

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Schema
+from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "MarginalSource",
     "MemorySource",
     "Rows",
+    "WeighingSource",
     "check_cliques",
     "plan_groups",
+    "weighing",
 ]
 
 
@@ -92,6 +95,43 @@ class MarginalSource(Protocol):
         ...
 
 
+class WeighingSource(MarginalSource, Protocol):
+    """A source that can also count rows by a weight that each row has by its own codes."""
+
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up the weights of the rows in every cell of every clique, missing cells included.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            See :meth:`MarginalSource.counts`.
+        weight : RowWeight
+            The weight of a row, given the codes of its cells.
+
+        Returns
+        -------
+        dict of tuple of str to array of int64
+            Shape ``schema.extended_shape(clique)``.
+        """
+        ...
+
+
+def weighing(source: MarginalSource) -> WeighingSource:
+    """Return a source as one that weighs rows; refuse one that cannot.
+
+    Raises
+    ------
+    ParameterError
+        If the source has no method ``weighted_counts``.
+    """
+    if not callable(getattr(type(source), "weighted_counts", None)):
+        raise ParameterError(
+            "this release counts rows by weights, and the source has no method weighted_counts; "
+            "read the rows with Table.read, or use another synthesizer"
+        )
+    return source  # type: ignore[return-value]
+
+
 CHUNK_ROWS = 65_536
 GROUP_CELLS = 16_384  # counts of one group stay in the second-level cache
 MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
@@ -137,21 +177,26 @@ class Counter:
         used = {name for clique in self._cliques for name in clique}
         return tuple(name for name in self._schema.names if name in used)
 
-    def add(self, codes: Mapping[str, NDArray[np.unsignedinteger]], n_rows: int) -> None:
-        """Add the rows of one chunk."""
+    def add(
+        self,
+        codes: Mapping[str, NDArray[np.unsignedinteger]],
+        n_rows: int,
+        weights: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add the rows of one chunk, each as often as its weight says, below 2**32."""
         for group, total in zip(self._groups, self._totals, strict=True):
             if not group.names:
                 with self._lock:
-                    total += n_rows
+                    total += n_rows if weights is None else weights.sum()
                 continue
             cell = _cell_index(codes, group)
-            if total.size <= 4 * n_rows:
-                partial = np.bincount(cell, minlength=total.size)
+            if total.size <= 4 * n_rows:  # sums of whole numbers below 2**53 are exact
+                partial = np.bincount(cell, weights, minlength=total.size).astype(np.int64)
                 with self._lock:
                     total += partial
             else:  # many more cells than rows: touch only the cells that occur
                 with self._lock:
-                    np.add.at(total, cell, 1)
+                    np.add.at(total, cell, 1 if weights is None else weights)
 
     def result(self, rows: Rows) -> Counts:
         """Return the counts of every clique."""
@@ -324,15 +369,23 @@ class MemorySource:
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
-        checked = check_cliques(self.schema, cliques, rows)
-        table = self.table
-        n_rows = len(table)
-        counter = Counter(self.schema, checked, group_cells=min(GROUP_CELLS, n_rows // 4))
-        codes = {name: table.codes(name) for name in counter.names}
+        return self._count(check_cliques(self.schema, cliques, rows), None).result(rows)
+
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
+        checked = check_cliques(self.schema, cliques, "extended")
+        return self._count(checked, weight).result("extended")
+
+    def _count(self, cliques: tuple[Clique, ...], weight: RowWeight | None) -> Counter:
+        n_rows = len(self.table)
+        counter = Counter(self.schema, cliques, group_cells=min(GROUP_CELLS, n_rows // 4))
+        read = {*counter.names, *(weight.names if weight else ())}
+        codes = {name: self.table.codes(name) for name in read}
         for start in range(0, n_rows, CHUNK_ROWS):
             stop = min(start + CHUNK_ROWS, n_rows)
-            counter.add({name: c[start:stop] for name, c in codes.items()}, stop - start)
-        return counter.result(rows)
+            chunk = {name: c[start:stop] for name, c in codes.items()}
+            counter.add(chunk, stop - start, weight(chunk) if weight else None)
+        return counter
 
     def __repr__(self) -> str:
         return f"MemorySource({', '.join(self.schema.names)})"

@@ -15,6 +15,7 @@ import pyarrow as pa
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
+from missdp.sources.row_weights import RowWeight
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
 from missdp.table.frames import check_columns, file_batches, file_columns, relation_batches
@@ -139,6 +140,15 @@ class DuckDBSource:
         self._validated = True
         return counter.result(rows)
 
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
+        checked = check_cliques(self._schema, cliques, "extended")
+        counter = Counter(self._schema, checked)
+        read = tuple(dict.fromkeys((*counter.names, *weight.names)))
+        self._run(self._needed(read), counter, weight)
+        self._validated = True
+        return counter.result("extended")
+
     def check(self) -> None:
         """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
 
@@ -176,20 +186,28 @@ class DuckDBSource:
             return file_batches(self._data, names)
         return relation_batches(self._data, names)
 
-    def _run(self, names: Clique, counter: Counter | None) -> None:
+    def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None = None) -> None:
         """Encode the named columns of every row, and count them."""
         with ThreadPoolExecutor(self._n_jobs) as pool, contextlib.ExitStack() as stack:
             waiting: deque[Future[None]] = deque()
             stack.callback(lambda: [task.cancel() for task in waiting])
             for batch in self._batches(names):
-                waiting.append(pool.submit(self._count_batch, batch, names, counter))
+                waiting.append(pool.submit(self._count_batch, batch, names, counter, weight))
                 if len(waiting) > self._n_jobs:
                     waiting.popleft().result()
             while waiting:
                 waiting.popleft().result()
 
-    def _count_batch(self, batch: pa.RecordBatch, names: Clique, counter: Counter | None) -> None:
+    def _count_batch(
+        self,
+        batch: pa.RecordBatch,
+        names: Clique,
+        counter: Counter | None,
+        weight: RowWeight | None,
+    ) -> None:
         columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
         if counter is not None:
-            ruled = follow_rules(self._schema, columns, counter.names)
-            counter.add({n: column.codes for n, column in ruled.items()}, batch.num_rows)
+            read = tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
+            ruled = follow_rules(self._schema, columns, read)
+            codes = {n: column.codes for n, column in ruled.items()}
+            counter.add(codes, batch.num_rows, weight(codes) if weight else None)

@@ -19,7 +19,15 @@ from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.known import Known, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
-from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
+from missdp.sources.counts import (
+    Clique,
+    Counts,
+    MarginalSource,
+    MemorySource,
+    Rows,
+    weighing,
+)
+from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 
@@ -200,6 +208,18 @@ class _PlainerSource:
         wanted = tuple(dict.fromkeys(map(tuple, cliques)))
         found = self._source.counts(wanted, rows="extended")
         return {clique: self._merged(found[clique], clique, rows) for clique in wanted}
+
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up weights; see :meth:`missdp.sources.counts.WeighingSource.weighted_counts`."""
+        wanted = tuple(dict.fromkeys(map(tuple, cliques)))
+        source = weighing(self._source)
+        whole = {a.name: np.arange(a.extended_size) for a in source.schema}
+        plainer = {
+            name: np.minimum(whole[name], self.schema[name].extended_size - 1)
+            for name in weight.names
+        }
+        found = source.weighted_counts(wanted, weight.recoded(plainer))
+        return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
 
     def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
         """Add up the kinds of missing, or leave them out."""

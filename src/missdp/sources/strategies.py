@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
-from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows
+from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.modelled import Modelled
+from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
 
 __all__ = [
@@ -234,6 +235,9 @@ class PrivateCounts(Protocol):
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; they must be in memory."""
 
+    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
+        """Return the sums of the weights of rows, missing cells included."""
+
 
 class ExactCounts:
     """Exact counts of a source under a strategy.
@@ -283,6 +287,10 @@ class ExactCounts:
         source = self._source
         assert isinstance(source, MemorySource)  # checked before anything was charged
         return {name: source.table.codes(name) for name in self._schema.names}
+
+    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
+        """Return the sums of the weights of rows; see `PrivateCounts`."""
+        return weighing(self._source).weighted_counts(cliques, weight)
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
         wanted = tuple(cliques)
@@ -359,6 +367,19 @@ class MergedCounts:
         for name, codes in self._exact.codes().items():
             group = self._groups[name]
             found[name] = np.append(group, group.max() + 1)[codes]
+        return found
+
+    def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
+        """Return the sums of the weights of rows, merged; see `PrivateCounts`."""
+        groups = self._groups
+        merged = {
+            name: np.concatenate([groups[name], np.arange(groups[name].max() + 1, len(squares))])
+            for name, squares in weight.squares.items()
+        }
+        found = self._exact.weighted(cliques, weight.recoded(merged))
+        for clique in cliques:
+            for axis, name in enumerate(clique):
+                found[clique] = merge_levels(found[clique], groups[name], axis)
         return found
 
 

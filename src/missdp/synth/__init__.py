@@ -4,11 +4,13 @@
   in memory and in a file, with its guarantee for the table before values went missing; `registry`
   knows all families by name.
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
+* `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
 
 from missdp.synth.aim import AIM
+from missdp.synth.all_pairs import AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.mst import MST
 from missdp.synth.noisy_counts import SmallTableWarning
@@ -18,6 +20,7 @@ from missdp.synth.registry import load, synthesizers
 __all__ = [
     "AIM",
     "MST",
+    "AllPairs",
     "PrivBayes",
     "SmallTableWarning",
     "Synthesizer",

@@ -19,6 +19,7 @@ from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Strategy, strategy_named
+from missdp.sources.counts import weighing
 from missdp.sources.modelled import Modelled
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds, restored
@@ -80,6 +81,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
+    weighs_rows: ClassVar[bool] = False  # whether a source must count rows by weight
 
     epsilon: float
     delta: float | None = None
@@ -154,7 +156,7 @@ class Synthesizer(FittedState, abc.ABC):
         warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = self._conditions(source.schema, undeclared)
-        self._strategy.check(source)
+        self._strategy.check(weighing(source) if self.weighs_rows else source)
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
         fresh.schema_, fresh.kind_ = source.schema, kind
@@ -203,8 +205,7 @@ class Synthesizer(FittedState, abc.ABC):
         multiple : int, optional
             Draw that many tables, at least 2, each from a model of its own that differs from the
             fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
-            from them with :func:`~missdp.evaluate.combine_estimates`. Takes one refit each; for
-            AIM and MST only.
+            with :func:`~missdp.evaluate.combine_estimates`. One refit each; not of PrivBayes.
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
@@ -409,7 +410,7 @@ class Synthesizer(FittedState, abc.ABC):
         del multiple, rng
         raise ParameterError(
             f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
-            "leave 'multiple' out, or use AIM or MST"
+            "leave 'multiple' out, or use AllPairs, AIM or MST"
         )
 
     def _check_schema(self, schema: Schema) -> None:

@@ -24,6 +24,7 @@ GROUP = "missdp.synthesizers"
 
 BUILT_IN = {
     "aim": "missdp.synth.aim:AIM",
+    "all-pairs": "missdp.synth.all_pairs:AllPairs",
     "mst": "missdp.synth.mst:MST",
     "privbayes": "missdp.synth.privbayes:PrivBayes",
 }
@@ -43,8 +44,8 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     Examples
     --------
     >>> import missdp
-    >>> sorted(missdp.synthesizers())[:3]
-    ['aim', 'mst', 'privbayes']
+    >>> sorted(missdp.synthesizers())[:4]
+    ['aim', 'all-pairs', 'mst', 'privbayes']
     """
     return {name: synthesizer_named(name) for name in (*BUILT_IN, *_added())}
 

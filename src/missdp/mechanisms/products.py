@@ -1,0 +1,212 @@
+"""Sums over rows of the products of every two attributes: what is public about such a release.
+
+A row's vector is clipped as a whole by one factor, which depends on its own codes only. Blocks
+and factors are multiples of a grid's step, so vectors are whole numbers in steps of the grid, their
+norms are known exactly, and the noise is discrete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost
+from missdp.errors import ParameterError
+from missdp.mechanisms.laws import Noise
+from missdp.sources import Clique
+from missdp.sources.row_weights import RowWeight
+
+__all__ = ["MOST_NUMBERS", "ProductSums", "Products", "RowProducts"]
+
+_FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
+_LARGEST = 2.0**38  # noise, in steps of the grid
+_LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
+MOST_NUMBERS = 60_000_000
+"""Most numbers that are released together."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowProducts:
+    """What is fixed, from public and released values, before products of attributes are released.
+
+    Parameters
+    ----------
+    blocks : mapping of str to array of float, shape (codes, width)
+        For each attribute the block of numbers that a row has for each of its codes, between -4
+        and 4: its indicator less its mean, say. They are rounded to a grid.
+    clip : float
+        L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
+    alone : float, default 1.0
+        Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
+
+    Examples
+    --------
+    >>> plan = RowProducts({"a": np.array([[0.5, -0.5], [-0.5, 0.5]])}, clip=2.0)
+    >>> plan.alone
+    1.0
+    """
+
+    blocks: Mapping[str, NDArray[np.float64]]
+    clip: float
+    alone: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 2.0**-10 <= self.clip <= 2.0**20:
+            raise ParameterError(f"clip must be from 2**-10 to 2**20, got {self.clip}")
+        if not 0 < self.alone <= 16:
+            raise ParameterError(f"alone must be above 0 and at most 16, got {self.alone}")
+        for name, block in self.blocks.items():
+            if np.ndim(block) != 2 or not (np.abs(block) <= 4).all():
+                raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
+
+    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
+        """Return what is summed up, in whole numbers, and its noise.
+
+        Parameters
+        ----------
+        codes : mapping of str to int
+            The attributes, and the number of codes that each may have in a row.
+        cost : Cost
+        """
+        if {name: len(block) for name, block in self.blocks.items()} != dict(codes):
+            raise ParameterError("blocks must have a row for each code of each attribute")
+        widths = [np.shape(self.blocks[name])[1] for name in codes]
+        numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
+        if numbers > MOST_NUMBERS:
+            raise ParameterError(
+                f"all pairs of attributes have {numbers:,} cells, more than the {MOST_NUMBERS:,} "
+                "that are released together; use fewer attributes, bins or levels, or the "
+                "synthesizer 'mst'"
+            )
+        for bits in range(_FINEST, _COARSEST - 1, -1):
+            sums = ProductSums(self, tuple(codes), bits, cost)
+            if sums.fits:
+                return sums
+        raise ParameterError(
+            "the blocks are too long, or the noise is too large, for a grid of whole numbers"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ProductSums:
+    """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
+
+    A door makes it from a plan.
+
+    Parameters
+    ----------
+    plan : RowProducts
+    names : tuple of str
+        The attributes in their order.
+    bits : int
+        Numbers of blocks, and the factors that clip, are multiples of 2**-bits.
+    cost : Cost
+    """
+
+    plan: RowProducts
+    names: tuple[str, ...]
+    bits: int
+    cost: Cost
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
+        longest = sum(int((block * block).sum(axis=1).max()) for block in self._blocks.values())
+        unit = Noise.worth(self.cost).scale * self.plan.clip
+        return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
+
+    @property
+    def bound(self) -> int:
+        """L2 norm of the longest vector of whole numbers that a row can have."""
+        return int(Fraction(self.plan.clip) * (1 << 3 * self.bits))
+
+    @property
+    def noise(self) -> Noise:
+        """Noise of every number."""
+        return Noise.worth(self.cost, sensitivity=float(self.bound))
+
+    @cached_property
+    def weight(self) -> RowWeight:
+        """The factor of a row's vector, in steps of the grid."""
+        squares = {name: (block * block).sum(axis=1) for name, block in self._blocks.items()}
+        return RowWeight(squares, alone=self._alone, bound=self.bound, most=1 << self.bits)
+
+    def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the sums, given the sums of the weights of the rows in every cell; private."""
+        blocks = self._blocks
+        # So that no product overflows, also of tables with billions of rows. It shortens what a row
+        # adds, if anything.
+        cells = max((table.size for table in counts.values()), default=1)
+        most = 2 ** (58 - 2 * self.bits) // cells
+        known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
+
+        def table(*clique: str) -> NDArray[np.int64]:
+            inner = tuple(slice(known[v]) for v in clique)
+            return np.asarray(np.minimum(counts[clique][inner], most))
+
+        parts = [self._alone * (table(name) @ block) for name, block in blocks.items()]
+        for a, b in combinations(blocks, 2):
+            parts.append((blocks[a].T @ table(a, b) @ blocks[b]).ravel())
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def read(self, cells: NDArray[np.int64]) -> Products:
+        """Return noisy sums in units of rows."""
+        unit = 2.0 ** (3 * self.bits)
+        whole, factor = np.asarray(cells, dtype=np.float64) / unit, self._alone / 2.0**self.bits
+        width = {name: block.shape[1] for name, block in self._blocks.items()}
+        sizes = [width[name] for name in self.names]
+        sizes += [width[a] * width[b] for a, b in combinations(self.names, 2)]
+        pieces = iter(np.split(whole, np.cumsum(sizes)[:-1]))
+        single = {name: next(pieces) / factor for name in self.names}
+        pairs = {
+            (a, b): next(pieces).reshape(width[a], width[b]) for a, b in combinations(self.names, 2)
+        }
+        std = self.noise.scale / unit
+        blocks = {name: block / 2.0**self.bits for name, block in self._blocks.items()}
+        return Products(blocks, single, pairs, std=std, single_std=std / factor)
+
+    @property
+    def _alone(self) -> int:
+        return max(1, round(self.plan.alone * (1 << self.bits)))
+
+    @cached_property
+    def _blocks(self) -> dict[str, NDArray[np.int64]]:
+        """For each attribute the block of each code, in steps of the grid."""
+        step = 1 << self.bits
+        return {
+            name: np.rint(np.asarray(self.plan.blocks[name], dtype=np.float64) * step).astype(
+                np.int64
+            )
+            for name in self.names
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Released sums over rows of clipped blocks, and of the products of every two of them.
+
+    Parameters
+    ----------
+    blocks : mapping of str to array of float
+        The blocks of the plan, rounded to the grid.
+    single : mapping of str to array of float
+        For each attribute the sum of its blocks.
+    pairs : mapping of (str, str) to array of float
+        For every two attributes, the earlier one first, the sum of the products of their blocks.
+    std : float
+        Standard deviation of the noise of each number of ``pairs``.
+    single_std : float
+        That of each number of ``single``.
+    """
+
+    blocks: Mapping[str, NDArray[np.float64]]
+    single: Mapping[str, NDArray[np.float64]]
+    pairs: Mapping[tuple[str, str], NDArray[np.float64]]
+    std: float
+    single_std: float

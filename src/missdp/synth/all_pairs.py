@@ -1,0 +1,205 @@
+"""The AllPairs synthesizer: one release of all pairs of attributes, and rows that hold them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, PureEvent
+from missdp.accounting.gdp import gdp_cost
+from missdp.errors import ParameterError
+from missdp.inference.masks import MaskModel
+from missdp.inference.model import Draws, Zeros, merge_zeros
+from missdp.inference.pair_model import Base, PairModel, fit_rows
+from missdp.mechanisms.door import Door, Noise, Total
+from missdp.mechanisms.products import MOST_NUMBERS
+from missdp.schema import Schema
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.learn_pairs import crude_margins, pair_tables, row_products
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.restore import kinds_share
+
+__all__ = ["AllPairs"]
+
+_ALONE = 1.2
+_MOST_BEFORE = 0.99
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AllPairs(Synthesizer):
+    """Synthetic tables from one noisy release of all pairs of attributes, holes included.
+
+    Two Gaussian releases, whose scales are fixed in advance: one-way margins with a small share of
+    the budget, and then all two-way tables at once, as sums over rows of products of centred
+    indicators.  Centring by the margins makes the vector of a row short, and one clip norm for the
+    whole vector makes all pairs cost no more than a few.  Nothing is selected, so nothing is spent
+    on selecting, and no pair is left out.  A model that can hold all pairs is fitted to the tables,
+    and its rows are drawn.  Accounted in Gaussian DP, add-remove adjacency.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
+        ``"joint"`` releases, beside the tables of the observed cells, how holes of one attribute
+        go with the levels and the holes of every other, models what goes missing given the row,
+        and weights observed tables by their chance of being observed.  It corrects for missingness
+        that depends on observed attributes one by one.  ``"observed"`` takes the rows observed on a
+        pair for all rows.  ``"complete-rows"`` drops incomplete rows.  ``"impute-first"`` fills
+        holes privately before learning.
+    base : {"heads", "tree"}, default "heads"
+        How rows are drawn: by a regression of each attribute on the earlier ones, fitted to all
+        pairs; or, quicker and less accurate, along a spanning tree, and raked to all pairs.
+    clip : "auto" or float, default "auto"
+        L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
+        margins and number of rows, epsilon and delta.
+    first_share : float in (0, 1), default 0.08
+        Share of the budget for the one-way margins.
+    imputer : {"marginal", "random", "mean"}, default "marginal"
+        For ``"impute-first"``, with ``imputer_share`` of epsilon.
+    n_rows, random_state, budget
+        See :class:`~missdp.synth.base.Synthesizer`.
+    progress : callable, optional
+        Called with a stage name and the share of the work done; shows nothing private.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Computed from what was released.
+    model_ : PairModel
+        The released model.
+    n_rows_, n_rows_std_ : int, float
+        Released number of rows, from all margins that tell it, with the standard deviation of its
+        noise; or the declared number and 0.
+
+    References
+    ----------
+    Dong, Roth, Su (2022), "Gaussian differential privacy", JRSS B 84(1), for the accounting.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.synth import AllPairs
+    >>> schema = Schema((
+    ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+    ...     Categorical(name="ill", levels=("no", "yes")),
+    ... ))
+    >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 50, "ill": ["yes", "no", "no"] * 50})
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(people, schema=schema)
+    >>> model.sample(4).shape
+    (4, 2)
+    >>> model.guarantee_.epsilon, model.guarantee_.delta
+    (1.0, 1e-06)
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
+
+    base: Base = "heads"
+    clip: float | Literal["auto"] = "auto"
+    first_share: float = 0.08
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
+
+    weighs_rows: ClassVar[bool] = True
+    released: ClassVar[tuple[str, ...]] = ("model_",)
+    model_: PairModel = field(init=False)
+    _draws: Draws = field(default="even", init=False)
+
+    def _check_parameters(self) -> Budget:
+        super()._check_parameters()
+        if self._delta == 0:
+            raise ParameterError(
+                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+            )
+        check_imputer(self.imputer)
+        for name in ("imputer_share", "first_share"):
+            self._check_share(name)
+        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+
+    def _check_schema(self, schema: Schema) -> None:
+        cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
+        if cells > MOST_NUMBERS:
+            raise ParameterError(
+                f"all pairs of attributes have {cells:,} cells, more than the {MOST_NUMBERS:,} "
+                "that are released together; use fewer attributes, bins or levels, or MST"
+            )
+        left = Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp").left
+        before = kinds_share(self._modelled, self._strategy) * left.amount
+        if self._strategy.fills:
+            epsilon = imputation_epsilon(schema, self.imputer, self.imputer_share * self.epsilon)
+            before += len(schema.nullable) * float(gdp_cost(PureEvent(epsilon=epsilon)))
+        if before > _MOST_BEFORE * left.amount:
+            raise ParameterError(
+                "too little is left of the budget for pairs at this epsilon and delta: imputation, "
+                "which is pure, costs nearly all of it; use a larger delta or a smaller "
+                "imputer_share or epsilon"
+            )
+        rest = left.amount - before
+        Noise.worth(replace(left, amount=rest * self.first_share / max(1, len(schema))))
+
+    def _fit(self, door: Door) -> Total:
+        self._report("preparing", 0.0)
+        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        names, whole = door.schema.names, len(door.schema) == 1
+        self._report("measuring single attributes", 0.05)
+        share = 1.0 if whole else self.first_share
+        noise = Noise.worth(door.share(share / len(names)))
+        zeros = self._zeros(door.schema)
+        crude = crude_margins(door, noise, zeros)
+        self._report("measuring all pairs", 0.1)
+        groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
+        products = None
+        if not whole:
+            clip = 8.0 if self.clip == "auto" else self.clip
+            plan = row_products(names, crude, clip=clip, alone=_ALONE)
+            products = door.merged(groups).products(plan, door.left)
+        tables = pair_tables(crude, products)
+        self._report("fitting", 0.3)
+        rng = door.generator()
+        allowed = {(c[0], c[1]): ~never for c, never in merge_zeros(zeros, crude.levels).items()}
+        law, wanted = fit_rows(tables.observed(), base=self.base, rng=rng, allowed=allowed)
+        sweeps = 0 if self.base == "heads" else 15
+        known = self._modelled.absent
+        always = {v: int(crude.levels[v].groups[level]) for v, level in known.items()}
+        masks = MaskModel(tables.rates, always)
+        self.model_ = PairModel(crude.levels, law, wanted, masks, sweeps)
+        self._report("done", 1.0)
+        return crude.total
+
+    def _zeros(self, schema: Schema) -> Zeros:
+        """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
+        place = {name: i for i, name in enumerate(schema.names)}
+        found: Zeros = {}
+        for names, table in self._modelled.impossible.items():
+            if len(names) == 2:
+                a, b = (place[name] for name in names)
+                found[min(a, b), max(a, b)] = table if a < b else table.T
+        return found
+
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        """Yield models fitted as this one was, to tables drawn from it as real rows are."""
+        keep: MissingValues = "keep" if self._applied_strategy.models_holes else "fill"
+        for _ in range(multiple):
+            source = copy.copy(self)
+            source._draws = "independent"
+            table = source.sample_table(missing_values=keep, random_state=int(rng.integers(2**63)))
+            parameters = self._fitted_with | {"random_state": int(rng.integers(2**31))}
+            again = type(self)(**parameters).fit(table)
+            again.n_rows_, again.schema_, again.kind_ = self.n_rows_, self.schema_, self.kind_
+            again._draws = "independent"  # combining takes the variance of real samples for given
+            yield again
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
+        return dict(zip(self.modelled_.names, codes, strict=True))
