@@ -11,8 +11,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, PureEvent
-from missdp.accounting.gdp import gdp_cost
+from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Draws, Zeros, merge_zeros
@@ -22,7 +21,7 @@ from missdp.mechanisms.products import MOST_NUMBERS
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_pairs import crude_margins, pair_tables, row_products
-from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_epsilon, impute
+from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 
 __all__ = ["AllPairs"]
@@ -135,8 +134,8 @@ class AllPairs(Synthesizer):
         left = Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp").left
         before = kinds_share(self._modelled, self._strategy) * left.amount
         if self._strategy.fills:
-            epsilon = imputation_epsilon(schema, self.imputer, self.imputer_share * self.epsilon)
-            before += len(schema.nullable) * float(gdp_cost(PureEvent(epsilon=epsilon)))
+            cost = replace(left, amount=self.imputer_share * left.amount)
+            before += cost.amount if imputation_noise(schema, self.imputer, cost) else 0.0
         if before > _MOST_BEFORE * left.amount:
             raise ParameterError(
                 "too little is left of the budget for pairs at this epsilon and delta: imputation, "
@@ -148,7 +147,7 @@ class AllPairs(Synthesizer):
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        door = impute(door, self.imputer, epsilon=self.imputer_share * self.epsilon)
+        door = impute(door, self.imputer, cost=door.share(self.imputer_share))
         names, whole = door.schema.names, len(door.schema) == 1
         self._report("measuring single attributes", 0.05)
         share = 1.0 if whole else self.first_share
