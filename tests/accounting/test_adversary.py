@@ -50,6 +50,10 @@ def known_mechanisms(largest: int) -> list[tuple[Event, tuple]]:
             Cost(currency="renyi", amount=0.6, order=12.0),
             RDPEvent(orders=[12.0], epsilons=[0.6]),
         ),
+        (
+            Cost(currency="gdp", amount=0.6),
+            GaussianEvent(sensitivity=math.sqrt(0.6), sigma=1.0, discrete=False),
+        ),
     ],
 )
 def test_no_adaptive_choice_beats_what_a_filter_is_worth(cost, event):

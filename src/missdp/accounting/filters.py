@@ -162,7 +162,7 @@ class Cost:
         if self.currency == "zcdp":
             return epsilon_from_rho(self.amount, delta)
         if self.currency == "gdp":
-            return epsilon_from_mu(gdp_mu(self.amount), delta)
+            return epsilon_from_mu(gdp_mu(exact(self.amount)), delta)
         order = np.array([self.order])
         return epsilon_from_rdp(order, np.array([self.amount]), delta)
 
@@ -174,7 +174,7 @@ class Cost:
             return ZCDPEvent(rho=self.amount, label=label, adjacency=adjacency)
         if self.currency == "gdp":
             return GaussianEvent(
-                sensitivity=gdp_mu(self.amount),
+                sensitivity=gdp_mu(exact(self.amount)),
                 sigma=1.0,
                 discrete=False,
                 label=label,

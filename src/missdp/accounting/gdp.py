@@ -46,12 +46,13 @@ g'' = p (2 P - 1 - 4 h p) is first negative, then positive.)
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import singledispatch
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import erfinv, log_ndtr, ndtri_exp
 
 from missdp.accounting.costs import failure_of, proven, pure_cost
 from missdp.accounting.events import (
@@ -61,7 +62,7 @@ from missdp.accounting.events import (
     PureEvent,
     SelectionEvent,
 )
-from missdp.accounting.exact import exact, float_up, integer_shift, total
+from missdp.accounting.exact import float_up, integer_shift, total
 from missdp.errors import UnprovenError
 
 __all__ = [
@@ -113,9 +114,13 @@ def _(event: GaussianEvent) -> Fraction:
     return Fraction(event.sensitivity) ** 2 / variance
 
 
+def _moves_one(sensitivity: float) -> bool:
+    return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
+
+
 def _lost(sensitivity: float, variance: Fraction) -> Fraction:
     """Return how much of the variance of discrete noise does not count; all of it, if too small."""
-    if integer_shift(sensitivity**2) > 1:
+    if not _moves_one(sensitivity):
         return Fraction(_ROUNDED)
     small = Fraction(1, 6) if variance >= Fraction(1, 3) else variance
     return Fraction(1, 11) if variance >= Fraction(12, 11) else small
@@ -140,20 +145,24 @@ def _squared(mu: float) -> Fraction:
 
 def _pure_mu(epsilon: float) -> float:
     """Return the mu of an epsilon-DP mechanism: the kink is at 1 / (1 + e^epsilon)."""
+    if epsilon < 1:  # the same, with no digits lost where it is small
+        return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
     return -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
 
 
-def gdp_mu(amount: float) -> float:
-    """Return a floating-point mu whose square is at least ``amount``, rounded up.
+def gdp_mu(squared: Fraction) -> float:
+    """Return the mu of a square, rounded up; of the square of a floating-point number, itself.
 
     Examples
     --------
-    >>> gdp_mu(0.25)
+    >>> gdp_mu(Fraction(1, 4))
     0.5
     """
-    mu = math.sqrt(amount)
-    while Fraction(mu) ** 2 < exact(amount):
+    mu = math.sqrt(squared)
+    while Fraction(mu) ** 2 < squared:
         mu = math.nextafter(mu, math.inf)
+    while Fraction(lower := math.nextafter(mu, 0.0)) ** 2 >= squared > 0:
+        mu = lower
     return mu
 
 
@@ -166,9 +175,10 @@ def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
     23.74868...
     """
     least = sensitivity**2 / amount if amount > 0 else math.inf
-    if integer_shift(sensitivity**2) > 1:
+    if not _moves_one(sensitivity):
         return math.sqrt(least + _ROUNDED)
-    return math.sqrt(least + 1 / 11 if least >= 1 else max(least, 1 / MOST_GDP) + 1 / 6)
+    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MOST_GDP) + 1 / 6
+    return math.sqrt(variance) * (1 + 2.0**-50)  # rounded up
 
 
 def gdp_selection(amount: float) -> float:
@@ -180,6 +190,8 @@ def gdp_selection(amount: float) -> float:
     0.1596
     """
     half = math.sqrt(amount) / 2 * (1 - 1e-11)
+    if half < 1:
+        return 4 * math.atanh(math.erf(half / math.sqrt(2)))
     return 2 * float(log_ndtr(half) - log_ndtr(-half))
 
 
@@ -198,7 +210,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     # The logarithms are a relative 1e-15 or so off, and the exponentials, and the answer is less
     # than 1e-18 larger because discrete noise is not quite what was rounded.
     slack = 1e-14 * (1 + epsilon + abs(upper) + abs(lower))
-    return min(1.0, math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack))
+    found = math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack)
+    return min(1.0, max(found, sys.float_info.min))
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
@@ -275,4 +288,4 @@ class GDPAccountant:
 
     def _mu(self, events: Sequence[Event]) -> float:
         assert failure_of(events) == 0  # no event with a delta of its own is supported
-        return gdp_mu(float_up(total(map(gdp_cost, events))))
+        return gdp_mu(total(map(gdp_cost, events)))

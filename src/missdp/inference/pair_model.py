@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from missdp.inference.fit_heads import fit_heads, fit_tree
 from missdp.inference.heads import Heads, Pair
+from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Codes, Draws, Levels
 from missdp.inference.pair_tables import Moments
@@ -38,7 +39,7 @@ class PairModel(Record):
         How the levels of each attribute are grouped.
     law : Heads
         Draws rows, on groups of levels.
-    tables : mapping of (attribute, attribute) to ndarray
+    tables : mapping of Clique to ndarray
         What the rows drawn are raked to.
     masks : MaskModel
         What goes missing.
@@ -48,7 +49,7 @@ class PairModel(Record):
 
     levels: tuple[Levels, ...]
     law: Heads
-    tables: dict[Pair, Floats]
+    tables: dict[Clique, Floats]
     masks: MaskModel
     sweeps: int = 6
 
@@ -57,7 +58,7 @@ class PairModel(Record):
         parts = []
         for start in range(0, max(n, 1), _POOL):
             rows = self.law.sample(_POOL, rng)
-            weights = rake(rows, {**self.tables}, sweeps=self.sweeps, least_share=0.0)
+            weights = rake(rows, self.tables, sweeps=self.sweeps, least_share=0.0)
             part = min(_POOL, n - start)
             if draws == "even":
                 chosen = resample(weights, part, rng, codes=rows)
@@ -85,14 +86,14 @@ def fit_rows(
     base: Base,
     rng: np.random.Generator,
     allowed: Mapping[Pair, Bools] | None = None,
-) -> tuple[Heads, dict[Pair, Floats]]:
+) -> tuple[Heads, dict[Clique, Floats]]:
     """Return a law of complete rows, and the tables that its rows are to be raked to."""
     margins, pairs, noise = moments.margins, moments.pairs, moments.variances
     if base == "tree":
         law = fit_tree(margins, pairs, noise, allowed=allowed)
     else:
         law = fit_heads(margins, pairs, noise, rng=rng, allowed=allowed)
-    tables = {}
+    tables: dict[Clique, Floats] = {}
     for (a, b), moment in pairs.items():
         product = np.outer(margins[a], margins[b])
         if allowed and (a, b) in allowed:

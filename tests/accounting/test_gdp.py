@@ -1,0 +1,276 @@
+"""Gaussian DP: what events cost in mu squared, and what that is worth."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri_exp
+from scipy.stats import norm
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
+    Cost,
+    FilterEvent,
+    GaussianEvent,
+    GDPAccountant,
+    Guarantee,
+    LaplaceEvent,
+    PureEvent,
+    SelectionEvent,
+    ZCDPEvent,
+    delta_of,
+    epsilon_of,
+)
+from missdp.accounting.filters import counting_cost, selection_worth
+from missdp.accounting.gdp import (
+    MOST_GDP,
+    delta_from_mu,
+    epsilon_from_mu,
+    gdp_cost,
+    gdp_mu,
+    gdp_noise,
+    mu_worth,
+)
+from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+
+EPSILONS = np.linspace(0.0, 6.0, 25)
+
+
+def mu_of(event):
+    return gdp_mu(gdp_cost(event))
+
+
+def hockey_stick(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+def grid_of(sigma, shift):
+    """Exact laws of discrete Gaussian noise in the plane, at 0 and at a shift of whole numbers."""
+    reach = math.ceil(9 * sigma) + max(map(abs, shift))
+    axis = np.arange(-reach, reach + 1)
+    laws = []
+    for centre in ((0,) * len(shift), shift):
+        parts = [np.exp(-((axis - c) ** 2) / (2 * sigma**2)) for c in centre]
+        law = parts[0] / parts[0].sum()
+        for part in parts[1:]:
+            law = np.multiply.outer(law, part / part.sum())
+        laws.append(law.ravel())
+    return laws
+
+
+@pytest.mark.parametrize("sigma", [2.05, 2.5, 4.0, 9.0])
+@pytest.mark.parametrize("shift", [(1,), (3,), (7,), (1, 1), (3, 4), (2, 0)])
+def test_discrete_noise_loses_no_more_than_its_bound(sigma, shift):
+    event = GaussianEvent(sensitivity=math.hypot(*shift), sigma=sigma)
+    mu = mu_of(event)
+    p, q = grid_of(sigma, shift)
+    for epsilon in EPSILONS:
+        true = max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+        assert true <= delta_from_mu(mu, epsilon) + 1e-12
+
+
+def test_the_bound_is_nearly_exact_for_wide_noise():
+    p, q = grid_of(40.0, (40,))
+    mu = mu_of(GaussianEvent(sensitivity=40, sigma=40.0))
+    assert 1 < mu < 1.002
+    assert hockey_stick(p, q, 1.0) > 0.99 * delta_from_mu(mu, 1.0)
+
+
+def test_without_the_four_discrete_noise_would_break_the_bound():
+    """The test above has power: the continuous law is too rosy for discrete noise."""
+    sigma, worst = 0.8, 0.0
+    p, q = grid_of(sigma, (1,))
+    for epsilon in EPSILONS:
+        worst = max(worst, hockey_stick(p, q, epsilon) - delta_from_mu(1 / sigma, epsilon))
+    assert worst > 0.01
+    for none in (GaussianEvent(sensitivity=2, sigma=2.0), GaussianEvent(sensitivity=1, sigma=0.57)):
+        with pytest.raises(UnprovenError, match="has no Gaussian DP bound"):
+            gdp_cost(none)
+        assert not GDPAccountant().supports(none)
+
+
+@pytest.mark.parametrize("sigma", [0.578, 0.7, 1.0, 1.04, 1.05, 1.3, 1.9, 4.0, 30.0])
+def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
+    """The worst pair of neighbouring thresholds, far into the tail."""
+    reach = math.ceil(min(37 * sigma, 25 * sigma + 40))
+    mass = -(np.arange(-reach, reach + 1.0) ** 2) / (2 * sigma**2)
+    tails = np.logaddexp.accumulate(mass[::-1])[::-1]
+    scores = -ndtri_exp((tails - tails[0])[reach:])  # from the middle on: symmetric below
+    needed = np.diff(scores)[: int(0.6 * reach)].max()  # but for where the tail was cut
+    mu = mu_of(GaussianEvent(sensitivity=1, sigma=sigma))
+    assert 1 / sigma < needed <= mu * (1 + 1e-9)
+    assert mu <= needed * (1.001 if sigma > 4 else 1.45)
+    p, q = grid_of(sigma, (1,))
+    for epsilon in EPSILONS:
+        assert hockey_stick(p, q, epsilon) <= delta_from_mu(mu, epsilon) + 1e-12
+
+
+def test_the_noise_of_a_count_costs_what_it_is_drawn_for():
+    for amount in (1e-9, 1e-3, 0.3, 0.9, 1.0, 1.1, 3.0, MOST_GDP):
+        cost = gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(amount)))
+        assert cost <= amount * (1 + 1e-12)
+        assert cost > 0.85 * amount
+    assert gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(50.0))) <= MOST_GDP * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
+def test_a_selection_costs_what_it_is_made_for(amount):
+    epsilon = selection_worth(Cost(currency="gdp", amount=amount))
+    cost = gdp_cost(SelectionEvent(epsilon=epsilon))
+    assert 0.999999 * amount < cost <= amount
+    assert epsilon == pytest.approx(
+        2 * (norm.logcdf(amount**0.5 / 2) - norm.logsf(amount**0.5 / 2))
+    )
+
+
+def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
+    """Composed by Google's accountant from the exact laws, for each range that t may say."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    amount = counting_cost(1.0, 1e-6).amount
+    assert amount / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
+    sigma = gdp_noise(0.9 * amount / 5)
+    epsilon = selection_worth(Cost(currency="gdp", amount=0.1 * amount / 5))
+    noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
+    for t in (0.3, 0.5, 0.7):  # randomised response with losses t epsilon and (t - 1) epsilon
+        up, down = math.exp(t * epsilon), math.exp((t - 1) * epsilon)
+        low = (1 - down) / (up - down)
+        choice = pld.from_two_probability_mass_functions(
+            {0: math.log(low), 1: math.log1p(-low)},
+            {0: math.log(low * up), 1: math.log1p(-low * up)},
+            value_discretization_interval=1e-3,
+        )
+        both = noise.self_compose(5).compose(choice.self_compose(5))
+        assert 0.9 < both.get_epsilon_for_delta(1e-6) <= 1.0 + 5e-3
+
+
+@given(
+    st.floats(0.01, 8.0),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=6),
+    st.lists(st.floats(0, 1), min_size=6, max_size=6),
+)
+def test_selections_lose_no_more_than_their_bound(epsilon, scores, moved):
+    """The exponential mechanism: any scores, moved by any amounts within a range of epsilon."""
+    here = np.array(scores)
+    there = here + epsilon * np.array(moved[: len(scores)])
+    p, q = (np.exp(s - s.max()) / np.exp(s - s.max()).sum() for s in (here, there))
+    mu = mu_of(SelectionEvent(epsilon=epsilon))
+    for target in EPSILONS:
+        true = max(hockey_stick(p, q, target), hockey_stick(q, p, target))
+        assert true <= delta_from_mu(mu, target) + 1e-12
+
+
+@given(st.floats(1e-4, 20.0), st.floats(0.0, 1.0))
+def test_every_two_point_law_of_a_bounded_range_is_covered(epsilon, share):
+    """Laws of two outcomes are the worst ones: their losses are the two ends of the range."""
+    t = share * epsilon
+    low = math.exp(t - epsilon)
+    q = (1 - low) / (math.exp(t) - low)
+    p = math.exp(t) * q
+    first, second = np.array([p, 1 - p]), np.array([q, 1 - q])
+    mu = mu_of(SelectionEvent(epsilon=epsilon))
+    for target in EPSILONS:
+        true = max(hockey_stick(first, second, target), hockey_stick(second, first, target))
+        assert true <= delta_from_mu(mu, target) + 1e-12
+
+
+def test_the_bound_of_a_selection_is_the_best_one():
+    """Half of the range either way needs this mu, so less would be refuted."""
+    for epsilon in (0.01, 0.5, 2.0, 6.0):
+        needed = 2 * norm.ppf(1 / (1 + math.exp(-epsilon / 2)))
+        assert needed <= mu_of(SelectionEvent(epsilon=epsilon)) <= needed * 1.002
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0, 5.0, 40.0])
+def test_pure_mechanisms_lose_no_more_than_their_bound(epsilon):
+    odds = 1 / (1 + math.exp(-epsilon))
+    p, q = np.array([odds, 1 - odds]), np.array([1 - odds, odds])
+    for event in (PureEvent(epsilon=epsilon), LaplaceEvent(sensitivity=1, scale=1 / epsilon)):
+        mu = mu_of(event)
+        assert all(hockey_stick(p, q, e) <= delta_from_mu(mu, e) + 1e-12 for e in EPSILONS)
+        assert mu >= 2 * norm.ppf(odds) or epsilon > 30
+
+
+@given(st.floats(1e-4, 30.0), st.floats(1e-12, 0.1))
+def test_conversions_agree_and_round_outwards(epsilon, delta):
+    mu = mu_worth(epsilon, delta)
+    assert delta_from_mu(mu, epsilon) <= delta
+    assert delta_from_mu(mu * (1 + 1e-6), epsilon) > delta
+    back = epsilon_from_mu(mu, delta)
+    assert back <= epsilon * (1 + 1e-11)
+    assert back >= epsilon * (1 - 1e-6) - 1e-9
+
+
+def test_delta_is_that_of_an_independent_computation():
+    from mpmath import mp, mpf, ncdf
+
+    mp.dps = 60
+    for mu, epsilon in product(
+        (1e-6, 1e-3, 0.05, 0.24, 1.0, 5.0, 20.0), (0.0, 1e-3, 0.5, 2.0, 40.0)
+    ):
+        m, e = mpf(mu), mpf(epsilon)
+        true = ncdf(m / 2 - e / m) - mp.exp(e) * ncdf(-m / 2 - e / m)
+        found = delta_from_mu(mu, epsilon)
+        assert found >= true
+        if true > mpf(10) ** -250:
+            assert found <= float(true) * (1 + 1e-6) + 1e-300
+
+
+def test_a_budget_in_mu_squared_takes_all_it_can_and_no_more():
+    budget = Budget(1.0, 1e-6, schedule="adaptive", currency="gdp")
+    mu = math.sqrt(budget.left.amount)
+    assert mu**2 / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
+    noise = gdp_noise(budget.left.amount / 2)
+    budget.charge(GaussianEvent(sensitivity=1, sigma=noise * (1 + 1e-12)))
+    budget.charge(SelectionEvent(epsilon=0.01), PureEvent(epsilon=0.01))
+    with pytest.raises(BudgetExceededError):
+        budget.charge(GaussianEvent(sensitivity=1, sigma=noise))
+    for refused in (ZCDPEvent(rho=1e-9), ApproximateEvent(epsilon=1e-9, delta=1e-9)):
+        with pytest.raises(UnprovenError):
+            budget.charge(refused)
+    assert budget.spent.epsilon == 1.0
+    assert budget.spent.epsilon_at(1e-9) > 1.0
+    with pytest.raises(ParameterError):
+        Budget(1.0, schedule="adaptive", currency="gdp")
+
+
+@settings(deadline=None)
+@given(st.floats(1e-4, 100.0), st.floats(1e-12, 1e-2))
+def test_a_guarantee_is_proven_by_its_own_cap(epsilon, delta):
+    budget = Budget(epsilon, delta, schedule="adaptive", currency="gdp")
+    event = budget.filter()
+    made = Guarantee(epsilon, delta, "add-remove", "incomplete", (), (event,))
+    assert Guarantee.from_json(made.to_json()) == made
+    assert FilterEvent.from_json(event.to_json()).cost == event.cost
+    again = FilterEvent(capacity=event.capacity)
+    assert again.cost.amount >= budget.left.amount  # a log that fitted still does
+
+
+def test_gaussian_parts_of_other_budgets():
+    part = Budget.from_cost(Cost(currency="gdp", amount=0.01), delta=1e-6)
+    whole = Budget(1.0, 1e-6, schedule="adaptive")
+    whole.reserve(part)
+    assert whole.left.amount == pytest.approx(Cost.worth("zcdp", 1.0, 1e-6).amount - 0.005)
+    pure = Budget(1.0, schedule="adaptive")
+    with pytest.raises(UnprovenError):
+        pure.reserve(Budget.from_cost(Cost(currency="gdp", amount=0.01), delta=1e-6))
+
+
+def test_compositions_of_gaussians_get_the_closed_form():
+    events = [GaussianEvent(sensitivity=1000, sigma=8000.0)] * 4
+    assert epsilon_of(events, 1e-6) == pytest.approx(epsilon_from_mu(0.25, 1e-6), rel=1e-6)
+    assert delta_of(events, 1.0) == pytest.approx(delta_from_mu(0.25, 1.0), rel=1e-4)
+    doubled = [event.to_replace_one() for event in events]
+    assert epsilon_of(doubled, 1e-6) == pytest.approx(epsilon_from_mu(0.5, 1e-6), rel=1e-6)
+
+
+def test_costs_of_gaussians_are_exact():
+    assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0)) == Fraction(9, 21)
+    assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0, discrete=False)) == Fraction(9, 25)
+    assert gdp_cost(PureEvent(epsilon=0.0)) == 0
+    assert gdp_cost(SelectionEvent(epsilon=0.0)) == 0
