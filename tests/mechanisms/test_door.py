@@ -21,6 +21,7 @@ from missdp.accounting import (
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.mechanisms import Door, Noise, Score, SeededNoise
+from missdp.mechanisms.door import Facts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
 from missdp.sources.strategies import ExactCounts
 
@@ -204,6 +205,35 @@ def test_a_score_takes_released_values():
         shifts = {name: np.array([1e5 * (i == best)]) for i, name in enumerate(names)}
         winner = door.select(names, score, epsilon=1.0, given=lambda n: (0, shifts[n]))  # noqa: B023
         assert winner == best
+
+
+def counting_sums(counts, shift):
+    CALLS.append(1)
+    return float(counts.sum()) + float(shift.sum())
+
+
+def test_a_score_is_known_for_facts_as_long_as_they_are_kept():
+    door, _ = door_to(table())
+    score = Score(counting_sums, sensitivity=1.0)
+    names = [("a",), ("b",), ("c",)]
+    shifts = {name: np.zeros(1) for name in names}
+    facts = {name: Facts((shift,)) for name, shift in shifts.items()}
+
+    def select(given):
+        CALLS.clear()
+        winner = door.select(names, score, epsilon=1.0, given=given)
+        return len(CALLS), winner
+
+    assert select(lambda n: facts[n])[0] == 3
+    assert select(lambda n: facts[n])[0] == 0
+    facts["b",] = Facts((np.array([1e6]),))
+    assert select(lambda n: facts[n]) == (1, 1)
+    merged = door.merged({name: np.zeros(door.schema[name].size, dtype=int) for name in "abcd"})
+    CALLS.clear()
+    merged.select(names, score, epsilon=1.0, given=lambda n: facts[n])
+    assert len(CALLS) == 3  # other counts, other scores
+    assert select(lambda n: Facts((shifts[n],)))[0] == 3  # none that are kept
+    assert select(lambda n: (shifts[n],))[0] == 3
 
 
 @every_strategy

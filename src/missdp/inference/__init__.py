@@ -6,6 +6,7 @@ Plain numbers in, plain numbers out: nothing here is private, and nothing is cha
 * `beliefs`: marginals of a log-linear model, and its fit to noisy marginals.
 * `masks`: a model of which cells are missing.
 * `model`: levels that are modelled together, and how rows are sampled.
+* `clipping`: where vectors of rows are clipped, and what a model tells of what that takes.
 * `heads`: rows drawn by one regression after the other; `fit_heads`: its fit to tables of pairs.
 * `estimate`: both models fitted in turns, while more and more is measured.
 * `graphical`: what is released of all this, and others like it.

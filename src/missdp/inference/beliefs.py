@@ -55,9 +55,15 @@ def _axes(inner: Clique, outer: Clique) -> tuple[int, ...]:
 def _contract(operands: Sequence[tuple[Floats, Clique]], out: Clique) -> Floats:
     """Multiply tables, each with its attributes, and sum out all attributes but ``out``.
 
+    One after the other: all at once, every combination of all their cells would be gone through.
     Einstein summation has 52 subscripts: attributes are numbered anew among those that take part,
     which are a few, however many attributes there are.
     """
+    while len(operands) > 2:
+        first, second, *others = operands
+        later = set(out).union(*(clique for _, clique in others))
+        kept = tuple(v for v in dict.fromkeys((*first[1], *second[1])) if v in later)
+        operands = [(_contract([first, second], kept), kept), *others]
     number = {v: i for i, v in enumerate(dict.fromkeys(v for _, c in operands for v in c))}
     arguments: list[object] = []
     for table, clique in operands:
@@ -209,17 +215,40 @@ class Calibrated:
         self.tree = tree
         self.beliefs = tuple(beliefs)
         self._carried: dict[tuple[int, Clique], Floats] = {}
+        self._bridges: dict[tuple[int, int, int], Floats] = {}
 
     def marginal(self, clique: Clique) -> Floats:
         """Marginal over any sorted set of attributes, inside one tree clique or not."""
         i = self.tree.home(clique)
         if i is not None:
             return self.local(i, clique)
-        return self._carry_top(clique)
+        return self._pair(*clique) if len(clique) == 2 else self._carry_top(clique)
 
     def local(self, i: int, clique: Clique) -> Floats:
         """Marginal over attributes of the i-th tree clique."""
         return summed(self.beliefs[i], _axes(clique, self.tree.cliques[i]))
+
+    def _pair(self, a: int, b: int) -> Floats:
+        """Marginal of two attributes of different cliques.
+
+        What one of them has to do with all that lies behind a separator is worked out once.
+        """
+        i = self.tree.meeting(a, b)
+        toward = self.tree.toward[i]
+        if b not in toward:
+            return self._pair(b, a).T
+        j, away = toward[b], (b,)
+        if (i, a, j) not in self._bridges:
+            order = (a, *self.tree.separators[j])
+            if a in toward:
+                self._prepare(toward[a], (a,))
+            bridge = self._collect(i, tuple(sorted(order)), keep=())
+            bridge = bridge.transpose([sorted(order).index(v) for v in order])
+            self._bridges[i, a, j] = bridge.reshape(len(bridge), -1)
+        if (j, away) not in self._carried:
+            self._prepare(j, away)
+        other = self._conditional(j, away)
+        return np.asarray(self._bridges[i, a, j] @ other.reshape(-1, other.shape[-1]))
 
     def _carry_top(self, query: Clique) -> Floats:
         """Marginal of attributes spread over several cliques: meet at the lowest common one."""

@@ -243,6 +243,9 @@ class Estimate:
             rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
             self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
         self._pairs: PairCounts | None = None
+        sloping = {effect[0] for effect, slope in self.masks.slopes.items() if slope.any()}
+        #: Attributes that are missing in some rows more often than in others.
+        self.selective = frozenset(sloping.union(self.masks.always))
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
@@ -267,8 +270,12 @@ class Estimate:
 
     def observed(self, clique: Clique) -> Floats | float:
         """Chance that a row is observed on ``clique``, by its values there."""
-        chance: Floats | float = np.maximum(self._chance(clique)[0], _LEAST_OBSERVED)
-        return chance
+        chance: Floats | float
+        if self._partial or not self.selective.isdisjoint(clique):
+            chance = self._chance(clique)[0]
+        else:  # whatever the values are
+            chance = prod(1 - float(self.masks.rates[v]) for v in clique)
+        return np.maximum(chance, _LEAST_OBSERVED)
 
     def _chance(self, clique: Clique) -> tuple[Floats | float, Floats | float]:
         """Return the chance to be observed, and the variance of its relative error.

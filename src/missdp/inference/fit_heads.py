@@ -52,9 +52,9 @@ def fit_heads(
     allowed: Mapping[Pair, Bools] | None = None,
     order: Sequence[int] | None = None,
     most_parents: int = 32,
-    rows: int = 30_000,
-    ridge: float = 3.0,
-    iterations: int = 40,
+    rows: int = 10_000,
+    ridge: float = 8.0,
+    iterations: int = 25,
 ) -> Heads:
     """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
 
@@ -253,7 +253,7 @@ class _Head:
         self.targets = np.concatenate([pairs[a, c].values for c in parents], axis=1)
         noise = [pairs[a, c].variance / pairs[a, c].share for c in parents]
         self.allowance = np.maximum(ridge * np.concatenate(noise, axis=1), _FLOOR)
-        one = np.ones((self.n, 1), dtype=np.float32)
+        one = np.ones((1, self.n), dtype=np.float32)
         self.means = self.features.sums(one)[0] / self.n
         self.left = 1 / np.sqrt(np.maximum(self.margin, 1 / self.n))
         self.right = self._scaling()
@@ -284,15 +284,15 @@ class _Head:
         m = len(self.margin)
         bias, weights = self._weights(flat.reshape(m, -1))
         scores = self.features.scores(weights)
-        scores += (bias - weights @ self.means).astype(np.float32)
+        scores += (bias - weights @ self.means).astype(np.float32)[:, None]
         if self.closed is not None:
             scores += self.closed
-        top = scores.max(axis=1, keepdims=True)
+        top = scores.max(axis=0)
         law = np.exp(np.subtract(scores, top, out=scores), out=scores)
-        total = law.sum(axis=1, keepdims=True)
+        total = law.sum(axis=0)
         value = float((top.astype(np.float64) + np.log(total, dtype=np.float64)).mean())
         law /= total
-        mean = law.mean(axis=0, dtype=np.float64)
+        mean = law.mean(axis=1, dtype=np.float64)
         pull = self.allowance * weights
         value += float((weights * (0.5 * pull - self.targets)).sum() - bias @ self.margin)
         moments = self.features.sums(law) / self.n - np.outer(mean, self.means)

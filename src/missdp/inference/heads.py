@@ -35,7 +35,7 @@ Bools = NDArray[np.bool_]
 Pair: TypeAlias = tuple[int, int]
 
 _DENSE = 48  # levels per earlier attribute up to which a full matrix of indicators is quicker
-_NUMBERS_AT_ONCE = 1 << 23  # of indicators or probabilities: 32 MB
+_NUMBERS_AT_ONCE = 1 << 21  # of indicators or probabilities: 8 MB
 _FEW_ROWS = 4096
 _NEVER = 1e-30
 _ROUNDS = 8  # of calibration to a margin, at most
@@ -132,7 +132,7 @@ class Heads(Record):
             scores += closed
         law = _softmax(scores)
         if draws == "independent":
-            rows[:, a] = draw_each(law.astype(np.float64), rng)
+            rows[:, a] = draw_each(law.T.astype(np.float64), rng)
             return
         law = _calibrated(law, self.margins[a])
         rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
@@ -140,22 +140,22 @@ class Heads(Record):
     def _short(self, rows: Codes, a: int) -> tuple[Floats, Codes]:
         """Laws given one attribute or none, and which of them each row has."""
         if not self.parents[a]:
-            return _softmax(self.biases[a][None].copy()), np.zeros(len(rows), dtype=np.int64)
+            return _softmax(self.biases[a][:, None].copy()).T, np.zeros(len(rows), dtype=np.int64)
         c = self.parents[a][0]
-        scores = self.biases[a] + self.weights[a, c].T
+        scores = self.biases[a][:, None] + self.weights[a, c]
         if c in self.limits[a]:
-            possible = self.limits[a][c].T
+            possible = self.limits[a][c]
             # A level with which nothing is possible is not drawn; its law may be any.
-            scores = np.where(possible | ~possible.any(axis=1, keepdims=True), scores, -np.inf)
-        return _softmax(scores), rows[:, c]
+            scores = np.where(possible | ~possible.any(axis=0), scores, -np.inf)
+        return _softmax(scores).T, rows[:, c]
 
     def _scores(self, rows: Codes, a: int) -> Singles:
         features = Features(rows, self.parents[a], [len(m) for m in self.margins])
         weights = [self.weights[a, c] for c in self.parents[a]]
         if not weights:
-            return np.tile(self.biases[a].astype(np.float32), (len(rows), 1))
+            return np.tile(self.biases[a].astype(np.float32)[:, None], len(rows))
         scores = features.scores(np.concatenate(weights, axis=1))
-        scores += self.biases[a].astype(np.float32)
+        scores += self.biases[a].astype(np.float32)[:, None]
         return scores
 
     def _alike(self, rows: Codes, a: int, rng: np.random.Generator) -> Codes:
@@ -195,7 +195,7 @@ class Heads(Record):
 
 
 class Features:
-    """Indicators of the levels of earlier attributes, in rows; dense or sparse.
+    """Indicators of the levels of earlier attributes, one column per row; dense or sparse.
 
     Parameters
     ----------
@@ -210,93 +210,98 @@ class Features:
         sizes = [sizes[c] for c in parents]
         self.starts = np.cumsum([0, *sizes])
         n, width = len(rows), int(self.starts[-1])
-        at = rows[:, list(parents)] + self.starts[:-1]
-        if width <= _DENSE * len(parents):
-            self.matrix: Any = np.zeros((n, width), dtype=np.float32)
-            self.matrix[np.arange(n)[:, None], at] = 1.0
+        at = rows[:, list(parents)].T + self.starts[:-1, None]
+        self.dense = width <= _DENSE * len(parents)
+        if self.dense:
+            self.matrix: Any = np.zeros((width, n), dtype=np.float32)
+            self.matrix.ravel()[at * n + np.arange(n)] = 1.0
         else:
             ends = np.arange(n + 1) * len(parents)
             ones = np.ones(at.size, dtype=np.float32)
-            self.matrix = csr_array((ones, at.ravel(), ends), shape=(n, width))
+            self.matrix = csr_array((ones, at.T.ravel(), ends), shape=(n, width)).T
 
-    def scores(self, weights: Floats) -> NDArray[np.float32]:
-        """Sum of the weights of each row's levels; weights have one row per level drawn."""
-        scores: Singles = self.matrix @ weights.astype(np.float32).T
-        return scores
+    def scores(self, weights: Floats) -> Singles:
+        """Sum of the weights of each row's levels: one row per level drawn, as weights have."""
+        small = weights.astype(np.float32)
+        if self.dense:
+            scores: Singles = small @ self.matrix
+            return scores
+        return np.ascontiguousarray((self.matrix.T @ small.T).T)
 
-    def sums(self, values: NDArray[np.float32]) -> Floats:
+    def sums(self, values: Singles) -> Floats:
         """Sum over rows of each value, for each level of each earlier attribute."""
-        return np.asarray(self.matrix.T @ values, dtype=np.float64).T
+        sums: Floats = (self.matrix @ values.T).T.astype(np.float64)
+        return sums
 
     def gram(self) -> Floats:
         """Mean product of two indicators."""
-        product = self.matrix.T @ self.matrix
-        whole: Singles = product if isinstance(product, np.ndarray) else product.toarray()
-        mean: Floats = whole.astype(np.float64) / self.matrix.shape[0]
+        product = self.matrix @ self.matrix.T
+        whole: Singles = product if self.dense else product.toarray()
+        mean: Floats = whole.astype(np.float64) / self.matrix.shape[1]
         return mean
 
 
 def barrier(
     rows: Codes, limits: Mapping[int, Bools], rng: np.random.Generator, size: int
 ) -> Singles | None:
-    """Return minus infinity where a level is impossible in a row, 0 elsewhere.
+    """Return minus infinity where a level (down) is impossible in a row (across), 0 elsewhere.
 
     Rows to which no level is possible become copies of others, if there are any.
     """
     if not limits:
         return None
-    possible = np.ones((len(rows), size), dtype=bool)
+    possible = np.ones((size, len(rows)), dtype=bool)
     for c, table in limits.items():
-        possible &= table.T[rows[:, c]]
-    dead = ~possible.any(axis=1)
+        possible &= table[:, rows[:, c]]
+    dead = ~possible.any(axis=0)
     if dead.any():
         alive = np.flatnonzero(~dead)
         if len(alive):
             copied = rng.choice(alive, size=np.count_nonzero(dead))
-            rows[dead], possible[dead] = rows[copied], possible[copied]
+            rows[dead], possible[:, dead] = rows[copied], possible[:, copied]
         else:
             possible[:] = True
     return np.where(possible, np.float32(0), np.float32(-np.inf))
 
 
 def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
-    """Law of each row, in place."""
-    scores -= scores.max(axis=1, keepdims=True)
+    """Law of each column, in place."""
+    scores -= scores.max(axis=0)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
+    scores /= scores.sum(axis=0)
     return scores
 
 
 def _calibrated(law: Singles, margin: Floats) -> Singles:
-    """Scale the levels of all rows' laws so that their mean is the margin."""
+    """Scale the levels of all columns' laws so that their mean is the margin."""
     for _ in range(_ROUNDS):
-        mean = law.mean(axis=0, dtype=np.float64)
-        if np.abs(mean - margin).sum() * len(law) < 1:
+        mean = law.mean(axis=1, dtype=np.float64)
+        if np.abs(mean - margin).sum() * law.shape[1] < 1:
             break
-        law *= margin / np.maximum(mean, _NEVER)
-        law /= law.sum(axis=1, keepdims=True)
+        law *= (margin / np.maximum(mean, _NEVER))[:, None]
+        law /= law.sum(axis=0)
     return law
 
 
 def _draw_evenly(law: NDArray[Any], order: Codes, rng: np.random.Generator) -> Codes:
-    """Draw a level for each row by its own law, evenly along an order of the rows.
+    """Draw a level for each row by its own law, a column, evenly along an order of the rows.
 
     The levels are halved again and again. Rows are walked through in their order, those in the
     same part of the levels one after the other, and go to the upper half whenever the sum of
     their chances to do so passes a whole number.
     """
-    n, m = law.shape
+    m, n = law.shape
     depth = max(1, int(m - 1).bit_length())
-    ends = np.zeros((n, (1 << depth) + 1))
-    np.cumsum(law, axis=1, out=ends[:, 1 : m + 1])
-    ends[:, m + 1 :] = ends[:, m : m + 1]
-    flat, start, expected = ends.ravel(), order * ends.shape[1], ends.sum(axis=0)
+    ends = np.zeros(((1 << depth) + 1, n))
+    np.cumsum(law, axis=0, out=ends[1 : m + 1])
+    ends[m + 1 :] = ends[m]
+    flat, expected = ends.ravel(), ends.sum(axis=1)
     part = np.zeros(n, dtype=np.int64)
     for level in range(depth):
         half = 1 << (depth - level - 1)
-        low = start + 2 * half * part
-        middle, high = flat[low + half], flat[low + 2 * half]
-        lower, upper = middle - flat[low], high - middle
+        low = order + 2 * half * n * part
+        middle = flat[low + half * n]
+        lower, upper = middle - flat[low], flat[low + 2 * half * n] - middle
         chance = _balanced(
             upper / (lower + upper),
             part,
@@ -307,9 +312,9 @@ def _draw_evenly(law: NDArray[Any], order: Codes, rng: np.random.Generator) -> C
         up[lower <= 0], up[upper <= 0] = 1, 0  # whatever rounding says
         part = 2 * part + up
         again = np.argsort(part.astype(np.uint16) if m <= 1 << 16 else part, kind="stable")
-        part, start = part[again], start[again]
+        part, order = part[again], order[again]
     drawn = np.empty(n, dtype=np.int64)
-    drawn[start // ends.shape[1]] = part
+    drawn[order] = part
     return drawn
 
 

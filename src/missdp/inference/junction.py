@@ -293,6 +293,31 @@ class JunctionTree:
         fits = (i for i in self.holding[clique[0]] if wanted.issubset(self.cliques[i]))
         return next(fits, None)
 
+    def meeting(self, a: int, b: int) -> int:
+        """Index of the lowest clique that has both attributes in it or below it."""
+        i = (self._above[self._tops[a]] & self._above[self._tops[b]]).bit_length() - 1
+        while True:  # the one that the clique holds may go on towards the other
+            toward = self.toward[i]
+            if b in toward and a in self.separators[toward[b]]:
+                i = toward[b]
+            elif a in toward and b in self.separators[toward[a]]:
+                i = toward[a]
+            else:
+                return i
+
+    @cached_property
+    def _tops(self) -> list[int]:
+        """Index of the highest clique that holds each attribute."""
+        return [min(indices) for indices in self.holding]
+
+    @cached_property
+    def _above(self) -> list[int]:
+        """Each clique and its ancestors, as bits; parents come before their children."""
+        found: list[int] = []
+        for i, parent in enumerate(self.parents):
+            found.append(1 << i | (found[parent] if parent >= 0 else 0))
+        return found
+
     def grown(self, clique: Clique) -> int:
         """Cells of one tree that holds ``clique`` too; the best tree may have fewer.
 

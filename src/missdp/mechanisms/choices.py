@@ -1,16 +1,19 @@
-"""Private choices: the laws by which one of several candidates is selected for its score."""
+"""Private choices: scores of candidates, and the laws by which one of them is selected."""
 
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Event, PureEvent, SelectionEvent, scale_for
 from missdp.errors import ParameterError
+from missdp.mechanisms.laws import plain_function, read_only
 from missdp.mechanisms.noise import (
     NoiseSource,
     SelectionNoise,
@@ -21,7 +24,95 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 
-__all__ = ["Best", "SelectionMethod", "choice", "selection_scale"]
+__all__ = [
+    "Best",
+    "Facts",
+    "Remembered",
+    "Score",
+    "SelectionMethod",
+    "Values",
+    "choice",
+    "selection_scale",
+]
+
+
+Values: TypeAlias = tuple[Any, ...]
+
+
+class Facts(tuple[Any, ...]):
+    """Released values that a score takes, and that are not changed as long as they are kept.
+
+    Examples
+    --------
+    >>> expected, weight = Facts((np.array([1.5, 2.5]), 1.0))
+    >>> weight
+    1.0
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        del values
+        self.mark = _Mark()  # lives as long as they do; there are no weak references to tuples
+
+
+class _Mark:
+    """What a weak reference can point to."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How much a candidate deserves to be selected: a pure function of its exact counts.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(counts, *given)`` returns a finite number. A plain function without a closure or
+        defaults, so that it cannot carry counts away: it sees them, what is given, and nothing
+        else.
+    sensitivity : float
+        How far one row can move the score: the author's proof, rounding of the function included.
+
+    Examples
+    --------
+    >>> def rows_at_first_level(counts):
+    ...     return float(counts[0])
+    >>> Score(rows_at_first_level, sensitivity=1.0).sensitivity
+    1.0
+    """
+
+    function: Callable[..., float]
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "a score")
+        if isinstance(self.sensitivity, bool) or not 0 < self.sensitivity < math.inf:
+            raise ParameterError(f"sensitivity must be above 0, got {self.sensitivity}")
+
+    def of(self, counts: NDArray[np.int64], given: Values = ()) -> float:
+        """Return the score; private."""
+        return float(self.function(read_only(counts), *map(read_only, given)))
+
+
+class Remembered:
+    """Scores of one kind that were worked out before; private.
+
+    Those for `Facts` are known as long as these are kept somewhere else, which holds no memory.
+    """
+
+    def __init__(self) -> None:
+        self.always: dict[tuple[str, ...], float] = {}
+        self._known: dict[tuple[str, ...], tuple[weakref.ref[_Mark], float]] = {}
+
+    def of(
+        self, clique: tuple[str, ...], score: Score, counts: NDArray[np.int64], values: Values
+    ) -> float:
+        """Return the score of a clique."""
+        if not isinstance(values, Facts):
+            return score.of(counts, values)
+        known = self._known.get(clique)
+        if known is None or known[0]() is not values.mark:
+            known = weakref.ref(values.mark), score.of(counts, values)
+            self._known[clique] = known
+        return known[1]
 
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]

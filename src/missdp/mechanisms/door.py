@@ -12,18 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.choices import SelectionMethod, choice
-from missdp.mechanisms.laws import (
-    Handle,
-    Noise,
-    Total,
-    count_event,
-    no_warnings,
-)
+from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
+from missdp.mechanisms.laws import Handle, Noise, Total, count_event, no_warnings
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
-from missdp.mechanisms.score import Score, Values
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
@@ -41,6 +34,7 @@ from missdp.sources.strategies import (
 __all__ = [
     "Clique",
     "Door",
+    "Facts",
     "Given",
     "Noise",
     "PrivateTraining",
@@ -109,7 +103,7 @@ class Door(Handle):
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
-        self._scores: dict[Score, dict[Clique, float]] = {}
+        self._scores: dict[Score, Remembered] = {}
 
     # Public facts
 
@@ -232,7 +226,8 @@ class Door(Handle):
         epsilon : float, above 0
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
-            besides its counts. With a mapping, or without it, each score is computed once.
+            besides its counts. With a mapping, or without it, each score is computed once; else
+            what was worked out for `Facts` is not worked out again as long as they are kept.
         method : {"exponential", "permute-and-flip"}
             Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """
@@ -429,15 +424,16 @@ class Door(Handle):
         score: Score,
         given: Given,
     ) -> NDArray[np.float64]:
-        known = {} if callable(given) else self._scores.setdefault(score, {})
-        lacking = dict.fromkeys(c for c in cliques if c not in known)
+        known = self._scores.setdefault(score, Remembered())
         failed = DataError("the score of a candidate failed")
+        found = {} if callable(given) else known.always
+        lacking = dict.fromkeys(c for c in cliques if c not in found)
         for clique, counts in self._counts.each(lacking):
             values = given(clique) if callable(given) else given[clique] if given else ()
             # An error or a warning could tell of counts.
             with replacing(Exception, by=failed), no_warnings():
-                known[clique] = score.of(counts, values)
-        return np.array([known[c] for c in cliques], dtype=np.float64)
+                found[clique] = known.of(clique, score, counts, values)
+        return np.array([found[c] for c in cliques], dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"

@@ -23,8 +23,9 @@ from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
 from missdp.inference.model import Zeros
-from missdp.mechanisms.door import Door, Given, Noise, Score, Total
+from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
+from missdp.synth.expectations import Expectations
 from missdp.synth.noisy_counts import least_squares_total
 
 __all__ = ["MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
@@ -169,7 +170,8 @@ class Learner:
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
         self._growth: Growth | None = None
-        self._alone: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self._alone: dict[tuple[str, ...], Facts] = {}
+        self._expected = Expectations(self._weights)
         self._names = door.schema.names
         #: Whether an attribute's counts have a last level "missing".
         self.extended = [door.sizes[a.name] > a.size for a in door.schema]
@@ -304,10 +306,17 @@ class Learner:
         self._growth.hold(estimate.cliques)
         tree, fits = estimate.model.tree, self._growth.fits
 
+        cells, sizes = tree.cells, [max(2, size) for size in estimate.sizes]
+
         def small(clique: Clique, limit: float) -> bool:
-            quick = not self._plan.forest
-            inside = quick and (tree.home(clique) is not None or tree.grown(clique) <= limit)
-            return inside or fits(clique, limit)
+            if self._plan.forest:
+                return fits(clique, limit)
+            carried = math.prod(sizes[v] for v in clique) // max(sizes[v] for v in clique)
+            if cells * carried <= limit:  # all but the largest, carried to everywhere
+                return True
+            return (
+                tree.home(clique) is not None or tree.grown(clique) <= limit or fits(clique, limit)
+            )
 
         most = self._plan.max_cells
         now = most if self._plan.forest else most * self._done
@@ -322,22 +331,17 @@ class Learner:
     def _select(self, open_: list[Clique], sigma: float, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
-        position = {self._named(clique): clique for clique in open_}
-        given: Given = lambda names: self._expected(position[names], sigma, estimate)  # noqa: E731
-        if self._plan.forest:  # how far from independence: scores that stay as they are
-            self._alone = self._alone or {
-                n: self._expected(c, sigma, estimate) for n, c in position.items()
-            }
-            given = self._alone
         epsilon = self._plan.epsilon(cost)
+        position = {self._named(clique): clique for clique in open_}
+        self._expected.renew(estimate, sigma=sigma, epsilon=epsilon)
+        expected = self._expected
+        given: Given = lambda names: expected.of(position[names], estimate)  # noqa: E731
+        if self._plan.forest:  # how far from independence: scores that stay as they are
+            if not self._alone:
+                self._alone = {n: expected.of(c, estimate) for n, c in position.items()}
+            given = self._alone
         winner = self._merged.select(list(position), MISFIT, epsilon=epsilon, given=given)
         return open_[winner]
-
-    def _expected(self, clique: Clique, sigma: float, estimate: Estimate) -> tuple[Any, ...]:
-        """Return what `misfit` is given about a marginal: released values only."""
-        possible = estimate.possible(clique)
-        bias = math.sqrt(2 / math.pi) * sigma * int(possible.sum())
-        return estimate.predict(clique), possible, bias, self._weights[clique]
 
     # Budget, all public
 

@@ -1,0 +1,206 @@
+"""What clipping takes from sums over rows, as a model's rows tell it, and where to clip.
+
+The vector of a row holds a block for each attribute and the products of every two blocks (see
+`row_norms`). All of it is multiplied by one factor, so that its L2 norm is at most ``clip``. Rows
+with many rare levels have long vectors: clipping under-weights them, and what is released is
+
+    Σ_i w_i x_i + noise,      w_i = min(1, clip / ‖x_i‖),
+
+a biased answer for ``Σ x_i``. But the factor is a known function of the row. Rows of a model tell
+the mean of ``(1 − w) x``, which is added to what was released; a model fitted to the sum tells it
+better. The fixed point is the model whose *clipped* sums are those released, and clipping then
+costs no bias: so rows may be clipped where noise is least, and not where hardly any is.
+
+Everything here is released values and public facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.heads import Pair
+from missdp.inference.model import Codes
+
+__all__ = ["clip_norm", "clipped_away", "clipped_share", "independent_rows", "row_norms"]
+
+Floats = NDArray[np.float64]
+
+_NUMBERS_AT_ONCE = 1 << 22
+_POINTS = 4096
+_HALF = 5000.0  # rows over noise, in norms, where half of independent rows are to be clipped
+_LEAST, _MOST = 0.2, 0.95  # share of independent rows that is not clipped
+_PER_DECADE = 0.3
+_SHORTEST = 1e-3
+
+
+def clip_norm(
+    margins: Sequence[Floats], blocks: Sequence[Floats], signal: float, *, alone: float
+) -> float:
+    """Return the norm to which rows' vectors are clipped, by a public rule.
+
+    The rule takes a quantile of the norms that rows would have if all attributes were independent:
+    the median where ``signal`` is 5,000, 0.3 more for each power of ten, and from 0.2 to 0.95.
+
+    Parameters
+    ----------
+    margins : sequence of ndarray
+        Released one-way margins, with the share of rows missing if that has a code.
+    blocks : sequence of ndarray
+        What each code of each attribute stands for, one row per code.
+    signal : float
+        Number of rows, divided by the noise's standard deviation for norms of 1 (in Gaussian DP:
+        the number of rows times mu).
+    alone : float
+        See `row_norms`.
+
+    Notes
+    -----
+    With what is clipped told by a model (see `clipped_away`), errors hardly depend on it: on Adult
+    and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
+    than a twentieth.
+
+    Examples
+    --------
+    >>> margin = np.array([0.9, 0.1])
+    >>> blocks = [np.eye(2) - margin] * 2
+    >>> round(clip_norm([margin] * 2, blocks, 100.0, alone=1.0), 2)
+    0.2
+    """
+    norms = row_norms(independent_rows(margins, _POINTS), blocks, alone=alone)
+    share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
+    found = float(np.quantile(norms, np.clip(share, _LEAST, _MOST)))
+    return max(found, _SHORTEST)
+
+
+def row_norms(rows: Codes, blocks: Sequence[Floats], *, alone: float) -> Floats:
+    """Return the L2 norm of each row's vector before it is clipped.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+    blocks : sequence of ndarray
+        What each code of each attribute stands for, one row per code.
+    alone : float
+        Factor of the blocks themselves, beside which stand the products of every two of them.
+
+    Examples
+    --------
+    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
+    >>> float(row_norms(np.array([[0, 1]]), blocks, alone=1.0)[0])  # of (1, -2, 1 * -2)
+    3.0
+    """
+    squares = np.zeros((len(blocks), len(rows)))
+    for a, block in enumerate(blocks):
+        squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
+    total = squares.sum(axis=0)
+    pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
+    norms: Floats = np.sqrt(np.maximum(alone**2 * total + pairs, 0.0))
+    return norms
+
+
+def clipped_away(
+    rows: Codes,
+    blocks: Sequence[Floats],
+    *,
+    clip: float,
+    alone: float,
+    weights: Floats | None = None,
+) -> tuple[list[Floats], dict[Pair, Floats]]:
+    """Return what clipping takes from the mean of the blocks, and of their products.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Rows of a model, with the codes that stand for missing if the blocks have rows for them.
+    blocks, alone
+        See `row_norms`.
+    clip : float
+        Norm to which each row's vector is clipped.
+    weights : ndarray, shape (n,), optional
+        Weight of each row, adding up to 1; by default all are equal.
+
+    Returns
+    -------
+    (list of ndarray, dict of (attribute, attribute) to ndarray)
+        To be added to released means: of the blocks, not multiplied by ``alone``, and of the
+        products of every two blocks.
+
+    Examples
+    --------
+    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
+    >>> rows = np.array([[0, 0], [1, 1]])
+    >>> single, pairs = clipped_away(rows, blocks, clip=1.5, alone=1.0)
+    >>> single[0].tolist(), pairs[0, 1].tolist()  # half of 2
+    ([0.0], [[1.0]])
+    """
+    norms = row_norms(rows, blocks, alone=alone)
+    lost = 1 - clip / np.maximum(norms, clip)
+    lost *= 1 / max(1, len(rows)) if weights is None else weights
+    touched = np.flatnonzero(lost > 0)
+    ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
+    single, whole = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
+    for start in range(0, len(touched), step):
+        part = touched[start : start + step]
+        vectors = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
+        scaled = vectors * lost[part, None]
+        single += scaled.sum(axis=0)
+        whole += scaled.T @ vectors
+    spans = [slice(*pair) for pair in pairwise(ends)]
+    pairs = {
+        (a, b): whole[spans[a], spans[b]]
+        for a in range(len(blocks))
+        for b in range(a + 1, len(blocks))
+    }
+    return [single[span] for span in spans], pairs
+
+
+def clipped_share(
+    rows: Codes, blocks: Sequence[Floats], *, clip: float, alone: float
+) -> tuple[Floats, dict[Pair, float]]:
+    """Return what part of the size of each block, and of each product, is left after clipping.
+
+    A first guess, from rows that need not be those of a good model: what is released, divided by
+    it, has about the right size.
+
+    Examples
+    --------
+    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
+    >>> left, both = clipped_share(np.array([[0, 0], [1, 1]]), blocks, clip=1.5, alone=1.0)
+    >>> left.tolist(), both[0, 1]
+    ([0.5, 0.5], 0.5)
+    """
+    norms = row_norms(rows, blocks, alone=alone)
+    kept = clip / np.maximum(norms, clip)
+    sizes = [np.square(b).sum(axis=1)[rows[:, a]] for a, b in enumerate(blocks)]
+    squares = np.stack(sizes, axis=1)
+    everything, left = squares.T @ squares, (squares * kept[:, None]).T @ squares
+    share = np.divide(left, everything, out=np.ones_like(left), where=everything > 0)
+    pairs = {
+        (a, b): float(share[a, b]) for a in range(len(blocks)) for b in range(a + 1, len(blocks))
+    }
+    total, part = squares.sum(axis=0), (squares * kept[:, None]).sum(axis=0)
+    return np.divide(part, total, out=np.ones_like(part), where=total > 0), pairs
+
+
+def independent_rows(margins: Sequence[Floats], n: int) -> Codes:
+    """Return rows in which all attributes are independent, the same ones at every call.
+
+    Examples
+    --------
+    >>> rows = independent_rows([np.array([0.25, 0.75])] * 2, 1000)
+    >>> rows.mean(axis=0).tolist()
+    [0.75, 0.75]
+    """
+    rng = np.random.default_rng(0)  # public: no more than points for numerical integration
+    places = (np.arange(n) + 0.5) / n
+    columns = []
+    for margin in margins:
+        ends = np.cumsum(margin)
+        found = np.searchsorted(ends / ends[-1], places, side="right")
+        columns.append(rng.permutation(np.minimum(found, len(margin) - 1)))
+    return np.stack(columns, axis=1).astype(np.int64)

@@ -1,0 +1,134 @@
+"""What clipping took is told by rows of a model, and by the model fitted to clipped sums."""
+
+import numpy as np
+import pytest
+
+from missdp.inference.clipping import (
+    clip_norm,
+    clipped_away,
+    clipped_share,
+    independent_rows,
+    row_norms,
+)
+from missdp.inference.fit_heads import fit_heads
+
+
+def table(n, rng):
+    """Rows whose rare levels go together, so that clipping hits dependence most."""
+    hidden = rng.random(n)
+    rows = [(hidden > 0.9) & (rng.random(n) < 0.6) | (rng.random(n) < 0.05) for _ in range(5)]
+    return np.stack([*rows, rng.integers(0, 4, n)], axis=1).astype(np.int64)
+
+
+def blocks_of(rows):
+    margins = [np.bincount(column) / len(rows) for column in rows.T]
+    return margins, [np.eye(len(m)) - m for m in margins]
+
+
+def vectors(rows, blocks, alone):
+    own = [block[rows[:, a]] for a, block in enumerate(blocks)]
+    pairs = [
+        (own[a][:, :, None] * own[b][:, None]).reshape(len(rows), -1)
+        for a in range(len(own))
+        for b in range(a + 1, len(own))
+    ]
+    return np.concatenate([*(alone * x for x in own), *pairs], axis=1)
+
+
+def clipped_moments(rows, blocks, clip, alone):
+    """Means over rows of clipped blocks and products, without noise."""
+    factor = np.minimum(1, clip / row_norms(rows, blocks, alone=alone))[:, None]
+    own = [block[rows[:, a]] for a, block in enumerate(blocks)]
+    pairs = {
+        (a, b): (own[a] * factor).T @ own[b] / len(rows)
+        for a in range(len(own))
+        for b in range(a + 1, len(own))
+    }
+    return [(factor * x).mean(axis=0) for x in own], pairs
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("alone", [0.0, 1.2])
+def test_norms_are_those_of_the_vectors(rng, alone):
+    rows = table(200, rng)
+    _, blocks = blocks_of(rows)
+    expected = np.linalg.norm(vectors(rows, blocks, alone), axis=1)
+    assert np.allclose(row_norms(rows, blocks, alone=alone), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_clipping_took_and_what_is_left_add_up(rng, weighted):
+    rows = table(3_000, rng)
+    _, blocks = blocks_of(rows)
+    counted = rows if not weighted else rows[rng.integers(0, 3_000, 9_000)]
+    weights = None
+    if weighted:  # the same rows, once each with a weight
+        found, times = np.unique(counted, axis=0, return_counts=True)
+        single, pairs = clipped_away(found, blocks, clip=1.0, alone=1.2, weights=times / 9_000)
+    else:
+        single, pairs = clipped_away(counted, blocks, clip=1.0, alone=1.2, weights=weights)
+    left = clipped_moments(counted, blocks, 1.0, 1.2)
+    for a, block in enumerate(blocks):
+        assert np.allclose(single[a] + left[0][a], block[counted[:, a]].mean(axis=0))
+    for (a, b), lost in pairs.items():
+        whole = blocks[a][counted[:, a]].T @ blocks[b][counted[:, b]] / len(counted)
+        assert np.allclose(lost + left[1][a, b], whole)
+
+
+def test_nothing_is_lost_below_the_clip_norm(rng):
+    rows = table(500, rng)
+    _, blocks = blocks_of(rows)
+    single, pairs = clipped_away(rows, blocks, clip=100.0, alone=1.0)
+    assert not np.any(single[0])
+    assert not any(np.any(lost) for lost in pairs.values())
+    left, both = clipped_share(rows, blocks, clip=100.0, alone=1.0)
+    assert np.allclose(left, 1)
+    assert np.allclose(list(both.values()), 1)
+
+
+def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
+    rows = table(40_000, rng)
+    margins, blocks = blocks_of(rows)
+    clip, alone = 0.6, 1.2
+    _, released = clipped_moments(rows, blocks, clip, alone)
+    true = {
+        (a, b): blocks[a][rows[:, a]].T @ blocks[b][rows[:, b]] / len(rows) for a, b in released
+    }
+    share = clipped_share(independent_rows(margins, 2_000), blocks, clip=clip, alone=alone)[1]
+    moments = {pair: values / share[pair] for pair, values in released.items()}
+
+    def error(found):
+        return max(np.abs(found[pair] - true[pair]).sum() for pair in true)
+
+    guessed = error(moments)
+    for _ in range(3):
+        model = fit_heads(margins, moments, {}, rng=rng)
+        lost = clipped_away(model.sample(20_000, rng), blocks, clip=clip, alone=alone)[1]
+        moments = {pair: values + lost[pair] for pair, values in released.items()}
+    assert error(moments) < 0.9 * guessed < 0.25 * error(released)
+
+
+def test_independent_rows_have_the_margins_and_are_the_same_each_time():
+    margins = [np.array([0.2, 0.3, 0.5]), np.array([1.0]), np.array([0.5, 0.5])]
+    rows = independent_rows(margins, 4_000)
+    for a, margin in enumerate(margins):
+        assert np.abs(np.bincount(rows[:, a]) / 4_000 - margin).max() < 0.001
+    assert abs(np.mean((rows[:, 0] == 2) & (rows[:, 2] == 1)) - 0.25) < 0.02
+    assert (independent_rows(margins, 4_000) == rows).all()
+
+
+def test_more_rows_are_clipped_the_more_noise_there_is(rng):
+    margins, blocks = blocks_of(table(5_000, rng))
+    norms = row_norms(independent_rows(margins, 4_000), blocks, alone=1.2)
+    clips = [clip_norm(margins, blocks, signal, alone=1.2) for signal in (1, 5_000, 1e9)]
+    shares = [(norms > clip).mean() for clip in clips]
+    assert np.abs(np.array(shares) - [0.8, 0.5, 0.05]).max() < 0.1
+    assert clips == sorted(clips)
+
+
+def test_attributes_of_one_level_need_no_clipping():
+    assert clip_norm([np.ones(1)] * 2, [np.zeros((1, 1))] * 2, 100.0, alone=1.0) > 0
