@@ -74,11 +74,11 @@ def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     found = fit_heads(margins, moments, {}, rng=rng)
     first = found.order[0]
     shifted = list(found.biases)
-    shifted[first] = shifted[first] + np.linspace(0, 1, SIZES[first])
+    shifted[first] = shifted[first] + np.linspace(0, 0.3, SIZES[first])
     moved = Heads(found.order, found.margins, tuple(shifted), found.weights)
     drawn = moved.sample(20_000, rng)
     last = found.order[-1]
-    assert np.abs(tables(drawn, SIZES)[0][first] - margins[first]).max() > 0.05
+    assert np.abs(tables(drawn, SIZES)[0][first] - margins[first]).max() > 0.02
     assert np.abs(tables(drawn, SIZES)[0][last] - margins[last]).max() < 0.002
 
 
@@ -101,8 +101,9 @@ def test_less_noise_in_one_pair_counts_for_more(rng):
     noise = {k: 0.03 if k == (0, 1) else 1e-4 for k in moments}
     noisy = {k: v + rng.normal(0, noise[k], v.shape) for k, v in moments.items()}
     variances = {k: np.full((3, 3), s**2) for k, s in noise.items()}
-    found = fit_heads(margins, noisy, variances, rng=rng).sample(20_000, rng)
-    assert np.abs(tables(found, [3, 3, 3])[1][0, 2] - moments[0, 2]).max() < 0.004
+    found = fit_heads(margins, noisy, variances, rng=rng, order=[0, 2, 1]).sample(20_000, rng)
+    off = {k: np.abs(tables(found, [3, 3, 3])[1][k] - moments[k]).max() for k in moments}
+    assert max(off[0, 2], off[1, 2]) < 0.004
 
 
 def impossible(rng):
@@ -232,3 +233,31 @@ def test_even_draws_of_two_attributes_do_not_move_together(rng):
     drawn = model.sample(10_000, rng)
     same = [(drawn[:, a] == drawn[:, b]).mean() for a, b in ((0, 1), (0, 2), (1, 2))]
     assert np.abs(np.array(same) - 0.5).max() < 0.02
+
+
+def test_a_fit_goes_on_where_another_ended(rng):
+    rows = ring(40_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    short = fit_heads(margins, moments, {}, rng=rng, iterations=1)
+    again = short
+    for _ in range(12):
+        again = fit_heads(margins, moments, {}, rng=rng, iterations=1, start=again)
+    before, after = (farthest(m.sample(40_000, rng), rows, SIZES) for m in (short, again))
+    assert after < 0.012 < 0.7 * before
+
+
+def test_a_start_with_other_parents_is_no_obstacle(rng):
+    rows = ring(40_000, SIZES, rng)
+    margins, moments = tables(rows, SIZES)
+    few = fit_heads(margins, moments, {}, rng=rng, most_parents=1)
+    found = fit_heads(margins, moments, {}, rng=rng, start=few)
+    assert farthest(found.sample(40_000, rng), rows, SIZES) < 0.012
+    fewer = fit_heads(margins, moments, {}, rng=rng, start=found, most_parents=1)
+    assert max(len(p) for p in fewer.parents) == 1
+    assert np.abs(tables(fewer.sample(40_000, rng), SIZES)[0][1] - margins[1]).max() < 0.002
+
+
+def test_attributes_with_few_levels_are_drawn_first(rng):
+    margins, moments = tables(ring(4_000, SIZES, rng), SIZES)
+    assert fit_heads(margins, moments, {}, rng=rng).order == (2, 0, 4, 1, 3)
+    assert fit_heads(margins, moments, {}, rng=rng, order=[3, 1, 0, 2, 4]).order == (3, 1, 0, 2, 4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from missdp.inference.masks import Measured, both_missing, strips
+from missdp.inference.measured import Measured, both_missing, strips
 
 SIZES = [2, 3, 4]
 TABLE = np.random.default_rng(0).uniform(0, 100, (3, 4, 5))  # each axis ends with "missing"

@@ -20,8 +20,10 @@ from missdp.inference.beliefs import (
     fit_entropy,
     log_linear,
 )
+from missdp.inference.coincidence import fit_correlation
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel, Measured, both_missing, fit_correlation, strips
+from missdp.inference.masks import MaskModel
+from missdp.inference.measured import Measured, both_missing, strips
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -199,14 +201,24 @@ class Estimate:
 
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
-        for _ in range(_TURNS if self._models_holes else 0):
-            self.refit(iterations=100, sweeps=8, draws=3 * self._draws)
+        both = both_missing(self.measured, self.sizes, self.masks.present)
+        for turn in range(_TURNS if self._models_holes else 0):
+            known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
+            self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
         self.refit(iterations=300)
         if self._models_holes:
-            both = both_missing(self.measured, self.sizes, self.masks.present)
-            self.masks.correlation = fit_correlation(1.0 - self._observed.T, both, self.n_rows)
+            self.masks.correlation = fit_correlation(
+                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.gates
+            )
 
-    def refit(self, *, iterations: int, sweeps: int = 0, draws: int | None = None) -> None:
+    def refit(
+        self,
+        *,
+        iterations: int,
+        sweeps: int = 0,
+        draws: int | None = None,
+        both: Mapping[tuple[int, int], tuple[float, float]] | None = None,
+    ) -> None:
         """Fit the mask model to rows of the complete-data model, then the latter again."""
         if sweeps and self._models_holes:
             self.redraw(draws)
@@ -216,6 +228,7 @@ class Estimate:
                 strips(self.measured, self.sizes, self.masks.present),
                 ridge=self._ridge,
                 sweeps=sweeps,
+                both=both,
             )
             self._weigh()
         targets = [self._target(c, m) for c, m in (self._ones | self.measured).items()]
@@ -313,13 +326,16 @@ class Estimate:
 
     def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
         """Drawn rows by cell: their number, and how many of them are observed, as expected."""
-        if len(clique) == 2 and self._many_pairs:
+        gated = self.masks.gated(clique)
+        if len(clique) == 2 and self._many_pairs and not gated:
             if self._pairs is None:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
             return self._pairs.of(*clique)
         shape = [self.sizes[v] for v in clique]
         index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
+        if gated:
+            chances = self.masks.observed(self._rows.T, holes, 1.0 - self._observed.T)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,7 @@ def fit_heads(
     rows: int = 10_000,
     ridge: float = 8.0,
     iterations: int = 25,
+    start: Heads | None = None,
 ) -> Heads:
     """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
 
@@ -71,8 +73,8 @@ def fit_heads(
     allowed : mapping of (attribute, attribute) to ndarray of bool, optional
         Which cells of a pair are possible (public).
     order : sequence of int, optional
-        The attributes as they are drawn; by default the one with the most dependence first, then
-        always the one that depends most on those before it.
+        The attributes as they are drawn; by default those with few levels first or, if pairs are
+        without a table, along a maximum spanning tree of those with one.
     most_parents : int
         Most earlier attributes of each head, those with the clearest dependence.
     rows : int
@@ -81,6 +83,8 @@ def fit_heads(
         Factor on the allowance for noise.
     iterations : int
         Most L-BFGS steps of each head.
+    start : Heads, optional
+        Fitted earlier to tables much like these, in the same order; the optimiser starts there.
 
     Examples
     --------
@@ -93,7 +97,7 @@ def fit_heads(
     """
     pairs = _pairs(margins, moments, variances)
     clear = {pair: found.clearness for pair, found in pairs.items()}
-    sequence = tuple(order) if order is not None else _sequence(len(margins), clear)
+    sequence = tuple(order) if order is not None else _order(margins, clear)
     biases = list(_logs(margins))
     weights: dict[Pair, Floats] = {}
     drawn = np.zeros((rows, len(margins)), dtype=np.int64)
@@ -107,7 +111,7 @@ def fit_heads(
         parents = tuple(c for c in seen if c in chosen)
         if parents and len(margins[a]) > 1:
             closed = barrier(drawn, known().limits[a], rng, len(margins[a]))
-            head = _Head(drawn, margins, a, parents, pairs, ridge, closed)
+            head = _Head(drawn, margins, a, parents, pairs, ridge, closed, start)
             biases[a], fitted = head.fit(iterations)
             weights |= fitted
         known().draw_next(drawn, place, rng)
@@ -203,6 +207,14 @@ def _logs(margins: Sequence[Floats]) -> tuple[Floats, ...]:
     return tuple(np.log(np.maximum(m, _NEVER)) for m in margins)
 
 
+def _order(margins: Sequence[Floats], strength: Mapping[Pair, float]) -> tuple[int, ...]:
+    """Order attributes by size. What is independent for want of a table must not come first."""
+    d = len(margins)
+    if len(strength) < d * (d - 1):
+        return _sequence(d, strength)
+    return tuple(np.argsort([len(margin) for margin in margins], kind="stable").tolist())
+
+
 def _sequence(d: int, strength: Mapping[Pair, float]) -> tuple[int, ...]:
     """Order attributes as a maximum spanning tree grows from the one with the most dependence."""
     whole = np.zeros((d, d))
@@ -246,6 +258,7 @@ class _Head:
         pairs: Mapping[Pair, _Moments],
         ridge: float,
         closed: NDArray[np.float32] | None,
+        start: Heads | None,
     ) -> None:
         self.a, self.parents, self.n, self.closed = a, parents, len(rows), closed
         self.margin = margins[a]
@@ -257,6 +270,14 @@ class _Head:
         self.means = self.features.sums(one)[0] / self.n
         self.left = 1 / np.sqrt(np.maximum(self.margin, 1 / self.n))
         self.right = self._scaling()
+        self.origin = np.zeros(self.targets.shape)
+        self.first = np.log(np.maximum(self.margin, _RARE))
+        if start is not None:
+            for c, span in zip(parents, pairwise(self.features.starts), strict=True):
+                known = start.weights.get((a, c))
+                if known is not None:
+                    self.origin[:, slice(*span)] = known
+            self.first = start.biases[a] + self.origin @ self.means
 
     def _scaling(self) -> Floats:
         """For each level, the matrix (or its diagonal) that turns coordinates into weights."""
@@ -301,14 +322,14 @@ class _Head:
         return value, both.ravel()
 
     def _weights(self, scaled: Floats) -> tuple[Floats, Floats]:
-        bias: Floats = np.log(np.maximum(self.margin, _RARE)) + scaled[:, 0] * self.left
-        return bias, self._turned(scaled[:, 1:], back=True)
+        bias: Floats = self.first + scaled[:, 0] * self.left
+        return bias, self.origin + self._turned(scaled[:, 1:], back=True)
 
     def fit(self, iterations: int) -> tuple[Floats, dict[Pair, Floats]]:
         """Return the head's biases and its weights."""
-        start = np.zeros(len(self.margin) * (1 + len(self.means)))
+        here = np.zeros(len(self.margin) * (1 + len(self.means)))
         options = {"maxiter": iterations, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
-        found = minimize(self._value, start, jac=True, method="L-BFGS-B", options=options)
+        found = minimize(self._value, here, jac=True, method="L-BFGS-B", options=options)
         bias, weights = self._weights(found.x.reshape(len(self.margin), -1))
         starts = self.features.starts
         blocks = {

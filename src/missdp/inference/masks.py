@@ -16,199 +16,43 @@ together the estimate stays as biased as if nothing had been done.
 
 In real tables holes come together (a questionnaire is left half-way).  Released pair tables count
 rows with both cells missing; where that differs from independence given the row by more than noise,
-the latent correlation of a Gaussian copula makes up for it.  The chance of each single cell to be
-missing is not touched, so nothing else is.
+the latent correlation of a Gaussian copula makes up for it (`missdp.inference.coincidence`).  The
+chance of each single cell to be missing is not touched, so nothing else is.
+
+If, however, ``a`` is missing at other rates by the observed levels of ``b``, and at a rate again
+where ``b`` is missing that no mean of those explains, then ``b`` is taken to count only where it is
+observed, as values missing at random have it: β_ab(x_b) where it is observed, a number (a gate)
+where it is not.  The same if that explains why ``b`` seems to be missing by the levels of ``a``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import combinations, permutations
-from math import prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_trapezoid
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit
 
-from missdp.inference.junction import Clique
+from missdp.inference.coincidence import coincidence_evidence, coincident, latent_uniforms
+from missdp.inference.measured import EVIDENCE, Strip
 from missdp.record import Record
 
-__all__ = [
-    "MaskModel",
-    "Measured",
-    "Strip",
-    "both_missing",
-    "coincident",
-    "fit_correlation",
-    "strips",
-]
+__all__ = ["MaskModel"]
 
 
 Floats = NDArray[np.float64]
-
-_COINCIDENCE = 3.0  # standard deviations
-_LARGEST = 0.99  # correlation
-_ROWS = 1000  # rows of the model that expectations are taken over
-_NODES = 129
-_LEAST_EIGENVALUE = 1e-6
-
-
-def coincident(chances: Floats, correlation: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw events with given chances whose latent normal variables are correlated.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (n, d)
-        Probability of each event.
-    correlation : ndarray, shape (d, d)
-        Positive definite, ones on the diagonal.
-    rng : numpy Generator
-
-    Returns
-    -------
-    ndarray of bool, shape (n, d)
-
-    Examples
-    --------
-    >>> chances = np.full((4000, 2), 0.2)
-    >>> both = coincident(chances, np.array([[1, 0.9], [0.9, 1]]), np.random.default_rng(0))
-    >>> bool(both.all(axis=1).mean() > 0.1), bool(abs(both.mean() - 0.2) < 0.02)
-    (True, True)
-    """
-    if np.array_equal(correlation, np.eye(len(correlation))):
-        return np.asarray(rng.random(chances.shape) < chances)
-    latent = rng.standard_normal(chances.shape) @ np.linalg.cholesky(correlation).T
-    return np.asarray(ndtr(latent) < chances)
-
-
-def fit_correlation(
-    chances: Floats, both: Mapping[tuple[int, int], tuple[float, float]], n_rows: float
-) -> Floats:
-    """Find latent correlations under which pairs of holes coincide as often as released.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (n, d)
-        Probability that each cell is missing, on rows of the complete-data model.
-    both : mapping of (a, b) to (count, std)
-        Released number of rows with both cells missing, and its noise.
-    n_rows : float
-        Released number of rows.
-
-    Returns
-    -------
-    ndarray, shape (d, d)
-        Pairs without a released table get the correlation of the strongest chain of pairs with
-        one; the result is moved to the nearest positive definite matrix by its eigenvalues.
-    """
-    size = chances.shape[1]
-    correlation, known = np.eye(size), np.eye(size, dtype=bool)
-    rows = chances[:: max(1, len(chances) // _ROWS)]
-    quantiles = ndtri(np.clip(rows, 1e-12, 1 - 1e-12))
-    for (a, b), (count, std) in both.items():
-        alone = float((rows[:, a] * rows[:, b]).mean())
-        chance = n_rows * alone * (1 - alone)
-        known[a, b] = known[b, a] = True
-        if abs(count - n_rows * alone) > _COINCIDENCE * np.sqrt(std**2 + chance):
-            found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
-            correlation[a, b] = correlation[b, a] = found
-    return _positive(_completed(correlation, known))
-
-
-def _latent(h: Floats, k: Floats, alone: float, target: float) -> float:
-    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990)."""
-    theta = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), _NODES)[:, np.newaxis]
-    exponent = (h**2 + k**2 - 2 * h * k * np.sin(theta)) / (2 * np.cos(theta) ** 2)
-    density = np.exp(-exponent).mean(axis=1) / (2 * np.pi)
-    grown = cumulative_trapezoid(density, theta[:, 0], initial=0.0)
-    rates = alone + grown - grown[_NODES // 2]
-    return float(np.sin(np.interp(target, rates, theta[:, 0])))
-
-
-def _completed(correlation: Floats, known: NDArray[np.bool_]) -> Floats:
-    """Fill unknown pairs with the largest product along a chain of pairs."""
-    filled = correlation.copy()
-    for via in range(len(filled)):
-        chain = np.outer(filled[:, via], filled[via])
-        better = ~known & (np.abs(chain) > np.abs(filled))
-        filled = np.where(better, chain, filled)
-    return filled
-
-
-def _positive(correlation: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(correlation)
-    if values[0] >= _LEAST_EIGENVALUE:
-        return correlation
-    mended = (vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T
-    return np.asarray(mended / np.sqrt(np.outer(np.diag(mended), np.diag(mended))))
-
-
+Bools = NDArray[np.bool_]
 Codes = NDArray[np.int64]
+Both: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
 _LEAST_RATE = 1e-6
 _DAMPING = 0.7
-_EVIDENCE = 3.0  # standard deviations of the statistic
 _NEVER = -50.0  # logit of no chance at all
+_MOST_LEFT = 0.03  # of the evidence against a simpler reason, by the one that replaces it
+_LEAST_GAP = 0.1  # of the rows in which two cells are missing: less is a matter of the form
 _STEP = 1.0  # largest move of a parameter in one sweep
-
-
-@dataclass(frozen=True, eq=False)
-class Strip:
-    """How often ``a`` is missing, by observed levels of others: a part of a released marginal.
-
-    Parameters
-    ----------
-    missing : ndarray
-        Noisy counts of rows where ``a`` is missing, one per cell of the others; may be negative.
-    rows : ndarray
-        Noisy counts of all rows, one per cell of the others.
-    std : float
-        Standard deviation of the noise of each missing count.
-    observed_cells : int
-        How many counts with the same noise make up the observed part of each of ``rows``.
-    levels : tuple of int, optional
-        Numbers of levels of the others, if there are several.
-    """
-
-    missing: Floats
-    rows: Floats
-    std: float
-    observed_cells: int
-    levels: tuple[int, ...] = ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of levels of the others."""
-        return self.levels or (len(self.missing),)
-
-    @cached_property  # asked for in every sweep
-    def selective(self) -> bool:
-        """Whether missing rates differ between levels by more than noise and chance explain.
-
-        A chi-squared statistic of the released counts, against ``_EVIDENCE`` of its standard
-        deviations above its mean.
-        """
-        levels, whole = len(self.missing), float(self.missing.sum())
-        if levels < 2 or whole <= 3 * self.std * np.sqrt(levels):
-            return False
-        rate = float(np.clip(whole / max(self.rows.sum(), 1.0), 0.0, 1.0))
-        noise = self.std**2 * ((1 - rate) ** 2 + rate**2 * self.observed_cells)
-        chance = np.maximum(self.rows, 0.0) * rate * (1 - rate)
-        statistic = float((np.square(self.missing - rate * self.rows) / (noise + chance)).sum())
-        freedom = levels - 1
-        return statistic > freedom + _EVIDENCE * float(np.sqrt(2 * freedom))
-
-    @cached_property  # asked for in every sweep
-    def rates(self) -> Floats:
-        """Missing rate by level, leaning on the whole rate where rows are few."""
-        whole = np.clip(self.missing.sum() / max(self.rows.sum(), self.std), 0.0, 1.0)
-        weight = 3 * self.std
-        total = np.maximum(self.rows, 0.0) + weight
-        rates: Floats = np.clip((self.missing + weight * whole) / total, 0.0, 1.0)
-        return rates
 
 
 @dataclass(eq=False)
@@ -228,37 +72,108 @@ class MaskModel(Record):
     intercepts: Floats = field(init=False)
     slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)  # whose, then by what
     correlation: Floats = field(init=False)  # of latent variables: which holes coincide
+    gates: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.correlation = np.eye(len(self.rates))
         self.intercepts = logit(np.clip(self.rates, _LEAST_RATE, 1 - _LEAST_RATE))
 
     @property
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Bools:
         """Which attributes have holes at all."""
         return np.asarray(self.rates > 0)
 
     def missing(self, rows: Codes) -> Floats:
-        """Probability that each cell of complete rows is missing, shape ``(n, d)``."""
+        """Probability that each cell of complete rows is missing, shape ``(n, d)``.
+
+        Where it depends on another mask, it is given one that is drawn: right on average.
+        """
+        return self._chances(rows, self._drivers(rows))
+
+    def observed(self, rows: Codes, clique: Iterable[int], missing: Floats) -> Floats:
+        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+        clique : iterable of int
+        missing : ndarray, shape (n, d)
+            What `missing` returned for them.
+        """
+        clique = list(clique)
+        tied = [a for a in clique if any(self._depends(a, b) for b in clique)]
+        chance: Floats = (1.0 - missing[:, [a for a in clique if a not in tied]]).prod(axis=1)
+        if tied:
+            holes = self._drivers(rows, seen=clique)
+            for a in tied:
+                chance *= 1.0 - self._chance(a, rows, holes)
+        return chance
+
+    def gated(self, clique: Iterable[int]) -> bool:
+        """Whether masks of a clique depend on each other."""
+        clique = list(clique)
+        return any(self._depends(a, b) for a in clique for b in clique)
+
+    def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
+        """Draw masks for complete rows; True is missing."""
+        if not self.gates:
+            return coincident(self.missing(rows), self.correlation, rng)
+        uniforms = latent_uniforms(len(rows), self.correlation, rng)
+        holes = self._drivers(rows, uniforms)
+        drawn = uniforms < self._chances(rows, holes)
+        for b, hole in holes.items():
+            drawn[:, b] = hole
+        return np.asarray(drawn)
+
+    def _drivers(
+        self, rows: Codes, uniforms: Floats | None = None, seen: Iterable[int] = ()
+    ) -> dict[int, Bools]:
+        """Draw the masks that others depend on, each after those that it depends on itself.
+
+        By default with the same random numbers whenever it is asked for so many rows.
+        """
+        waiting = sorted({b for _, b in self.gates})
+        if uniforms is None and waiting:
+            uniforms = np.random.default_rng(0).random((len(rows), len(self.rates)))
+        holes: dict[int, Bools] = {b: np.zeros(len(rows), dtype=bool) for b in seen}
+        waiting = [b for b in waiting if b not in holes]
+        while waiting:
+            ready = [b for b in waiting if not any((b, c) in self.gates for c in waiting)]
+            for b in ready:
+                holes[b] = uniforms[:, b] < self._chance(b, rows, holes)  # type: ignore[index]
+            waiting = [b for b in waiting if b not in ready]
+        return holes
+
+    def _chances(self, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
         out = np.empty(rows.shape, order="F")
         out[:] = np.where(self.present, expit(self.intercepts), 0.0)
-        steep: dict[int, list[tuple[int, ...]]] = {}  # most attributes depend on none
-        for effect, slope in self.slopes.items():
-            if slope.any():
-                steep.setdefault(effect[0], []).append(effect)
-        for a, effects in steep.items():
+        steep = {effect[0] for effect, slope in self.slopes.items() if slope.any()}
+        for a in steep | {a for a, _ in self.gates}:  # most attributes depend on none
             if self.present[a]:
-                logits = np.full(len(rows), self.intercepts[a])
-                for effect in effects:
-                    logits += self.slopes[effect][tuple(rows[:, b] for b in effect[1:])]
-                out[:, a] = expit(logits)
+                out[:, a] = expit(self._logits(a, rows, holes))
         for a, level in self.always.items():
             out[rows[:, a] == level, a] = 0.0
         return out
 
-    def draw(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw masks for complete rows; True is missing."""
-        return coincident(self.missing(rows), self.correlation, rng)
+    def _chance(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+        chance: Floats = expit(self._logits(a, rows, holes)) * bool(self.present[a])
+        if a in self.always:
+            chance[rows[:, a] == self.always[a]] = 0.0
+        return chance
+
+    def _logits(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+        logits = np.full(len(rows), self.intercepts[a])
+        for effect, slope in self.slopes.items():
+            if effect[0] == a and slope.any():
+                part = slope[tuple(rows[:, b] for b in effect[1:])]
+                for b in effect[1:]:
+                    if (a, b) in self.gates:
+                        part = np.where(holes[b], 0.0, part)
+                logits += part
+        for (one, b), number in self.gates.items():
+            if one == a:
+                logits += number * holes[b]
+        return logits
 
     def learn(
         self,
@@ -268,6 +183,7 @@ class MaskModel(Record):
         *,
         ridge: float,
         sweeps: int,
+        both: Both | None = None,
     ) -> None:
         """Move the parameters towards the released tables, given rows of the complete-data model.
 
@@ -286,6 +202,10 @@ class MaskModel(Record):
         ridge : float
             Above 0.
         sweeps : int
+        both : mapping of (a, b) to (count, std), optional
+            Released numbers of rows with both cells missing. With them, attributes that count only
+            where they are observed are told from those that count anyway; worth it once the
+            slopes are about right.
         """
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
@@ -293,11 +213,69 @@ class MaskModel(Record):
         for effect, strip in strips.items():
             if self.present[effect[0]]:
                 by_attribute.setdefault(effect[0], {})[effect] = strip
+        if both:
+            self._open_gates(strips, both, rows, n_rows)
         for _ in range(sweeps):
-            missing = self.missing(rows)
+            holes = self._drivers(rows)
+            missing = self._chances(rows, holes)
             self._match_rates(missing)
             for a, own in by_attribute.items():
-                self._learn_one(a, own, rows, missing, per_row, ridge)
+                self._learn_one(a, own, rows, holes, missing, per_row, ridge)
+            self._match_gates(both or {}, rows, holes, missing, n_rows)
+
+    def _open_gates(
+        self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Codes, n_rows: float
+    ) -> None:
+        """Find attributes that count for the mask of another only where they are observed."""
+        missing = self.missing(rows)
+        found: dict[tuple[int, int], float] = {}
+        for (one, other), (count, std) in both.items():
+            alone = float((missing[:, one] * missing[:, other]).mean())
+            gap = coincidence_evidence(count, std, alone, n_rows)
+            far = abs(gap) > EVIDENCE and abs(count - n_rows * alone) > _LEAST_GAP * n_rows * alone
+            for a, b in ((one, other), (other, one)):
+                strip, back = strips.get((a, b)), strips.get((b, a))
+                if strip is None or not strip.selective or not self.slopes[a, b].any():
+                    continue
+                rate = min(1.0, max(0.0, count / max(1.0, n_rows * self.rates[b])))
+                if not far and back is not None and back.selective:
+                    rate = min(1.0, max(0.0, count / max(1.0, n_rows * float(self.rates[b]))))
+                    slope = self.slopes[b, a][rows[:, a]]
+                    alike = expit(logit(np.clip(missing[:, b], 1e-9, 1 - 1e-9)) - slope)
+                    if not _explains(back, rows[:, a], missing[:, a], alike, rate):
+                        continue
+                elif not far:
+                    continue
+                found[a, b] = strip.evidence
+        for a, b in sorted(found, key=lambda effect: -found[effect]):
+            if not self._depends(b, a):  # or neither mask could be drawn first
+                self.gates.setdefault((a, b), 0.0)
+
+    def _depends(self, a: int, b: int) -> bool:
+        """Whether the mask of ``a`` depends on that of ``b``, directly or not."""
+        causes = {v for one, v in self.gates if one == a}
+        return b in causes or any(self._depends(v, b) for v in causes)
+
+    def _match_gates(
+        self,
+        both: Both,
+        rows: Codes,
+        holes: Mapping[int, Bools],
+        missing: Floats,
+        n_rows: float,
+    ) -> None:
+        """Move the gates towards how often both are missing."""
+        for (a, b), number in self.gates.items():
+            known = both.get((a, b), both.get((b, a)))
+            if known is not None:
+                chance = self._chance(a, rows, {**holes, b: np.ones(len(rows), dtype=bool)})
+                weight = missing[:, b]
+                aim = float(np.clip(known[0] / max(1.0, n_rows * self.rates[b]), 0.0, 1.0))
+                gap = aim * weight.sum() - weight @ chance
+                step = gap / max(weight @ (chance * (1 - chance)), 1e-3 * weight.sum(), 1e-9)
+                self.gates[a, b] = float(
+                    np.clip(number + np.clip(_DAMPING * step, -_STEP, _STEP), _NEVER, -_NEVER)
+                )
 
     def _match_rates(self, missing: Floats) -> None:
         gap = self.rates - missing.mean(axis=0)
@@ -311,6 +289,7 @@ class MaskModel(Record):
         a: int,
         strips: Mapping[tuple[int, ...], Strip],
         rows: Codes,
+        holes: Mapping[int, Bools],
         missing: Floats,
         per_row: float,
         ridge: float,
@@ -321,37 +300,85 @@ class MaskModel(Record):
         moving = [e for e in strips if strips[e].selective or self.slopes[e].any()]
         if not moving:
             return
-        by = {e: tuple(rows.T[list(e[1:])]) for e in moving}
-        cells = {e: np.ravel_multi_index(by[e], strips[e].shape) for e in moving}
-        logits = np.full(len(rows), self.intercepts[a])
-        for effect in moving:
-            logits += self.slopes[effect].ravel()[cells[effect]]
-        if a in self.always:
-            logits[rows[:, a] == self.always[a]] = _NEVER
+        known = rows[:, a] == self.always[a] if a in self.always else None
+        logits = self._logits(a, rows, holes)
         for effect in moving:
             strip, slope = strips[effect], self.slopes[effect].ravel()
+            cells = np.ravel_multi_index(tuple(rows.T[list(effect[1:])]), strip.shape)
+            hidden = [b for b in effect[1:] if (a, b) in self.gates]
             if strip.selective:
                 seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
-                step = _step(expit(logits), cells[effect], seen, strip, ridge, slope)
+                both = seen
+                if any((b, a) in self.gates for b in effect[1:]):
+                    both = self._seen_without(a, effect[1:], rows, holes, missing) * per_row
+                # A strip is about rows in which the others are observed, whatever is drawn here.
+                own = self._logits(a, rows, _observed_too(holes, hidden)) if hidden else logits
+                chance = expit(own)
+                if known is not None:
+                    chance[known] = 0.0
+                step = _step(chance, cells, (seen, both), strip, ridge, slope)
             else:
                 step = -slope
             self.slopes[effect] = (slope + step).reshape(strip.shape)
-            logits += step[cells[effect]]
+            logits = self._logits(a, rows, holes) if hidden else logits + step[cells]
+
+    def _seen_without(
+        self,
+        a: int,
+        others: tuple[int, ...],
+        rows: Codes,
+        holes: Mapping[int, Bools],
+        missing: Floats,
+    ) -> Floats:
+        """Probability that others are observed where ``a`` is missing, on which they may depend."""
+        chance = np.ones(len(rows))
+        for b in others:
+            if (b, a) in self.gates:
+                gone = {**holes, a: np.ones(len(rows), dtype=bool)}
+                chance *= 1 - self._chance(b, rows, gone)
+            else:
+                chance *= 1 - missing[:, b]
+        return chance
+
+
+def _explains(back: Strip, codes: Codes, missing: Floats, other: Floats, rate: float) -> bool:
+    """Whether rates of the other mask by levels of this attribute are but those of a gate.
+
+    Where the other is observed, who is seen depends on it; where it is missing, not: so that among
+    those who are seen, the other is missing at other rates by level, though it has no reason to.
+    """
+    levels = len(back.missing)
+    gone = np.bincount(codes, weights=other * (1 - rate), minlength=levels)
+    there = np.bincount(codes, weights=(1 - other) * (1 - missing), minlength=levels)
+    left = back.against(gone / np.maximum(gone + there, 1e-9))
+    return left < max(EVIDENCE, _MOST_LEFT * back.evidence)
+
+
+def _observed_too(holes: Mapping[int, Bools], also: Iterable[int]) -> dict[int, Bools]:
+    return {b: hole & (b not in also) for b, hole in holes.items()}
 
 
 def _step(
-    chance: Floats, codes: Codes, seen: Floats, strip: Strip, ridge: float, slope: Floats
+    chance: Floats,
+    codes: Codes,
+    seen: tuple[Floats, Floats],
+    strip: Strip,
+    ridge: float,
+    slope: Floats,
 ) -> Floats:
     """One clipped, damped Newton step of a slope.
+
+    The others are seen in so many rows, and in so many of those in which this one is missing.
 
     Rates rather than counts are matched, so that errors of the complete-data model in the
     predictor's own margin do not pass for selective missingness; and only their shape, because
     their level also carries how often holes coincide.
     """
     levels = len(slope)
-    expected = np.bincount(codes, weights=seen * chance, minlength=levels)
-    curvature = np.bincount(codes, weights=seen * chance * (1 - chance), minlength=levels)
-    aim = strip.rates * np.bincount(codes, weights=seen, minlength=levels)
+    whole, both = seen
+    expected = np.bincount(codes, weights=both * chance, minlength=levels)
+    curvature = np.bincount(codes, weights=both * chance * (1 - chance), minlength=levels)
+    aim = strip.rates * np.bincount(codes, weights=whole, minlength=levels)
     if aim.sum() <= 0:
         return np.zeros(levels)
     aim *= expected.sum() / aim.sum()
@@ -359,92 +386,3 @@ def _step(
     step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
     clipped: Floats = np.clip(_DAMPING * step, -_STEP, _STEP)
     return clipped
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A released marginal on merged levels.
-
-    Parameters
-    ----------
-    counts : ndarray
-        Noisy counts; the last level of an extended axis is "missing".
-    std : float or ndarray
-        Noise of each cell.
-    """
-
-    counts: Floats
-    std: float | Floats
-
-    def combine(self, other: Measured) -> Measured:
-        """Average two measurements of one marginal by their precisions."""
-        w, v = 1 / np.square(self.std), 1 / np.square(other.std)
-        return Measured((w * self.counts + v * other.counts) / (w + v), (w + v) ** -0.5)
-
-
-def strips(
-    measured: Mapping[Clique, Measured], sizes: Sequence[int], present: NDArray[np.bool_]
-) -> dict[tuple[int, ...], Strip]:
-    """How often ``a`` is missing by levels of one or two others, from the least noisy marginals.
-
-    Parameters
-    ----------
-    measured : mapping of Clique to Measured
-    sizes : sequence of int
-        Levels of each attribute, missing aside.
-    present : ndarray of bool
-        Attributes that have holes.
-
-    Examples
-    --------
-    >>> table = Measured(np.array([[3.0, 1.0], [4.0, 0.0], [2.0, 9.0]]), 1.0)
-    >>> found = strips({(0, 1): table}, [2, 2], np.array([True, False]))
-    >>> found[0, 1].missing.tolist(), found[0, 1].rows.tolist()
-    ([2.0, 9.0], [9.0, 10.0])
-    """
-    found: dict[tuple[int, ...], Strip] = {}
-    for clique, marginal in measured.items():
-        effects: list[tuple[int, ...]] = [*permutations(clique, 2)]
-        for a in clique:
-            effects += [(a, *both) for both in combinations([v for v in clique if v != a], 2)]
-        for effect in effects:
-            if present[effect[0]]:
-                strip = _strip(effect, clique, marginal, sizes)
-                if effect not in found or strip.std < found[effect].std:
-                    found[effect] = strip
-    return found
-
-
-def _strip(
-    effect: tuple[int, ...], clique: Clique, measured: Measured, sizes: Sequence[int]
-) -> Strip:
-    """Add up a marginal over what is not in the effect; the rest is seen where it is observed."""
-    a, *by = effect
-    rest = tuple(i for i, v in enumerate(clique) if v not in effect)
-    kept = [v for v in clique if v in effect]
-    table = measured.counts.sum(axis=rest).transpose([kept.index(v) for v in effect])
-    shape = tuple(sizes[b] for b in by)
-    table = table[(slice(None), *(slice(0, size) for size in shape))].reshape(-1, prod(shape))
-    std = float(measured.std) * float(np.sqrt(prod(measured.counts.shape[i] for i in rest)))
-    return Strip(table[sizes[a]], table.sum(axis=0), std, sizes[a], shape)
-
-
-def both_missing(
-    measured: Mapping[Clique, Measured], sizes: Sequence[int], present: NDArray[np.bool_]
-) -> dict[tuple[int, int], tuple[float, float]]:
-    """Number of rows in which two cells are missing, with its noise; parameters as `strips`.
-
-    Examples
-    --------
-    >>> both_missing({(0, 1): Measured(np.eye(2) * 7, 2.0)}, [1, 1], np.array([True, True]))
-    {(0, 1): (7.0, 2.0)}
-    """
-    found: dict[tuple[int, int], tuple[float, float]] = {}
-    for clique, marginal in measured.items():
-        for (i, a), (j, b) in combinations(enumerate(clique), 2):
-            if present[a] and present[b]:
-                part = marginal.counts.take(sizes[b], axis=j).take(sizes[a], axis=i)
-                std = float(marginal.std) * float(np.sqrt(part.size))
-                if (a, b) not in found or std < found[a, b][1]:
-                    found[a, b] = float(part.sum()), std
-    return found

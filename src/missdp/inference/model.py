@@ -97,11 +97,16 @@ class Levels(Record):
     def split(self, codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw a level for each group code."""
         order = np.argsort(self.groups, kind="stable")
-        ends = np.cumsum(self.shares[order])  # one unit per group, in group order
-        found = np.searchsorted(ends, codes + rng.random(len(codes)), side="right")
-        first = np.searchsorted(self.groups[order], codes, side="left")
-        last = np.searchsorted(self.groups[order], codes, side="right") - 1
-        drawn: NDArray[np.int64] = order[np.clip(found, first, last)]
+        sizes = np.bincount(self.groups)
+        last = np.cumsum(sizes) - 1
+        drawn: NDArray[np.int64] = order[last][codes]
+        among = np.flatnonzero((sizes > 1)[codes])  # most groups have a single level
+        if among.size:
+            ends = np.cumsum(self.shares[order])  # one unit per group, in group order
+            groups = codes[among]
+            found = np.searchsorted(ends, groups + rng.random(among.size), side="right")
+            first = last - sizes + 1
+            drawn[among] = order[np.clip(found, first[groups], last[groups])]
         return drawn
 
 
@@ -221,19 +226,31 @@ def draw(laws: Floats, given: Codes, rng: np.random.Generator, *, draws: Draws =
     cumulative = np.cumsum(safe, axis=1)
     cumulative /= cumulative[:, -1:]
     if draws == "even":
-        order = np.argsort(rng.random(n))  # random order inside a cell
-        order = order[np.argsort(_narrow(given, len(laws))[order], kind="stable")]
-        counts = np.bincount(given, minlength=len(laws))
-        rank = np.empty(n)
-        rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        u = (rank + rng.random(len(laws))[given]) / counts[given]
-    else:
-        u = rng.random(n)
+        return _drawn_evenly(cumulative, given, rng)
     grid = (cumulative + np.arange(len(laws))[:, None]).ravel()
-    flat = np.searchsorted(grid, np.minimum(u, np.nextafter(1.0, 0)) + given, side="right")
+    u = np.minimum(rng.random(n), np.nextafter(1.0, 0))
+    flat = np.searchsorted(grid, u + given, side="right")
     # Rounding may push a draw past the end of its cell: never onto a level of probability zero.
     last = width - 1 - np.argmax((safe > 0)[:, ::-1], axis=1)
     drawn: Codes = np.clip(flat - given * width, 0, last[given])
+    return drawn
+
+
+def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) -> Codes:
+    """Deal the levels of each cell out to its rows, in random order.
+
+    The rows of a cell are at even distances between 0 and 1, all shifted by one random number; a
+    row at u gets the first level with ``u < cumulative``.
+    """
+    cells, width = cumulative.shape
+    counts = np.bincount(given, minlength=cells)
+    upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
+    upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
+    many = np.diff(upto, axis=1, prepend=0)
+    order = rng.permutation(len(given))
+    order = order[np.argsort(_narrow(given, cells)[order], kind="stable")]
+    drawn = np.empty(len(given), dtype=np.int64)
+    drawn[order] = np.repeat(np.tile(np.arange(width), cells), many.ravel())
     return drawn
 
 

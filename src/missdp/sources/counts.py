@@ -199,10 +199,11 @@ class Counter:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
     def result(self, rows: Rows) -> Counts:
-        """Return the counts of every clique."""
+        """Return the counts of every clique, once: what was read off is no longer held."""
         found: Counts = {}
-        for group, total in zip(self._groups, self._totals, strict=True):
-            joint = total.reshape(group.shape)
+        self._totals.reverse()
+        for group in self._groups:
+            joint = self._totals.pop().reshape(group.shape)
             for clique in group.cliques:
                 found[clique] = self._read_off(joint, group.names, clique, rows)
         return {clique: found[clique] for clique in self._cliques}

@@ -256,7 +256,7 @@ class ExactCounts:
     ) -> None:
         self._open, self._schema, self._strategy = source, schema, strategy
         self._place = {name: i for i, name in enumerate(schema.names)}
-        self._expected: tuple[Clique, ...] = ()
+        self._block: dict[Clique, list[Clique]] = {}
         self._kept: dict[Clique, Counts] = {}
 
     @cached_property
@@ -264,8 +264,12 @@ class ExactCounts:
         return self._open()
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together; see `PrivateCounts`."""
-        self._expected = tuple(dict.fromkeys(self._ordered(clique) for clique in cliques))
+        """Note what is to be counted together; see `PrivateCounts`.
+
+        What has more cells than are held at once is counted in blocks, each when it is needed.
+        """
+        ordered = dict.fromkeys(self._ordered(clique) for clique in cliques)
+        self._block = {c: block for block in self._batches(ordered) for c in block}
 
     def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Counts]]:
         """Yield each clique with its counts; see `PrivateCounts`."""
@@ -297,9 +301,11 @@ class ExactCounts:
         lacking = [clique for clique in wanted if clique not in self._kept]
         if not lacking:
             return self._kept
-        if set(self._expected).issuperset(lacking):
-            self._kept |= self._source.counts(self._expected, rows=self._strategy.rows)
-            self._expected = ()
+        if self._block.keys() >= set(lacking):
+            while block := next((self._block[c] for c in lacking if c in self._block), None):
+                self._kept |= self._source.counts(block, rows=self._strategy.rows)
+                for clique in block:
+                    del self._block[clique]
             return self._kept
         return ChainMap(self._source.counts(lacking, rows=self._strategy.rows), self._kept)
 

@@ -1,0 +1,295 @@
+"""Tables of the complete data, estimated from tables of all pairs in which values are missing.
+
+Every released table of two attributes has a level for missing values. How often one attribute is
+missing at each level of another gives a model of the masks (`missdp.inference.masks`); the tables
+of the observed values, divided by the chance to be observed, give those of the complete data, as
+in inverse probability weighting (Robins, Rotnitzky and Zhao 1994). That chance, given two values,
+depends on all the others, so that it is a mean over rows drawn from the model of the complete data:
+both models are fitted in turns. This corrects for values that are missing at random in so far as
+the model of the masks holds. Where released rates do not differ by more than noise, values are
+taken to be missing completely at random, and the tables stay as they were observed.
+
+Everything here is a function of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.coincidence import fit_correlation
+from missdp.inference.estimate import PairCounts
+from missdp.inference.fit_heads import fit_tree
+from missdp.inference.heads import Pair
+from missdp.inference.junction import Clique
+from missdp.inference.masks import MaskModel
+from missdp.inference.measured import Strip
+from missdp.inference.model import Codes
+from missdp.inference.raking import rake, resample
+from missdp.inference.shrinkage import centred, shrunk
+
+__all__ = ["Completed", "NoisyPairs", "complete", "tree_rows"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_LEAST_CHANCE = 0.02  # no share is divided by less
+_LEAST_SHARE = 1e-7
+_LEAST_VARIANCE = 1e-30
+_LEAST_DEGREES = 0.01  # an attribute of one level has none
+_PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
+_COINCIDENCE = 3.0  # standard deviations
+_SWEEPS = 15
+_RAKING = 8
+_ROWS = 30_000
+
+
+class NoisyPairs(Protocol):
+    """Noisy shares of the rows in all cells of every attribute and every pair of attributes.
+
+    An attribute that may be missing has one more level than its size, the last one; others have
+    none. ``variances`` are those of the noise of each cell, less what the margins of its table
+    tell: noise that all levels of an attribute share in proportion is taken off again.
+    """
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Levels of each attribute, without "missing"."""
+
+    @property
+    def margins(self) -> Sequence[Floats]:
+        """Share of the rows at each level; nowhere negative, adding up to 1."""
+
+    @property
+    def tables(self) -> Mapping[Pair, Floats]:
+        """Shares by the levels of two attributes; noise may make some negative."""
+
+    @property
+    def variances(self) -> Mapping[Pair, Floats]:
+        """Variance of the noise of each share."""
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows, as far as it is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Completed:
+    """What noisy tables with missing values say of complete rows.
+
+    Parameters
+    ----------
+    margins : tuple of ndarray
+        One-way margin of each attribute, adding up to 1.
+    pairs : mapping of (attribute, attribute) to ndarray
+        Table of each pair less the product of its margins.
+    variances : mapping of (attribute, attribute) to ndarray
+        Variance of the noise of each cell; an error of the masks comes on top.
+    masks : MaskModel
+        Which cells go missing, given the complete row.
+    """
+
+    margins: tuple[Floats, ...]
+    pairs: Mapping[Pair, Floats]
+    variances: Mapping[Pair, Floats]
+    masks: MaskModel
+
+
+def complete(
+    tables: NoisyPairs,
+    *,
+    rng: np.random.Generator,
+    draw: Callable[[Completed], Codes] | None = None,
+    always: Mapping[int, int] | None = None,
+    rounds: int = 3,
+    ridge: float = 1.0,
+) -> Completed:
+    """Return what noisy tables with missing values say of complete rows, and a model of the masks.
+
+    Parameters
+    ----------
+    tables : NoisyPairs
+    rng : numpy Generator
+    draw : callable, optional
+        Draws rows from a model fitted to what is known so far; by default `tree_rows`.
+    always : mapping of int to int, optional
+        By attribute, a level that is never missing.
+    rounds : int
+        How often both models are fitted; with 0, all is taken to be missing completely at random.
+    ridge : float
+        Regularisation of the masks; see :meth:`~missdp.inference.masks.MaskModel.learn`.
+
+    Examples
+    --------
+    The first attribute is missing in half of the rows that have the second.
+
+    >>> from types import SimpleNamespace
+    >>> table = np.array([[0.4, 0.05], [0.1, 0.2], [0.0, 0.25]])
+    >>> noisy = SimpleNamespace(
+    ...     sizes=(2, 2), margins=(table.sum(1), table.sum(0)), tables={(0, 1): table},
+    ...     variances={(0, 1): np.full((3, 2), 1e-9)}, n_rows=1e4,
+    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> complete(noisy, rng=rng, rounds=0).margins[0].round(2).tolist()
+    [0.6, 0.4]
+    >>> complete(noisy, rng=rng).margins[0].round(2).tolist()
+    [0.5, 0.5]
+    """
+    masks = MaskModel(np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE), dict(always or {}))
+    rows = np.zeros((0, len(tables.sizes)), dtype=np.int64)
+    known = _corrected(tables, rows, masks)
+    if not masks.present.any():
+        return known
+    strips, both = _strips(tables, masks.present), _coincidences(tables)
+    for turn in range(rounds):
+        rows = tree_rows(known, rng) if draw is None else draw(known)
+        masks.learn(
+            rows,
+            tables.n_rows,
+            strips,
+            ridge=ridge,
+            sweeps=_SWEEPS if turn else 2 * _SWEEPS,
+            both=both if turn else None,
+        )
+        known = _corrected(tables, rows, masks)
+    if rounds:
+        chances = masks.missing(rows)
+        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.gates)
+    return known
+
+
+def _rates(tables: NoisyPairs) -> Floats:
+    """Share of the rows in which each attribute is missing."""
+    return np.array([m[s:].sum() for m, s in zip(tables.margins, tables.sizes, strict=True)])
+
+
+def tree_rows(
+    known: Completed,
+    rng: np.random.Generator,
+    *,
+    n: int = _ROWS,
+    allowed: Mapping[tuple[int, int], Bools] | None = None,
+) -> Codes:
+    """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold.
+
+    Parameters
+    ----------
+    known : Completed
+    rng : numpy Generator
+    n : int
+    allowed : mapping of (attribute, attribute) to ndarray of bool, optional
+        Which cells of a pair are possible (public).
+
+    Examples
+    --------
+    >>> half, none = np.array([0.5, 0.5]), MaskModel(np.zeros(2))
+    >>> moment = np.array([[0.15, -0.15], [-0.15, 0.15]])
+    >>> known = Completed((half, half), {(0, 1): moment}, {(0, 1): np.full((2, 2), 1e-9)}, none)
+    >>> rows = tree_rows(known, np.random.default_rng(0), n=1000)
+    >>> int((rows[:, 0] == rows[:, 1]).sum())
+    800
+    """
+    margins, pairs, noise = known.margins, known.pairs, known.variances
+    rows = fit_tree(margins, pairs, noise, allowed=allowed).sample(n, rng)
+    wanted: dict[Clique, Floats] = {}
+    for (a, b), moment in pairs.items():
+        product = np.outer(margins[a], margins[b])
+        degrees = (1 - 1 / len(margins[a])) * (1 - 1 / len(margins[b]))
+        wanted[a, b] = shrunk(
+            moment + product, product, np.sqrt(noise[a, b] / max(degrees, _LEAST_DEGREES))
+        )
+    weights = rake(rows, wanted, sweeps=_RAKING, least_share=0.0)
+    drawn: Codes = rows[resample(weights, n, rng)]
+    return drawn
+
+
+def _strips(tables: NoisyPairs, present: Bools) -> dict[tuple[int, ...], Strip]:
+    """How often each attribute is missing at each observed level of each other."""
+    found: dict[tuple[int, ...], Strip] = {}
+    for (one, other), table in tables.tables.items():
+        noise = tables.variances[one, other]
+        for a, b, cells, variance in ((one, other, table, noise), (other, one, table.T, noise.T)):
+            if present[a]:
+                found[a, b] = _strip(tables, a, b, cells, variance)
+    return found
+
+
+def _strip(tables: NoisyPairs, a: int, b: int, cells: Floats, variance: Floats) -> Strip:
+    missing, levels = tables.sizes[a], tables.sizes[b]
+    n = tables.n_rows
+    std = n * float(np.sqrt(max(_LEAST_VARIANCE, variance[missing, :levels].mean())))
+    rate = max(float(tables.margins[a][missing:].sum()), 1e-6)
+    # Rows are counted by the margin, whose noise is small, and not by the sum of such a table. In
+    # a sum the noise of missing values would be that of a part: so many cells make up for that.
+    return Strip(
+        cells[missing, :levels] * n, tables.margins[b][:levels] * n, std, (2 - rate) / rate
+    )
+
+
+def _coincidences(tables: NoisyPairs) -> dict[tuple[int, int], tuple[float, float]]:
+    """Rows in which two attributes are both missing, and the noise of their number."""
+    found = {}
+    for (a, b), table in tables.tables.items():
+        at = tables.sizes[a], tables.sizes[b]
+        if table.shape == (at[0] + 1, at[1] + 1):
+            std = tables.n_rows * float(np.sqrt(tables.variances[a, b][at]))
+            found[a, b] = tables.n_rows * float(table[at]), std
+    return found
+
+
+def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
+    """What the observed values say, over the chance to be observed."""
+    missing = masks.missing(rows)
+    seen = 1.0 - missing
+    sizes = tables.sizes
+    alone = [
+        _alone(rows[:, a], seen[:, a], size, 1 - float(masks.rates[a]))
+        for a, size in enumerate(sizes)
+    ]
+    margins = []
+    for margin, size, chance in zip(tables.margins, sizes, alone, strict=True):
+        lifted = np.maximum(margin[:size], _LEAST_SHARE) / chance
+        margins.append(lifted / lifted.sum())
+    counts = PairCounts(np.ascontiguousarray(rows.T), np.ascontiguousarray(seen.T), sizes)
+    pairs, variances = {}, {}
+    for (a, b), table in tables.tables.items():
+        shape = sizes[a], sizes[b]
+        number, weighted = (c.reshape(shape) for c in counts.of(a, b))
+        if masks.gated((a, b)):
+            each = masks.observed(rows, (a, b), missing)
+            cells = rows[:, a] * shape[1] + rows[:, b]
+            weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)
+        number = number + _PRIOR_ROWS
+        chance = (weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])) / number
+        chance = _scaled(chance, number / number.sum(), tables, (a, b))
+        whole = table[: shape[0], : shape[1]] / chance
+        total = max(_LEAST_CHANCE, float(whole.sum()))
+        pairs[a, b] = centred(whole - np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
+        noise = tables.variances[a, b][: shape[0], : shape[1]] / chance**2
+        variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
+    return Completed(tuple(margins), pairs, variances, masks)
+
+
+def _alone(codes: Codes, seen: Floats, size: int, rate: float) -> Floats:
+    """Chance to be observed at each level of one attribute."""
+    number = np.bincount(codes, minlength=size) + _PRIOR_ROWS
+    found = np.bincount(codes, weights=seen, minlength=size) + _PRIOR_ROWS * rate
+    chance: Floats = np.maximum(found / number, _LEAST_CHANCE)
+    return chance
+
+
+def _scaled(chance: Floats, law: Floats, tables: NoisyPairs, pair: tuple[int, int]) -> Floats:
+    """Chance to be observed on a pair, scaled to how often that is, if holes coincide."""
+    at = tuple(tables.sizes[v] for v in pair)
+    table = tables.tables[pair]
+    if table.shape == (at[0] + 1, at[1] + 1):
+        rate = max(_LEAST_CHANCE, 1 - float(_rates(tables)[list(pair)].sum() - table[at]))
+        expected = float((law * chance).sum())
+        if abs(rate - expected) > _COINCIDENCE * np.sqrt(tables.variances[pair][at]):
+            chance = chance * (rate / expected)
+    bounded: Floats = np.minimum(np.maximum(chance, _LEAST_CHANCE), 1.0)
+    return bounded

@@ -1,0 +1,238 @@
+"""Tables of complete rows, from noisy tables of all pairs in which values are missing."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from missdp.inference import completion
+from missdp.inference.completion import tree_rows
+
+SIZES = (2, 4, 3)
+
+
+@dataclass
+class Tables:
+    """Released tables."""
+
+    sizes: tuple
+    margins: tuple
+    tables: dict
+    variances: dict
+    n_rows: float
+
+    def observed(self):
+        """What they say if all is missing completely at random."""
+        return completion.complete(self, rng=np.random.default_rng(0), rounds=0)
+
+
+def complete(tables, *, seed=0, **options):
+    """Complete tables with few rows of the model, which is quick."""
+    rng = np.random.default_rng(seed)
+    options = {"draw": lambda known: tree_rows(known, rng, n=10_000)} | options
+    return completion.complete(tables, rng=rng, **options)
+
+
+def people(n=40_000, seed=0):
+    """Rows of three dependent attributes."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    b = np.minimum(3, a + rng.integers(0, 3, n))
+    c = (rng.random(n) * (1 + b / 2)).astype(int)
+    return np.stack([a, b, np.minimum(c, 2)], axis=1)
+
+
+def shares(codes, sizes):
+    """Exact tables of all pairs, one level for each code."""
+    return {
+        (a, b): np.histogram2d(
+            codes[:, a], codes[:, b], bins=(range(sizes[a] + 1), range(sizes[b] + 1))
+        )[0]
+        / len(codes)
+        for a, b in combinations(range(len(sizes)), 2)
+    }
+
+
+def released(rows, holes, *, noise=1e-4, seed=1):
+    """Pair tables of rows with holes; attributes without holes have no level for them."""
+    rng = np.random.default_rng(seed)
+    codes = np.where(holes, SIZES, rows)
+    wide = [size + bool(holes[:, v].any()) for v, size in enumerate(SIZES)]
+    margins = tuple(np.bincount(codes[:, v], minlength=w) / len(rows) for v, w in enumerate(wide))
+    tables = {k: t + rng.normal(0, noise, t.shape) for k, t in shares(codes, wide).items()}
+    variances = {k: np.full(t.shape, noise**2) for k, t in tables.items()}
+    return Tables(SIZES, margins, tables, variances, float(len(rows)))
+
+
+def distances(moments, rows):
+    """Total variation distance of margins and of pair tables to those of complete rows, means."""
+    truth = shares(rows, SIZES)
+    one = [
+        0.5 * np.abs(m - np.bincount(rows[:, v], minlength=len(m)) / len(rows)).sum()
+        for v, m in enumerate(moments.margins)
+    ]
+    two = [
+        0.5 * np.abs(np.outer(moments.margins[a], moments.margins[b]) + t - truth[a, b]).sum()
+        for (a, b), t in moments.pairs.items()
+    ]
+    return np.mean(one), np.mean(two)
+
+
+def by_others(rows, seed=2):
+    """Holes in the first attribute by both others, in the last by the second."""
+    rng = np.random.default_rng(seed)
+    chance = np.zeros(rows.shape)
+    chance[:, 0] = expit(-3 + rows[:, 1] + rows[:, 2])
+    chance[:, 2] = expit(1 - 1.5 * rows[:, 1])
+    return rng.random(rows.shape) < chance
+
+
+def test_holes_by_other_attributes_are_corrected():
+    rows = people()
+    tables = released(rows, by_others(rows))
+    before = distances(tables.observed(), rows)
+    after = distances(complete(tables), rows)
+    assert before[0] > 0.04
+    assert before[1] > 0.05
+    assert after[0] < 0.006
+    assert after[1] < 0.01
+
+
+def test_holes_completely_at_random_are_left_as_they_were_observed():
+    rows = people()
+    holes = np.random.default_rng(3).random(rows.shape) < (0.3, 0.2, 0.0)
+    tables = released(rows, holes, noise=1e-3)
+    completed = complete(tables)
+    observed = tables.observed()
+    assert not any(slope.any() for slope in completed.masks.slopes.values())
+    for one, other in zip(completed.margins, observed.margins, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    for pair, table in completed.pairs.items():
+        np.testing.assert_allclose(table, observed.pairs[pair], atol=0.002)
+        np.testing.assert_allclose(completed.variances[pair], observed.variances[pair], rtol=0.02)
+
+
+def test_nothing_is_done_where_nothing_is_missing():
+    rows = people()
+    tables = released(rows, np.zeros(rows.shape, dtype=bool))
+    completed = complete(tables)
+    assert not completed.masks.present.any()
+    for pair, table in tables.observed().pairs.items():
+        np.testing.assert_array_equal(completed.pairs[pair], table)
+
+
+def test_masks_drawn_for_complete_rows_look_like_those_released():
+    rows = people()
+    holes = by_others(rows)
+    completed = complete(released(rows, holes))
+    again = completed.masks.draw(rows, np.random.default_rng(4))
+    wide = [size + 1 for size in SIZES]
+    ours = shares(np.where(again, SIZES, rows), wide)
+    theirs = shares(np.where(holes, SIZES, rows), wide)
+    for pair, table in theirs.items():
+        assert 0.5 * np.abs(table - ours[pair]).sum() < 0.015
+
+
+def test_holes_that_coincide_do_not_look_like_smaller_tables():
+    """Half of the rows lack two attributes together, which says nothing about their values."""
+    rows = people()
+    gone = np.random.default_rng(5).random(len(rows)) < 0.5
+    holes = np.stack([gone, np.zeros_like(gone), gone], axis=1)
+    completed = complete(released(rows, holes))
+    assert completed.masks.correlation[0, 2] > 0.9
+    # Divided by a quarter rather than by half, the dependence would be twice as large.
+    assert distances(completed, rows)[1] < 0.01
+
+
+@pytest.mark.parametrize("behind", [0.05, 0.25, 0.6])
+def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
+    """Where the second is missing itself, the first is missing at a rate of its own."""
+    rows = people()
+    rng = np.random.default_rng(7)
+    holes = rng.random(rows.shape) < (0.0, 0.4, 0.0)
+    chance = np.where(holes[:, 1], behind, expit(rows[:, 1] * 1.5 - 3))
+    holes[:, 0] = rng.random(len(rows)) < chance
+    completed = complete(released(rows, holes))
+    assert set(completed.masks.gates) == {(0, 1)}
+    assert distances(completed, rows)[0] < 0.005
+    assert distances(completed, rows)[1] < 0.01
+    again = completed.masks.draw(rows, rng)
+    for b in (False, True):
+        kept, drawn = holes[holes[:, 1] == b], again[again[:, 1] == b]
+        assert drawn[:, 0].mean() == pytest.approx(kept[:, 0].mean(), abs=0.01)
+
+
+def test_the_noise_that_is_stated_is_about_the_noise_there_is():
+    rows = people()
+    holes = by_others(rows)
+    exact = complete(released(rows, holes, noise=1e-9))
+    stated, found = [], []
+    for seed in range(4):
+        completed = complete(released(rows, holes, noise=1e-3, seed=seed))
+        stated += [float(v.mean()) for v in completed.variances.values()]
+        found += [
+            float(np.square(t - exact.pairs[pair]).mean()) for pair, t in completed.pairs.items()
+        ]
+    assert 0.4 * np.mean(stated) < np.mean(found) < 2.5 * np.mean(stated)
+
+
+def test_a_level_that_is_never_missing_is_known_as_such():
+    rows = people()
+    holes = by_others(rows)
+    holes[rows[:, 2] == 0, 2] = False
+    tables = released(rows, holes)
+    blind = complete(tables)
+    completed = complete(tables, always={2: 0})
+    assert not completed.masks.missing(rows)[rows[:, 2] == 0, 2].any()
+    assert distances(completed, rows)[0] < 0.5 * distances(blind, rows)[0]
+
+
+def test_rows_may_be_drawn_by_any_model():
+    rows = people()
+    seen = []
+
+    def draw(moments):
+        seen.append(moments.margins)
+        return rows
+
+    completed = complete(released(rows, by_others(rows)), draw=draw, rounds=2)
+    assert len(seen) == 2
+    assert distances(completed, rows)[0] < 0.004
+
+
+def test_rows_of_the_tree_hold_pairs_beyond_it():
+    rows = people()
+    moments = released(rows, np.zeros(rows.shape, dtype=bool)).observed()
+    drawn = tree_rows(moments, np.random.default_rng(0))
+    ours, theirs = shares(drawn, SIZES), shares(rows, SIZES)
+    for pair, table in theirs.items():
+        assert 0.5 * np.abs(table - ours[pair]).sum() < 0.01
+
+
+def test_impossible_cells_are_not_drawn():
+    rows = people()
+    allowed = {(0, 1): shares(rows, SIZES)[0, 1] > 0}
+    assert not allowed[0, 1].all()
+    moments = released(rows, np.zeros(rows.shape, dtype=bool), noise=0.01).observed()
+    drawn = tree_rows(moments, np.random.default_rng(0), allowed=allowed)
+    assert allowed[0, 1][drawn[:, 0], drawn[:, 1]].all()
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_extreme_tables_give_finite_numbers(rate):
+    """Everything missing, or noise beyond all counts."""
+    rng = np.random.default_rng(6)
+    margins = tuple(np.append(np.full(s, (1 - rate) / s), rate) for s in SIZES)
+    tables = {
+        (a, b): rng.normal(0, 1, (SIZES[a] + 1, SIZES[b] + 1)) for a, b in combinations(range(3), 2)
+    }
+    known = Tables(SIZES, margins, tables, {k: t * 0 + 1.0 for k, t in tables.items()}, 5.0)
+    completed = complete(known)
+    assert np.isfinite(completed.masks.correlation).all()
+    for m in completed.margins:
+        assert m.sum() == pytest.approx(1.0)
+    for pair, table in completed.pairs.items():
+        assert np.isfinite(table).all()
+        assert (completed.variances[pair] > 0).all()

@@ -1,0 +1,149 @@
+"""Attributes that count for another's mask only where they are observed."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from missdp.inference.masks import MaskModel
+from missdp.inference.measured import Strip
+from missdp.record import Record
+
+
+def model(*, gate=-1.0):
+    """Three attributes: the second's mask counts for the first's, the third's for the second's."""
+    masks = MaskModel(np.array([0.3, 0.3, 0.2]))
+    masks.slopes = {(0, 1): np.array([1.0, -1.0]), (1, 2): np.array([0.5, -0.5])}
+    masks.gates = {(0, 1): gate, (1, 2): 2.0}
+    return masks
+
+
+def rows(n=60_000):
+    return np.random.default_rng(0).integers(0, 2, (n, 3))
+
+
+def by_hand(masks, x):
+    """Law of the eight masks of one row."""
+    law = {}
+    for m in np.ndindex(2, 2, 2):
+        logits = [
+            masks.intercepts[0] + (masks.gates[0, 1] if m[1] else masks.slopes[0, 1][x[1]]),
+            masks.intercepts[1] + (masks.gates[1, 2] if m[2] else masks.slopes[1, 2][x[2]]),
+            masks.intercepts[2],
+        ]
+        law[m] = np.prod(
+            [expit(z) if hole else expit(-z) for hole, z in zip(m, logits, strict=True)]
+        )
+    return law
+
+
+def test_masks_are_drawn_by_the_law_of_the_formula():
+    masks, x = model(), rows()
+    drawn = masks.draw(x, np.random.default_rng(1))
+    for row in np.ndindex(2, 2, 2):
+        found = drawn[(x == row).all(axis=1)]
+        for mask, chance in by_hand(masks, row).items():
+            assert (found == mask).all(axis=1).mean() == pytest.approx(chance, abs=0.015)
+
+
+def test_chances_are_the_margins_of_that_law():
+    masks, x = model(), rows()
+    missing = masks.missing(x)
+    for row in np.ndindex(2, 2, 2):
+        at = (x == row).all(axis=1)
+        law = by_hand(masks, row)
+        for a in range(3):
+            alone = sum(p for m, p in law.items() if m[a])
+            assert missing[at, a].mean() == pytest.approx(alone, abs=0.01)
+        for clique in ((0, 1), (0, 2), (1, 2), (0, 1, 2)):
+            seen = sum(p for m, p in law.items() if not any(m[v] for v in clique))
+            found = masks.observed(x, clique, missing)[at].mean()
+            assert found == pytest.approx(seen, abs=0.01)
+
+
+def test_without_gates_masks_are_independent_given_the_row():
+    masks, x = model(), rows(100)
+    masks.gates = {}
+    missing = masks.missing(x)
+    np.testing.assert_array_equal(
+        masks.observed(x, (0, 2), missing), (1 - missing)[:, [0, 2]].prod(1)
+    )
+
+
+def released(x, holes, *, std=1.0):
+    """Strips and coincidences of two attributes, without noise."""
+    strips = {}
+    for a, b in ((0, 1), (1, 0)):
+        seen = ~holes[:, b]
+        gone = np.bincount(x[seen & holes[:, a], b], minlength=2).astype(float)
+        strips[a, b] = Strip(gone, np.bincount(x[seen, b], minlength=2).astype(float), std, 2)
+    return strips, {(0, 1): (float(holes.all(axis=1).sum()), std)}
+
+
+def learned(x, holes):
+    strips, both = released(x, holes)
+    masks = MaskModel(holes.mean(axis=0))
+    masks.learn(x, len(x), strips, ridge=0.1, sweeps=30)
+    masks.learn(x, len(x), strips, ridge=0.1, sweeps=60, both=both)
+    return masks
+
+
+def two(n=40_000):
+    rng = np.random.default_rng(2)
+    b = rng.integers(0, 2, n)
+    a = (rng.random(n) < 0.2 + 0.6 * b).astype(int)
+    return np.stack([a, b], axis=1), rng
+
+
+@pytest.mark.parametrize("behind", [0.1, 0.4, 0.8])
+def test_a_gate_is_found_and_its_rate(behind):
+    """Also if that rate is the mean of the others (0.4), by what it does to who is seen."""
+    x, rng = two()
+    hidden = rng.random(len(x)) < 0.3
+    chance = np.where(hidden, behind, np.where(x[:, 1] == 1, 0.7, 0.1))
+    holes = np.stack([rng.random(len(x)) < chance, hidden], axis=1)
+    masks = learned(x, holes)
+    assert set(masks.gates) == {(0, 1)}
+    assert expit(masks.intercepts[0] + masks.gates[0, 1]) == pytest.approx(behind, abs=0.02)
+    seen = expit(masks.intercepts[0] + masks.slopes[0, 1])
+    np.testing.assert_allclose(seen, [0.1, 0.7], atol=0.03)
+    # The second is missing completely at random, though not among those with the first.
+    assert np.ptp(masks.slopes[1, 0]) < 0.15
+
+
+@pytest.mark.parametrize("other", [(0.3, 0.3), (0.2, 0.4)])
+def test_values_that_count_whether_observed_or_not_open_no_gate(other):
+    x, rng = two()
+    chances = np.stack([np.array([0.1, 0.7])[x[:, 1]], np.array(other)[x[:, 0]]], axis=1)
+    masks = learned(x, rng.random(x.shape) < chances)
+    assert not masks.gates
+    np.testing.assert_allclose(
+        [masks.missing(x)[x[:, 1] == v, 0].mean() for v in (0, 1)], [0.1, 0.7], atol=0.02
+    )
+
+
+def test_masks_never_wait_for_each_other():
+    """Both attributes count where observed, and coincide: only one of the two can be a gate."""
+    x, rng = two()
+    holes = np.stack([rng.random(len(x)) < np.array([0.1, 0.7])[x[:, 1]]] * 2, axis=1)
+    holes[:, 1] ^= rng.random(len(x)) < 0.1
+    masks = learned(x, holes)
+    assert len(masks.gates) == 1
+    assert masks.draw(x, rng).shape == x.shape
+
+
+def test_a_level_that_is_never_missing_stays_so():
+    masks, x = model(), rows(1000)
+    masks.always = {0: 1, 1: 0}
+    holes = masks.draw(x, np.random.default_rng(3))
+    assert holes.any(axis=0).all()
+    assert not holes[x[:, 0] == 1, 0].any()
+    assert not holes[x[:, 1] == 0, 1].any()
+
+
+def test_gates_are_written_and_read_back_and_older_files_have_none():
+    masks = model()
+    again = Record.from_dict(masks.to_dict())
+    assert again.gates == masks.gates
+    older = masks.to_dict()
+    del older["gates"]
+    assert Record.from_dict(older).gates == {}
