@@ -92,7 +92,7 @@ _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its 
 _LEAST_OBSERVED = 0.02  # no count is divided by less
 _NEVER_OBSERVED = 1e-4  # whatever the rate, as far as weights go
 _TURNS = 6
-_MANY_ATTRIBUTES = 30  # with more, all pairs are counted at once
+_MANY_PAIRS = 400  # when more are asked for, all are counted at once
 _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 
 
@@ -201,10 +201,11 @@ class Estimate:
 
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
-        both = both_missing(self.measured, self.sizes, self.masks.present)
-        for turn in range(_TURNS if self._models_holes else 0):
-            known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
-            self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
+        if self._models_holes:
+            both = both_missing(self.measured, self.sizes, self.masks.present)
+            for turn in range(_TURNS):
+                known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
+                self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
@@ -256,9 +257,10 @@ class Estimate:
             rate = np.bincount(self._rows[v], weights=self._observed[v], minlength=self.sizes[v])
             self._rates[int(v)] = (rate + (1 - self.masks.rates[v])) / n
         self._pairs: PairCounts | None = None
+        self._asked = 0
         sloping = {effect[0] for effect, slope in self.masks.slopes.items() if slope.any()}
         #: Attributes that are missing in some rows more often than in others.
-        self.selective = frozenset(sloping.union(self.masks.always))
+        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.gates))
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
@@ -320,17 +322,15 @@ class Estimate:
             rate = prod(1 - float(self.masks.rates[v]) for v in clique)
         return min(1.0, max(_LEAST_OBSERVED, rate))
 
-    @property
-    def _many_pairs(self) -> bool:
-        return len(self.sizes) > _MANY_ATTRIBUTES and sum(self.sizes) <= _MOST_LEVELS
-
     def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
         """Drawn rows by cell: their number, and how many of them are observed, as expected."""
         gated = self.masks.gated(clique)
-        if len(clique) == 2 and self._many_pairs and not gated:
-            if self._pairs is None:
+        if len(clique) == 2 and sum(self.sizes) <= _MOST_LEVELS and not gated:
+            self._asked += 1
+            if self._pairs is None and self._asked > _MANY_PAIRS:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
-            return self._pairs.of(*clique)
+            if self._pairs is not None:
+                return self._pairs.of(*clique)
         shape = [self.sizes[v] for v in clique]
         index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)

@@ -246,6 +246,7 @@ def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) ->
     counts = np.bincount(given, minlength=cells)
     upto = np.ceil(cumulative * counts[:, None] - rng.random((cells, 1))).astype(np.int64)
     upto = np.clip(upto, 0, counts[:, None])  # rows that get this level or an earlier one
+    upto = np.where(cumulative < 1.0, upto, counts[:, None])  # whatever rounding says
     many = np.diff(upto, axis=1, prepend=0)
     order = rng.permutation(len(given))
     order = order[np.argsort(_narrow(given, cells)[order], kind="stable")]

@@ -126,13 +126,17 @@ class Extreme:
     def random(self, n):
         return np.full(n, self.value)
 
+    def permutation(self, n):
+        return np.arange(n)
+
 
 @pytest.mark.parametrize("draws", ["even", "independent"])
 @pytest.mark.parametrize("u", [0.0, float(np.nextafter(1.0, 0))])
 def test_no_rounding_reaches_an_impossible_level(draws, u):
     table = np.tile([0.0, 0.3, 0.0, 0.7, 0.0], (1000, 1))
-    drawn = draw(table, np.arange(1000), Extreme(u), draws=draws)
-    assert set(drawn) <= {1, 3}
+    for rows in (np.arange(1000), np.arange(7000) % 1000):
+        drawn = draw(table, rows, Extreme(u), draws=draws)
+        assert set(drawn) <= {1, 3}
 
 
 @given(st.lists(st.floats(-5, 20), min_size=8, max_size=8))
