@@ -105,7 +105,9 @@ TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])
 MASKS = MaskModel(np.array([0.1, 0.0]))
 MASKS.slopes[0, 1] = np.array([1.0, -1 / 3])
 LEVELS = Levels(np.array([0, 0, 1]), np.array([0.3, 0.7, 1.0]))
-LAW = GraphicalModel((LEVELS, LEVELS), {(0, 1): TABLE}, MASKS, {(0,): np.eye(3)[0] > 0})
+LAW = GraphicalModel(
+    (LEVELS, LEVELS), {(0, 1): TABLE}, MASKS, {(0,): np.eye(3)[0] > 0}, {(0, 1): TABLE}
+)
 FAMILY = Family("b", ("kind",))
 STEP = PriceStep("impute", "MeanImputer", 3, 0.1, 3, 0.3, math.inf, 1.0, ("one", "two"))
 RULED = Schema(
@@ -140,10 +142,10 @@ SINGLE = [
     LEVELS,
     LAW,
     FAMILY,
-    Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}),
+    Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(
         n_rows=12.5, first_sigma=1.0, sigmas={(0, 1): 2.0}, extended=(True, False), partial=True,
-        shrink=0.2, ridge=0.3, model_rows=100,
+        shrink=0.2, ridge=0.3, model_rows=100, pairs={(0, 1): 3.0},
     ),
     StoredModel(
         family="F", parameters={"kind": None, "w": {("a",): 2}, "x": math.inf, "big": 10**30},

@@ -155,7 +155,7 @@ def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
     chance = np.where(holes[:, 1], behind, expit(rows[:, 1] * 1.5 - 3))
     holes[:, 0] = rng.random(len(rows)) < chance
     completed = complete(released(rows, holes))
-    assert set(completed.masks.gates) == {(0, 1)}
+    assert set(completed.masks.unseen) == {(0, 1)}
     assert distances(completed, rows)[0] < 0.005
     assert distances(completed, rows)[1] < 0.01
     again = completed.masks.draw(rows, rng)

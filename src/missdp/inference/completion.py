@@ -158,7 +158,7 @@ def complete(
         known = _corrected(tables, rows, masks)
     if rounds:
         chances = masks.missing(rows)
-        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.gates)
+        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.unseen)
     return known
 
 
@@ -259,7 +259,7 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
     for (a, b), table in tables.tables.items():
         shape = sizes[a], sizes[b]
         number, weighted = (c.reshape(shape) for c in counts.of(a, b))
-        if masks.gated((a, b)):
+        if masks.tied((a, b)):
             each = masks.observed(rows, (a, b), missing)
             cells = rows[:, a] * shape[1] + rows[:, b]
             weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)

@@ -7,6 +7,7 @@ missingness to it in turns. Nothing here sees private counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from math import prod
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
+from missdp.inference.shrinkage import shrunk
 
 __all__ = ["Estimate", "PairCounts"]
 
@@ -92,6 +94,7 @@ _PRIOR_ROWS = 5.0  # strength with which a cell's observation rate leans on its 
 _LEAST_OBSERVED = 0.02  # no count is divided by less
 _NEVER_OBSERVED = 1e-4  # whatever the rate, as far as weights go
 _TURNS = 6
+_LEAST_RATE = 1e-6  # of holes, where there are some
 _MANY_PAIRS = 400  # when more are asked for, all are counted at once
 _MOST_LEVELS = 4000  # of all attributes, for that: a quarter of a gigabyte
 
@@ -156,6 +159,7 @@ class Estimate:
         if zeros:
             self._possible = log_linear(self.sizes, {}, self._forbidden)[0]
         holes = [float(y[-1]) if e else 0.0 for y, e in zip(ones, extended, strict=True)]
+        self._holes = [Measured(np.array([h]), std) for h in holes]
         if partial:
             holes = [self.n_rows - total for total in totals]
         floors = [_HOLES * std * (np.sqrt(len(y)) if partial else 1.0) for y in ones]
@@ -170,6 +174,7 @@ class Estimate:
             merged = np.bincount(level.groups, weights=y).astype(np.float64)
             self._ones[a,] = Measured(merged, std * np.sqrt(np.bincount(level.groups)))
         self.measured: dict[Clique, Measured] = {}
+        self.noted: dict[Clique, Measured] = {}
         self.parameters: Parameters = {}
         self._rows = np.zeros((len(self.sizes), 0), dtype=np.int64)
         self._weigh()
@@ -199,17 +204,47 @@ class Estimate:
         old = self.measured.get(clique)
         self.measured[clique] = new if old is None else old.combine(new)
 
+    def note(self, clique: Clique, counts: Floats, std: float) -> None:
+        """Take in a released marginal that rows are raked to; the model learns its margins only."""
+        noted = Measured(np.asarray(counts, dtype=float), std)
+        self.noted[clique] = noted
+        for a in clique if not self._partial else ():
+            margin = _margin(noted, clique.index(a))
+            values = Measured(margin.counts[: self.sizes[a]], margin.std)
+            self._ones[a,] = self._ones[a,].combine(values)
+            if self.masks.present[a]:
+                holes = Measured(margin.counts[self.sizes[a] :], margin.std)
+                self._holes[a] = self._holes[a].combine(holes)
+                rate = float(self._holes[a].counts[0]) / self.n_rows
+                self.masks.rates[a] = min(max(rate, _LEAST_RATE), 1 - _LEAST_OBSERVED)
+
+    def tables(self) -> Parameters:
+        """Return tables that rows are raked to: what was noted, leaned on the model.
+
+        Margins, and pairs that the model was fitted to, are held as it has them.
+        """
+        if not self.noted:
+            return {}
+        law = self.model.marginal
+        fitted: list[Clique] = [(a,) for a in range(len(self.sizes))]
+        fitted += dict.fromkeys(p for c in self.measured for p in combinations(c, 2))
+        tables = {c: law(c) for c in fitted}
+        for clique, noted in self.noted.items():
+            target = self._target(clique, noted)
+            tables[clique] = shrunk(target.values, law(clique), target.std)
+        return tables
+
     def finish(self) -> None:
         """Refit until both models agree: they are fitted in turns, and measurements are done."""
         if self._models_holes:
-            both = both_missing(self.measured, self.sizes, self.masks.present)
+            both = both_missing(self.measured | self.noted, self.sizes, self.masks.present)
             for turn in range(_TURNS):
                 known = both if turn >= _TURNS // 2 else None  # slopes are about right by then
                 self.refit(iterations=100, sweeps=8, draws=3 * self._draws, both=known)
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
-                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.gates
+                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.unseen
             )
 
     def refit(
@@ -226,7 +261,7 @@ class Estimate:
             self.masks.learn(
                 self._rows.T,
                 self.n_rows,
-                strips(self.measured, self.sizes, self.masks.present),
+                strips(self.measured | self.noted, self.sizes, self.masks.present),
                 ridge=self._ridge,
                 sweeps=sweeps,
                 both=both,
@@ -260,7 +295,7 @@ class Estimate:
         self._asked = 0
         sloping = {effect[0] for effect, slope in self.masks.slopes.items() if slope.any()}
         #: Attributes that are missing in some rows more often than in others.
-        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.gates))
+        self.selective = frozenset(sloping.union(self.masks.always, *self.masks.unseen))
 
     def predict(self, clique: Clique) -> Floats:
         """Expected counts of the rows observed on all of ``clique``.
@@ -324,8 +359,8 @@ class Estimate:
 
     def _drawn(self, clique: Clique, holes: list[int]) -> tuple[Floats, Floats]:
         """Drawn rows by cell: their number, and how many of them are observed, as expected."""
-        gated = self.masks.gated(clique)
-        if len(clique) == 2 and sum(self.sizes) <= _MOST_LEVELS and not gated:
+        tied = self.masks.tied(clique)
+        if len(clique) == 2 and sum(self.sizes) <= _MOST_LEVELS and not tied:
             self._asked += 1
             if self._pairs is None and self._asked > _MANY_PAIRS:
                 self._pairs = PairCounts(self._rows, self._observed, self.sizes)
@@ -334,7 +369,7 @@ class Estimate:
         shape = [self.sizes[v] for v in clique]
         index, cells = cell_index(self._rows, clique, shape, self._rows.shape[1]), prod(shape)
         chances = self._observed[holes].prod(axis=0)
-        if gated:
+        if tied:
             chances = self.masks.observed(self._rows.T, holes, 1.0 - self._observed.T)
         seen = np.bincount(index, weights=chances, minlength=cells).astype(np.float64)
         return np.bincount(index, minlength=cells).astype(np.float64), seen
@@ -364,6 +399,14 @@ class Estimate:
             return chance
         law = self.model.marginal(clique) if self.parameters else 1 / chance.size
         return max(_LEAST_OBSERVED, float((law * chance).sum()))
+
+
+def _margin(measured: Measured, axis: int) -> Measured:
+    """Add a marginal up over all other axes."""
+    counts = measured.counts
+    cells = counts.size // counts.shape[axis]
+    summed = counts.sum(axis=tuple(i for i in range(counts.ndim) if i != axis))
+    return Measured(summed, np.asarray(measured.std) * np.sqrt(cells))
 
 
 def _pooled(totals: Floats, ones: Sequence[NDArray[Any]]) -> float:

@@ -24,7 +24,16 @@ from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, Draws, Levels, Zeros, merge_zeros, sample_tree
+from missdp.inference.model import (
+    Codes,
+    Draws,
+    Levels,
+    Zeros,
+    merge_zeros,
+    sample_tree,
+    tree_steps,
+)
+from missdp.inference.raking import sample_raked
 from missdp.record import Record
 
 __all__ = ["GraphicalModel", "Recipe"]
@@ -45,21 +54,27 @@ class GraphicalModel(Record):
     zeros : mapping of Clique to ndarray of bool
         Impossible cells on the declared levels (public); each group of merged levels is possible
         or impossible as a whole.
+    tables : mapping of Clique to ndarray
+        Tables on merged levels that rows are raked to, because the parameters do not hold them.
     """
 
     levels: tuple[Levels, ...]
     parameters: Parameters
     masks: MaskModel
     zeros: Zeros = field(default_factory=dict)
+    tables: Parameters = field(default_factory=dict)
 
     @cached_property
     def law(self) -> Calibrated:
-        """The complete-data law on merged levels."""
+        """The complete-data law on merged levels, before rows are raked."""
         sizes = [level.n_groups for level in self.levels]
         return log_linear(sizes, self.parameters, merge_zeros(self.zeros, self.levels))[0]
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
-        """Marginal of the complete-data law on the declared levels, at sorted positions."""
+        """Marginal of the complete-data law on the declared levels, at sorted positions.
+
+        Of the parameters alone: what rows are raked to is in ``tables``.
+        """
         table = self.law.marginal(clique)
         for axis, v in enumerate(clique):
             level = self.levels[v]
@@ -67,11 +82,18 @@ class GraphicalModel(Record):
             table = table.take(level.groups, axis=axis) * level.shares.reshape(along)
         return table
 
+    def rows(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+        """Draw ``n`` complete rows on merged levels, one column per attribute."""
+        if not self.tables:
+            return sample_tree(self.law, n, rng, draws=draws)
+        codes = sample_raked(tree_steps(self.law), self.tables, n, rng, draws=draws)
+        return np.stack([codes[v] for v in range(len(self.levels))]).T
+
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = sample_tree(self.law, n, rng, draws=draws)
+        rows = self.rows(n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
         out = []
         for v, level in enumerate(self.levels):
@@ -91,13 +113,15 @@ class Recipe(Record):
     first_sigma : float
         Noise of each one-way marginal.
     sigmas : mapping of Clique to float
-        Noise of each larger marginal.
+        Noise of each larger marginal that the model was fitted to.
     extended : tuple of bool
         Attributes counted with a level for missing.
     partial : bool
         Whether marginals counted only the rows observed on them.
     shrink, ridge, model_rows, always
         See :class:`~missdp.inference.estimate.Estimate`.
+    pairs : mapping of Clique to float
+        Noise of each marginal that rows are raked to.
     """
 
     n_rows: float
@@ -109,11 +133,12 @@ class Recipe(Record):
     ridge: float
     model_rows: int
     always: dict[int, int] = field(default_factory=dict)
+    pairs: Mapping[Clique, float] = field(default_factory=dict)
 
     def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
         """Simulate a table from ``model``, release it again, and fit a model to that."""
         n = max(1, round(self.n_rows))
-        rows = sample_tree(model.law, n, rng, draws="independent")
+        rows = model.rows(n, rng, draws="independent")
         holes = model.masks.draw(rows, rng)
         codes = np.stack([lv.split(rows[:, v], rng) for v, lv in enumerate(model.levels)], axis=1)
         ones = [self._one(codes[:, v], holes[:, v], v, model, rng) for v in range(codes.shape[1])]
@@ -133,9 +158,16 @@ class Recipe(Record):
         for clique, sigma in self.sigmas.items():
             counts = self._counts(clique, codes, holes, estimate.levels)
             estimate.add(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
+        for clique, sigma in self.pairs.items():
+            counts = self._counts(clique, codes, holes, estimate.levels)
+            estimate.note(clique, counts + rng.normal(0, sigma, counts.shape), sigma)
         estimate.finish()
         return GraphicalModel(
-            tuple(estimate.levels), estimate.parameters, estimate.masks, model.zeros
+            tuple(estimate.levels),
+            estimate.parameters,
+            estimate.masks,
+            model.zeros,
+            estimate.tables(),
         )
 
     def _one(

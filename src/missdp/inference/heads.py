@@ -80,10 +80,11 @@ class Heads(Record):
         >>> fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {}).parents
         ((), (0,))
         """
-        found: list[tuple[int, ...]] = [() for _ in self.margins]
-        for k, a in enumerate(self.order):
-            found[a] = tuple(c for c in self.order[:k] if (a, c) in self.weights)
-        return tuple(found)
+        place = {a: k for k, a in enumerate(self.order)}
+        found: list[list[int]] = [[] for _ in self.margins]
+        for a, c in self.weights:
+            found[a].append(c)
+        return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in found)
 
     def sample(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` rows, one column per attribute.
@@ -165,7 +166,7 @@ class Heads(Record):
         """Order of the rows in which neighbours have much the same law, and are random else."""
         order = rng.permutation(len(rows))
         key, cells = np.zeros(len(rows), dtype=np.int64), 1
-        for c in self.nearest[a]:
+        for c in self._nearest(a):
             cells *= len(self.margins[c])
             if cells * _ROWS_ALIKE > len(rows) or cells > 1 << 16:
                 break
@@ -173,17 +174,13 @@ class Heads(Record):
         found: Codes = order[np.argsort(key.astype(np.uint16)[order], kind="stable")]
         return found
 
-    @cached_property
-    def nearest(self) -> tuple[tuple[int, ...], ...]:
-        """Earlier attributes of each attribute, those first that say most about it."""
+    def _nearest(self, a: int) -> list[int]:
+        """Earlier attributes, those first that say most about one."""
         said = {
-            (a, c): float(self.margins[a] @ np.square(weights) @ self.margins[c])
-            for (a, c), weights in self.weights.items()
+            c: float(self.margins[a] @ np.square(self.weights[a, c]) @ self.margins[c])
+            for c in self.parents[a]
         }
-        return tuple(
-            tuple(sorted(parents, key=lambda c: -said[a, c]))
-            for a, parents in enumerate(self.parents)
-        )
+        return sorted(said, key=lambda c: -said[c])
 
     @cached_property
     def limits(self) -> tuple[dict[int, Bools], ...]:

@@ -21,7 +21,7 @@ chance of each single cell to be missing is not touched, so nothing else is.
 
 If, however, ``a`` is missing at other rates by the observed levels of ``b``, and at a rate again
 where ``b`` is missing that no mean of those explains, then ``b`` is taken to count only where it is
-observed, as values missing at random have it: β_ab(x_b) where it is observed, a number (a gate)
+observed, as values missing at random have it: β_ab(x_b) where it is observed, one number
 where it is not.  The same if that explains why ``b`` seems to be missing by the levels of ``a``.
 """
 
@@ -65,6 +65,10 @@ class MaskModel(Record):
         Released missing rates; 0 where an attribute is never missing.
     always : mapping of int to int
         By attribute, a level that is always observed: there is nothing to be missing.
+    slopes : mapping of (a, b) or (a, b, c) to ndarray
+        What levels of others add to the logit of ``a``.
+    unseen : mapping of (a, b) to float
+        What is added instead where ``b`` is missing; for pairs without, levels count all the same.
     """
 
     rates: Floats
@@ -72,7 +76,7 @@ class MaskModel(Record):
     intercepts: Floats = field(init=False)
     slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)  # whose, then by what
     correlation: Floats = field(init=False)  # of latent variables: which holes coincide
-    gates: dict[tuple[int, int], float] = field(default_factory=dict)
+    unseen: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.correlation = np.eye(len(self.rates))
@@ -109,14 +113,14 @@ class MaskModel(Record):
                 chance *= 1.0 - self._chance(a, rows, holes)
         return chance
 
-    def gated(self, clique: Iterable[int]) -> bool:
+    def tied(self, clique: Iterable[int]) -> bool:
         """Whether masks of a clique depend on each other."""
         clique = list(clique)
         return any(self._depends(a, b) for a in clique for b in clique)
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
         """Draw masks for complete rows; True is missing."""
-        if not self.gates:
+        if not self.unseen:
             return coincident(self.missing(rows), self.correlation, rng)
         uniforms = latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
@@ -132,13 +136,13 @@ class MaskModel(Record):
 
         By default with the same random numbers whenever it is asked for so many rows.
         """
-        waiting = sorted({b for _, b in self.gates})
+        waiting = sorted({b for _, b in self.unseen})
         if uniforms is None and waiting:
             uniforms = np.random.default_rng(0).random((len(rows), len(self.rates)))
         holes: dict[int, Bools] = {b: np.zeros(len(rows), dtype=bool) for b in seen}
         waiting = [b for b in waiting if b not in holes]
         while waiting:
-            ready = [b for b in waiting if not any((b, c) in self.gates for c in waiting)]
+            ready = [b for b in waiting if not any((b, c) in self.unseen for c in waiting)]
             for b in ready:
                 holes[b] = uniforms[:, b] < self._chance(b, rows, holes)  # type: ignore[index]
             waiting = [b for b in waiting if b not in ready]
@@ -148,7 +152,7 @@ class MaskModel(Record):
         out = np.empty(rows.shape, order="F")
         out[:] = np.where(self.present, expit(self.intercepts), 0.0)
         steep = {effect[0] for effect, slope in self.slopes.items() if slope.any()}
-        for a in steep | {a for a, _ in self.gates}:  # most attributes depend on none
+        for a in steep | {a for a, _ in self.unseen}:  # most attributes depend on none
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows, holes))
         for a, level in self.always.items():
@@ -167,10 +171,10 @@ class MaskModel(Record):
             if effect[0] == a and slope.any():
                 part = slope[tuple(rows[:, b] for b in effect[1:])]
                 for b in effect[1:]:
-                    if (a, b) in self.gates:
+                    if (a, b) in self.unseen:
                         part = np.where(holes[b], 0.0, part)
                 logits += part
-        for (one, b), number in self.gates.items():
+        for (one, b), number in self.unseen.items():
             if one == a:
                 logits += number * holes[b]
         return logits
@@ -214,16 +218,16 @@ class MaskModel(Record):
             if self.present[effect[0]]:
                 by_attribute.setdefault(effect[0], {})[effect] = strip
         if both:
-            self._open_gates(strips, both, rows, n_rows)
+            self._find_unseen(strips, both, rows, n_rows)
         for _ in range(sweeps):
             holes = self._drivers(rows)
             missing = self._chances(rows, holes)
             self._match_rates(missing)
             for a, own in by_attribute.items():
                 self._learn_one(a, own, rows, holes, missing, per_row, ridge)
-            self._match_gates(both or {}, rows, holes, missing, n_rows)
+            self._match_unseen(both or {}, rows, holes, missing, n_rows)
 
-    def _open_gates(
+    def _find_unseen(
         self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Codes, n_rows: float
     ) -> None:
         """Find attributes that count for the mask of another only where they are observed."""
@@ -249,14 +253,14 @@ class MaskModel(Record):
                 found[a, b] = strip.evidence
         for a, b in sorted(found, key=lambda effect: -found[effect]):
             if not self._depends(b, a):  # or neither mask could be drawn first
-                self.gates.setdefault((a, b), 0.0)
+                self.unseen.setdefault((a, b), 0.0)
 
     def _depends(self, a: int, b: int) -> bool:
         """Whether the mask of ``a`` depends on that of ``b``, directly or not."""
-        causes = {v for one, v in self.gates if one == a}
+        causes = {v for one, v in self.unseen if one == a}
         return b in causes or any(self._depends(v, b) for v in causes)
 
-    def _match_gates(
+    def _match_unseen(
         self,
         both: Both,
         rows: Codes,
@@ -264,8 +268,8 @@ class MaskModel(Record):
         missing: Floats,
         n_rows: float,
     ) -> None:
-        """Move the gates towards how often both are missing."""
-        for (a, b), number in self.gates.items():
+        """Move what counts where others are missing towards how often both are missing."""
+        for (a, b), number in self.unseen.items():
             known = both.get((a, b), both.get((b, a)))
             if known is not None:
                 chance = self._chance(a, rows, {**holes, b: np.ones(len(rows), dtype=bool)})
@@ -273,7 +277,7 @@ class MaskModel(Record):
                 aim = float(np.clip(known[0] / max(1.0, n_rows * self.rates[b]), 0.0, 1.0))
                 gap = aim * weight.sum() - weight @ chance
                 step = gap / max(weight @ (chance * (1 - chance)), 1e-3 * weight.sum(), 1e-9)
-                self.gates[a, b] = float(
+                self.unseen[a, b] = float(
                     np.clip(number + np.clip(_DAMPING * step, -_STEP, _STEP), _NEVER, -_NEVER)
                 )
 
@@ -305,11 +309,11 @@ class MaskModel(Record):
         for effect in moving:
             strip, slope = strips[effect], self.slopes[effect].ravel()
             cells = np.ravel_multi_index(tuple(rows.T[list(effect[1:])]), strip.shape)
-            hidden = [b for b in effect[1:] if (a, b) in self.gates]
+            hidden = [b for b in effect[1:] if (a, b) in self.unseen]
             if strip.selective:
                 seen = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
                 both = seen
-                if any((b, a) in self.gates for b in effect[1:]):
+                if any((b, a) in self.unseen for b in effect[1:]):
                     both = self._seen_without(a, effect[1:], rows, holes, missing) * per_row
                 # A strip is about rows in which the others are observed, whatever is drawn here.
                 own = self._logits(a, rows, _observed_too(holes, hidden)) if hidden else logits
@@ -333,7 +337,7 @@ class MaskModel(Record):
         """Probability that others are observed where ``a`` is missing, on which they may depend."""
         chance = np.ones(len(rows))
         for b in others:
-            if (b, a) in self.gates:
+            if (b, a) in self.unseen:
                 gone = {**holes, a: np.ones(len(rows), dtype=bool)}
                 chance *= 1 - self._chance(b, rows, gone)
             else:
@@ -342,7 +346,7 @@ class MaskModel(Record):
 
 
 def _explains(back: Strip, codes: Codes, missing: Floats, other: Floats, rate: float) -> bool:
-    """Whether rates of the other mask by levels of this attribute are but those of a gate.
+    """Whether rates of the other mask by levels of this attribute are but what hiding does.
 
     Where the other is observed, who is seen depends on it; where it is missing, not: so that among
     those who are seen, the other is missing at other rates by level, though it has no reason to.

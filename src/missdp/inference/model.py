@@ -35,6 +35,7 @@ __all__ = [
     "merge_zeros",
     "sample_rows",
     "sample_tree",
+    "tree_steps",
 ]
 
 
@@ -146,14 +147,19 @@ def sample_tree(
     law: Calibrated, n: int, rng: np.random.Generator, *, draws: Draws = "even"
 ) -> Codes:
     """Draw ``n`` rows of a calibrated junction tree, one column per attribute."""
+    codes = sample_rows(tree_steps(law), n, rng, draws=draws)
+    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
+
+
+def tree_steps(law: Calibrated) -> list[tuple[Clique, Clique, Floats]]:
+    """Return how rows of a calibrated junction tree are drawn, as `sample_rows` takes it."""
     steps = []
     for clique, given, table in zip(
         law.tree.cliques, law.tree.separators, law.beliefs, strict=True
     ):
         new = tuple(v for v in clique if v not in given)
         steps.append((given, new, table.transpose([clique.index(v) for v in (*given, *new)])))
-    codes = sample_rows(steps, n, rng, draws=draws)
-    return np.stack([codes[v] for v in range(len(law.tree.sizes))]).T  # columns in one piece
+    return steps
 
 
 def sample_rows(

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.completion import Completed
 from missdp.inference.fit_heads import fit_heads, fit_tree
 from missdp.inference.heads import Heads, Pair
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, Draws, Levels
-from missdp.inference.pair_tables import Moments
+from missdp.inference.model import Codes, Draws, Levels, cell_index
 from missdp.inference.raking import rake, resample
-from missdp.inference.shrinkage import shrunk
+from missdp.inference.shrinkage import scaled_to, shrunk
 from missdp.record import Record
 
-__all__ = ["Base", "PairModel", "fit_rows"]
+__all__ = ["Base", "PairModel", "fit_law", "targets"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Base: TypeAlias = Literal["heads", "tree"]
 
-_SWEEPS = {"heads": 6, "tree": 15}
-_POOL = 100_000  # rows that are weighted together
+_SWEEPS: dict[str, int] = {"heads": 4, "tree": 15}
+_POOL = 100_000  # rows that are weighted together, at most
+_FEWEST = 20_000  # at least
+_LEAST_SHARE = 0.5  # effective rows, of those that are weighted
+_LEAST_CELL = 1e-9
+_LEAST_DEGREES = 0.01  # an attribute of one level has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,29 +48,33 @@ class PairModel(Record):
         What the rows drawn are raked to.
     masks : MaskModel
         What goes missing.
-    sweeps : int
-        Times that rows are raked to every table.
+    base : {"heads", "tree"}
+        What ``law`` is.
     """
 
     levels: tuple[Levels, ...]
     law: Heads
     tables: dict[Clique, Floats]
     masks: MaskModel
-    sweeps: int = 6
+    base: Base
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` complete rows on groups of levels."""
-        parts = []
-        for start in range(0, max(n, 1), _POOL):
-            rows = self.law.sample(_POOL, rng)
-            weights = rake(rows, self.tables, sweeps=self.sweeps, least_share=0.0)
+        parts = [np.zeros((0, len(self.levels)), dtype=np.int64)]
+        for start in range(0, n, _POOL):
             part = min(_POOL, n - start)
+            rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
+            weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
             if draws == "even":
                 chosen = resample(weights, part, rng, codes=rows)
             else:
                 chosen = rng.choice(len(rows), size=part, p=weights)
             parts.append(rows[chosen])
         return np.concatenate(parts)
+
+    @property
+    def _least(self) -> float:
+        return _LEAST_SHARE if self.base == "heads" else 0.0
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
@@ -80,27 +89,55 @@ class PairModel(Record):
         return out
 
 
-def fit_rows(
-    moments: Moments,
+def fit_law(
+    known: Completed,
     *,
     base: Base,
     rng: np.random.Generator,
-    allowed: Mapping[Pair, Bools] | None = None,
-) -> tuple[Heads, dict[Clique, Floats]]:
-    """Return a law of complete rows, and the tables that its rows are to be raked to."""
-    margins, pairs, noise = moments.margins, moments.pairs, moments.variances
+    allowed: Mapping[Pair, Bools],
+    start: Heads | None = None,
+) -> Heads:
+    """Return a law of complete rows.
+
+    Parameters
+    ----------
+    known : Completed
+    base : {"heads", "tree"}
+    rng : numpy Generator
+    allowed : mapping of (attribute, attribute) to ndarray of bool
+        Which cells of a pair are possible (public).
+    start : Heads, optional
+        An earlier fit, to go on from.
+    """
+    parts = known.margins, known.pairs, known.variances
     if base == "tree":
-        law = fit_tree(margins, pairs, noise, allowed=allowed)
-    else:
-        law = fit_heads(margins, pairs, noise, rng=rng, allowed=allowed)
-    tables: dict[Clique, Floats] = {}
-    for (a, b), moment in pairs.items():
-        product = np.outer(margins[a], margins[b])
-        if allowed and (a, b) in allowed:
-            product = np.where(allowed[a, b], product, 0.0)
-            product /= product.sum()
-        noisy = moment + np.outer(margins[a], margins[b])
-        tables[a, b] = shrunk(
-            noisy, product, np.sqrt(noise[a, b]), margins=(margins[a], margins[b])
-        )
-    return law, tables
+        return fit_tree(*parts, allowed=allowed)
+    return fit_heads(*parts, rng=rng, allowed=allowed, start=start)
+
+
+def targets(known: Completed, rows: Codes, *, base: Base) -> dict[Clique, Floats]:
+    """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
+
+    Parameters
+    ----------
+    known : Completed
+    rows : ndarray of int64
+        Rows of the model. Those of a tree lack most pairs, so there tables lean on independence.
+    base : {"heads", "tree"}
+    """
+    found: dict[Clique, Floats] = {}
+    sizes = [len(margin) for margin in known.margins]
+    columns = np.ascontiguousarray(rows.T)
+    for a, b in combinations(range(len(sizes)), 2):
+        if (a, b) not in known.pairs:
+            continue
+        shape, ends = (sizes[a], sizes[b]), (known.margins[a], known.margins[b])
+        product = np.outer(*ends)
+        cells = cell_index(columns, (a, b), shape, len(rows))
+        told = np.bincount(cells, minlength=product.size).reshape(shape) / max(1, len(rows))
+        model = product * (told > 0) if base == "tree" else told
+        model = scaled_to(np.maximum(model, _LEAST_CELL * (told > 0)), ends)
+        degrees = max(_LEAST_DEGREES, (1 - 1 / shape[0]) * (1 - 1 / shape[1]))
+        noise = np.sqrt(known.variances[a, b] / degrees)
+        found[a, b] = shrunk(known.pairs[a, b] + product, model, noise, margins=ends)
+    return found

@@ -27,7 +27,8 @@ Name = TypeVar("Name", bound=Hashable)
 
 _HALVINGS = 12
 _RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
-_POOL = 100_000  # rows at least that are weighted
+_POOL = 100_000  # rows that are weighted, if fewer are drawn
+_LEAST_POOL = 20_000  # and if only a few are
 _MOST_ROWS = 1_000_000  # at once
 _REPAIRS = 2
 _REPAIR_SWEEPS = 4
@@ -254,7 +255,7 @@ def _part(
     sweeps: int,
     draws: Draws,
 ) -> dict[Name, Codes]:
-    rows = max(_POOL, n)
+    rows = max(n, min(_POOL, max(_LEAST_POOL, 4 * n)))
     order = [name for _, new, _ in steps for name in new]
     place = {name: i for i, name in enumerate(order)}
     codes = np.zeros((len(order), rows), dtype=np.int64)

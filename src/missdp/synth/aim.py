@@ -21,6 +21,7 @@ from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.kept_back import KeptBack
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
@@ -157,7 +158,7 @@ class GraphicalSynthesizer(Synthesizer):
         )
         estimate = learner.run()
         self.model_ = GraphicalModel(
-            tuple(estimate.levels), estimate.parameters, estimate.masks, zeros
+            tuple(estimate.levels), estimate.parameters, estimate.masks, zeros, estimate.tables()
         )
         self._recipe = Recipe(
             n_rows=estimate.n_rows,
@@ -169,6 +170,7 @@ class GraphicalSynthesizer(Synthesizer):
             ridge=self.ridge,
             model_rows=self.model_rows,
             always=always,
+            pairs={c: float(m.std) for c, m in estimate.noted.items()},
         )
         names = schema.names
         self.measured_ = tuple(tuple(names[v] for v in c) for c in estimate.measured)
@@ -233,6 +235,8 @@ def _first_zeros(stored: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
 _ROUNDS_PER_ATTRIBUTE = 3
 _MANY_ROUNDS = 100
 _MOST_ROUNDS = 10_000
+_PAIRS_SHARE = 0.25
+_LEAST_IN_A_CELL = 3.5  # standard deviations
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -243,6 +247,12 @@ class AIM(GraphicalSynthesizer):
     picks the workload marginal that the model gets most wrong, Gaussian noise releases it, and a
     maximum-entropy graphical model is refitted.  Accounted in
     Gaussian DP (in zCDP if epsilon is large), add-remove adjacency.
+
+    A model of limited size cannot hold all pairs of attributes.  A quarter of the budget measures
+    those that no selected marginal contains, and synthetic rows are raked to them, if that pays:
+    there are at most 600 pairs in the workload, the model could not hold all attributes together,
+    and a cell of a pair has, on average, rows worth at least 3.5 standard deviations of the noise,
+    by the released number of rows.
 
     Parameters
     ----------
@@ -356,4 +366,5 @@ class AIM(GraphicalSynthesizer):
             selection_share=self.selection_share,
             max_cells=self._max_cells,
             forest=False,
+            kept_back=KeptBack(share=_PAIRS_SHARE, least=_LEAST_IN_A_CELL),
         )

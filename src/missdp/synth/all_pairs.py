@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -11,23 +12,22 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
-from missdp.inference.masks import MaskModel
+from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
-from missdp.inference.pair_model import Base, PairModel, fit_rows
-from missdp.mechanisms.door import Door, Noise, Total
+from missdp.inference.pair_model import Base, PairModel
+from missdp.mechanisms.door import Door, Noise, RowProducts, Total
 from missdp.mechanisms.products import MOST_NUMBERS
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.learn_pairs import crude_margins, pair_tables, row_products
+from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins, fit_pairs
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 
 __all__ = ["AllPairs"]
 
 _ALONE = 1.2
-_MOST_BEFORE = 0.99
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,7 +63,7 @@ class AllPairs(Synthesizer):
     first_share : float in (0, 1), default 0.08
         Share of the budget for the one-way margins.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of epsilon.
+        For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -122,7 +122,7 @@ class AllPairs(Synthesizer):
         check_imputer(self.imputer)
         for name in ("imputer_share", "first_share"):
             self._check_share(name)
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+        return self._budget
 
     def _check_schema(self, schema: Schema) -> None:
         cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
@@ -131,23 +131,25 @@ class AllPairs(Synthesizer):
                 f"all pairs of attributes have {cells:,} cells, more than the {MOST_NUMBERS:,} "
                 "that are released together; use fewer attributes, bins or levels, or MST"
             )
-        left = Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp").left
-        before = kinds_share(self._modelled, self._strategy) * left.amount
-        if self._strategy.fills:
-            cost = replace(left, amount=self.imputer_share * left.amount)
-            before += cost.amount if imputation_noise(schema, self.imputer, cost) else 0.0
-        if before > _MOST_BEFORE * left.amount:
-            raise ParameterError(
-                "too little is left of the budget for pairs at this epsilon and delta: imputation, "
-                "which is pure, costs nearly all of it; use a larger delta or a smaller "
-                "imputer_share or epsilon"
-            )
-        rest = left.amount - before
-        Noise.worth(replace(left, amount=rest * self.first_share / max(1, len(schema))))
+        shares = kinds_share(self._modelled, self._strategy)
+        left = self._budget.left
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            shares += self.imputer_share
+        first = (1 - shares) * self.first_share / max(1, len(schema))
+        Noise.worth(replace(left, amount=left.amount * first))
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+
+    @property
+    def _imputation_cost(self) -> Cost:
+        left = self._budget.left
+        return replace(left, amount=left.amount * self.imputer_share)
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
-        door = impute(door, self.imputer, cost=door.share(self.imputer_share))
+        door = impute(door, self.imputer, cost=self._imputation_cost)
         names, whole = door.schema.names, len(door.schema) == 1
         self._report("measuring single attributes", 0.05)
         share = 1.0 if whole else self.first_share
@@ -156,23 +158,32 @@ class AllPairs(Synthesizer):
         crude = crude_margins(door, noise, zeros)
         self._report("measuring all pairs", 0.1)
         groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
-        products = None
+        release = PairRelease(crude, None, None)
         if not whole:
-            clip = 8.0 if self.clip == "auto" else self.clip
-            plan = row_products(names, crude, clip=clip, alone=_ALONE)
-            products = door.merged(groups).products(plan, door.left)
-        tables = pair_tables(crude, products)
+            plan = self._plan_products(names, crude, door.left)
+            release = PairRelease(crude, door.merged(groups).products(plan, door.left), plan)
         self._report("fitting", 0.3)
-        rng = door.generator()
-        allowed = {(c[0], c[1]): ~never for c, never in merge_zeros(zeros, crude.levels).items()}
-        law, wanted = fit_rows(tables.observed(), base=self.base, rng=rng, allowed=allowed)
-        sweeps = 0 if self.base == "heads" else 15
+        never = merge_zeros(zeros, crude.levels)
         known = self._modelled.absent
-        always = {v: int(crude.levels[v].groups[level]) for v, level in known.items()}
-        masks = MaskModel(tables.rates, always)
-        self.model_ = PairModel(crude.levels, law, wanted, masks, sweeps)
+        self.model_ = fit_pairs(
+            release,
+            base=self.base,
+            selective=door.strategy.models_holes,
+            always={v: int(crude.levels[v].groups[level]) for v, level in known.items()},
+            allowed={(c[0], c[1]): ~table for c, table in never.items()},
+            rng=door.generator(),
+        )
         self._report("done", 1.0)
         return crude.total
+
+    def _plan_products(self, names: tuple[str, ...], crude: Crude, left: Cost) -> RowProducts:
+        """Blocks of rows, and where their vectors are clipped; from released values."""
+        parts = blocks(crude)
+        clip = self.clip
+        if clip == "auto":
+            signal = crude.rows * math.sqrt(left.amount)
+            clip = clip_norm(crude.margins, parts, signal, alone=_ALONE)
+        return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""

@@ -26,6 +26,7 @@ from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.synth.expectations import Expectations
+from missdp.synth.kept_back import KeptBack, pairs_of
 from missdp.synth.noisy_counts import least_squares_total
 
 __all__ = ["MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
@@ -59,6 +60,8 @@ class Plan:
     forest : bool
         Select a spanning tree of pairs (MST) by how far they are from independence, rather than
         any marginals by what the model still gets wrong.
+    kept_back : KeptBack
+        What is kept back for all pairs.
     """
 
     whole: Cost
@@ -67,6 +70,7 @@ class Plan:
     selection_share: float
     max_cells: float
     forest: bool
+    kept_back: KeptBack
 
     def check(self, attributes: int, *, before: float, selects: bool) -> None:
         """Refuse, before anything is charged, what no noise can be drawn for.
@@ -78,10 +82,6 @@ class Plan:
             Cost of what is released before; public.
         selects : bool
             Whether anything is selected after the one-way marginals.
-
-        Raises
-        ------
-        ParameterError
         """
         left = self.whole.amount * _SLACK - before
         if left <= _LEAST_LEFT * self.whole.amount or self.whole.amount <= 0:
@@ -90,7 +90,7 @@ class Plan:
                 "imputation costs nearly all of it; use a smaller imputer_share"
             )
         self.noise(self.first_share * left / attributes)
-        share = (1 - self.first_share) * left / max(1, self.rounds)
+        share = max(0.0, 1 - self.first_share - self.kept_back.share) * left / max(1, self.rounds)
         if selects:
             self.noise((1 - self.selection_share) * share)
             check_scale("the noise of selections", 3 / self.epsilon(self.selection_share * share))
@@ -170,6 +170,7 @@ class Learner:
         self._shrink, self._ridge, self._model_rows = shrink, ridge, model_rows
         self._zeros = zeros
         self._growth: Growth | None = None
+        self._kept = 0.0  # budget for pairs, which is not for selections
         self._alone: dict[tuple[str, ...], Facts] = {}
         self._expected = Expectations(self._weights)
         self._names = door.schema.names
@@ -181,13 +182,16 @@ class Learner:
         self._report("measuring single attributes", self._done)
         alone = not self._weights
         self.first_sigma = self._first_sigma(share=1.0 if alone else self._plan.first_share)
-        self._door.expect([*((n,) for n in self._names), *map(self._named, self._weights)])
+        wanted = [*self._weights, *pairs_of(self._weights)]
+        self._door.expect([*((n,) for n in self._names), *map(self._named, wanted)])
         ones = self._measure_ones(self.first_sigma)
         estimate = self._begin(ones)
         if not alone:
             levels = zip(self._names, estimate.levels, strict=True)
             self._merged = self._door.merged({name: level.groups for name, level in levels})
+            self._kept = self._kept_back(estimate)
             self._select_all(estimate)
+            self._measure_pairs(estimate)
         if self._unspent and estimate.measured:
             self._measure_again(estimate)
         elif self._unspent:  # no larger marginal fits into the model
@@ -221,7 +225,7 @@ class Learner:
         while not last:
             self._report("selecting and measuring", self._done)
             count += 1
-            last = self._left < 2 * share or (plan.forest and count == rounds)
+            last = self._left < 2 * _SLACK * share or (plan.forest and count == rounds)
             last = last or len(self._weights) == 1
             share = self._left if last else share
             open_ = self._open(estimate)
@@ -251,6 +255,32 @@ class Learner:
         sigma = self._plan.noise(self._left / len(estimate.measured)).scale
         for clique in tuple(estimate.measured):
             self._measure(clique, sigma, estimate)
+
+    def _kept_back(self, estimate: Estimate) -> float:
+        """Return the budget of pairs that no selected marginal contains; public.
+
+        There are none where the model may hold all attributes together.
+        """
+        if not self._plan.forest and math.prod(estimate.sizes) <= self._plan.max_cells:
+            return 0.0
+        return self._plan.kept_back.of(
+            self._plan.whole,
+            rows=self.rows().value,
+            pairs=pairs_of(self._weights),
+            sizes=estimate.sizes,
+        )
+
+    def _measure_pairs(self, estimate: Estimate) -> None:
+        """Measure all pairs that are not contained in what was, if budget was kept back for it."""
+        pairs = pairs_of(self._weights, estimate.measured) if self._kept else []
+        self._kept = 0.0
+        if not pairs:
+            return
+        sigma = self._plan.noise(self._left / len(pairs)).scale
+        for pair in pairs:
+            released = self._merged.marginal(self._named(pair), Noise("gaussian", sigma))
+            self._note_total(pair, released, sigma)
+            estimate.note(pair, released.astype(np.float64), sigma)
 
     def _measure_ones(self, sigma: float) -> list[NDArray[np.int64]]:
         noise = Noise("gaussian", sigma)
@@ -351,7 +381,8 @@ class Learner:
 
     @property
     def _left(self) -> float:
-        return max(0.0, self._door.left.amount - (1 - _SLACK) * self._plan.whole.amount)
+        left = self._door.left.amount - self._kept - (1 - _SLACK) * self._plan.whole.amount
+        return max(0.0, left)
 
     @property
     def _done(self) -> float:

@@ -6,25 +6,36 @@ has a short vector. Everything here is post-processing of what a door answers.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Levels, Zeros, level_kinds
+from missdp.inference.clipping import clipped_away, clipped_share, independent_rows
+from missdp.inference.completion import complete, tree_rows
+from missdp.inference.heads import Pair
+from missdp.inference.model import Codes, Levels, Zeros, level_kinds
+from missdp.inference.pair_model import Base, PairModel, fit_law, targets
 from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
-__all__ = ["Crude", "crude_margins", "pair_tables", "row_products"]
+__all__ = ["Crude", "PairRelease", "blocks", "crude_margins", "fit_pairs"]
 
 Floats = NDArray[np.float64]
 
-_RARE = 0.5  # levels below so many standard deviations of noise are merged for modelling
+# Levels below so many standard deviations of noise are merged for modelling; of long lists, all
+# that noise alone would lift to the top.
+_RARE, _MANY = 0.5, 64
 _GRID = 2.0**-10
 _MASK = 0.5  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
+_POINTS = 4096  # rows by which clipping is first guessed
+_ROWS = 20_000  # rows of a model by which it is undone
+_TURNS = 3
+_ROUNDS = 3  # of the models of rows and of masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +87,8 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
     levels, margins = [], []
     kinds = level_kinds(zeros, [attribute.size for attribute in door.schema])
     for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
-        rare = _RARE * noise.scale
+        size = attribute.size
+        rare = noise.scale * (_RARE if size <= _MANY else math.sqrt(2 * math.log(size)))
         level = Levels.from_counts(count[: attribute.size], threshold=rare, kinds=kind)
         merged = np.bincount(level.groups, weights=count[: attribute.size])
         if door.strategy.complete_only or not attribute.nullable:
@@ -89,12 +101,9 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
     return Crude(tuple(levels), tuple(margins), total, noise.scale)
 
 
-def row_products(names: tuple[str, ...], crude: Crude, *, clip: float, alone: float) -> RowProducts:
-    """Return what is summed up over rows, given crude margins."""
-    blocks = {}
-    for name, level, margin in zip(names, crude.levels, crude.margins, strict=True):
-        blocks[name] = _block(margin, level.n_groups)
-    return RowProducts(blocks, clip=clip, alone=alone)
+def blocks(crude: Crude) -> list[Floats]:
+    """Return what each code of each attribute stands for, given crude margins."""
+    return [_block(m, level.n_groups) for m, level in zip(crude.margins, crude.levels, strict=True)]
 
 
 def _on_grid(values: Floats) -> Floats:
@@ -126,36 +135,149 @@ def _back(block: Floats, size: int) -> Floats:
     return back
 
 
-def pair_tables(crude: Crude, products: Products | None) -> PairTables:
-    """Return the tables of all pairs that were released, with the noise of every cell."""
-    if products is None:  # of one attribute there is no pair
+@dataclass(frozen=True, eq=False)
+class PairRelease:
+    """All that was released: crude margins, and sums of products of blocks.
+
+    Parameters
+    ----------
+    crude : Crude
+    products : Products or None
+        None if there is one attribute only.
+    plan : RowProducts or None
+    """
+
+    crude: Crude
+    products: Products | None
+    plan: RowProducts | None
+
+    @property
+    def blocks(self) -> list[Floats]:
+        """What each code of each attribute stands for, one row per code."""
+        return [] if self.products is None else list(self.products.blocks.values())
+
+    def guessed(self) -> PairTables:
+        """Return tables from which clipping has been undone as if attributes were independent."""
+        if self.plan is None or self.products is None:
+            return self.tables(None)
+        rows = independent_rows(self.crude.margins, _POINTS)
+        left, both = clipped_share(rows, self.blocks, clip=self.plan.clip, alone=self.plan.alone)
+        single = [
+            s / self.crude.rows * (1 / k - 1) for s, k in zip(self._single, left, strict=True)
+        ]
+        pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
+        return self.tables((single, pairs), {pair: 1 / share for pair, share in both.items()})
+
+    def corrected(self, rows: Codes, weights: Floats | None = None) -> PairTables:
+        """Return tables with what clipping takes from a model's rows, holes included, put back."""
+        if self.plan is None:
+            return self.tables(None)
+        taken = clipped_away(
+            rows, self.blocks, clip=self.plan.clip, alone=self.plan.alone, weights=weights
+        )
+        return self.tables(taken)
+
+    def tables(
+        self,
+        taken: tuple[Sequence[Floats], Mapping[Pair, Floats]] | None,
+        factors: Mapping[Pair, float] | None = None,
+    ) -> PairTables:
+        """Return the tables of all pairs, with the noise of every cell.
+
+        Parameters
+        ----------
+        taken : (sequence of ndarray, mapping of (attribute, attribute) to ndarray) or None
+            What clipping took from the means of blocks and products.
+        factors : mapping of (attribute, attribute) to float, optional
+            By how much the noise of a pair is larger than it was released.
+        """
+        crude, released = self.crude, self.products
         sizes = tuple(level.n_groups for level in crude.levels)
-        return PairTables(sizes, crude.margins, {}, {}, crude.rows)
-    names, rows = list(products.blocks), crude.rows
-    sizes = tuple(level.n_groups for level in crude.levels)
-    blocks = [products.blocks[name] for name in names]
-    back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
-    margins = [
-        _refined(m, crude.std / rows, products.single[v] / rows, products.single_std / rows, b, o)
-        for v, m, b, o in zip(names, crude.margins, back, blocks, strict=True)
-    ]
-    means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
-    spread = [np.square(b).sum(axis=1) for b in back]
-    tables, variances = {}, {}
-    for a, b in combinations(range(len(names)), 2):
-        excess = products.pairs[names[a], names[b]] / rows - np.outer(means[a], means[b])
-        tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
-        variances[a, b] = (products.std / rows) ** 2 * np.outer(spread[a], spread[b])
-    return PairTables(sizes, tuple(margins), tables, variances, rows)
+        if released is None or taken is None:  # of one attribute there is no pair
+            return PairTables(sizes, crude.margins, {}, {}, crude.rows)
+        blocks, rows = self.blocks, crude.rows
+        back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
+        stds = crude.std / rows, released.single_std / rows
+        margins = [
+            _refined(m, single / rows + lost, b, block, stds)
+            for m, single, lost, b, block in zip(
+                crude.margins, self._single, taken[0], back, blocks, strict=True
+            )
+        ]
+        means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
+        spread = [np.square(b).sum(axis=1) for b in back]
+        tables, variances = {}, {}
+        for (a, b), found in self._pairs.items():
+            excess = found / rows + taken[1][a, b] - np.outer(means[a], means[b])
+            tables[a, b] = back[a] @ excess @ back[b].T + np.outer(margins[a], margins[b])
+            noise = released.std / rows * (factors[a, b] if factors else 1.0)
+            variances[a, b] = noise**2 * np.outer(spread[a], spread[b])
+        return PairTables(sizes, tuple(margins), tables, variances, rows)
+
+    @property
+    def _single(self) -> list[Floats]:
+        return [] if self.products is None else list(self.products.single.values())
+
+    @property
+    def _pairs(self) -> dict[Pair, Floats]:
+        """Sums of products by the positions of their attributes."""
+        if self.products is None:
+            return {}
+        place = {name: i for i, name in enumerate(self.products.blocks)}
+        return {(place[a], place[b]): t for (a, b), t in self.products.pairs.items()}
 
 
 def _refined(
-    crude: Floats, std: float, single: Floats, single_std: float, back: Floats, block: Floats
+    crude: Floats, mean: Floats, back: Floats, block: Floats, stds: tuple[float, float]
 ) -> Floats:
-    """Put the crude margin and the sum of blocks together, by their inverse variances."""
-    again = crude + back @ (single - block.T @ crude)
-    ours, theirs = std**2, single_std**2 * np.square(back).sum(axis=1)
+    """Put the crude margin and the mean of blocks together, by their inverse variances."""
+    if len(crude) == 1:
+        return np.ones(1)
+    again = crude + back @ (mean - block.T @ crude)
+    ours, theirs = stds[0] ** 2, stds[1] ** 2 * np.square(back).sum(axis=1)
     raw = crude - (crude.sum() - 1) / len(crude)
     mixed = (raw / ours + again / theirs) / (1 / ours + 1 / theirs)
     refined = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
     return np.asarray(refined / refined.sum())
+
+
+def fit_pairs(
+    release: PairRelease,
+    *,
+    base: Base,
+    selective: bool,
+    always: Mapping[int, int],
+    allowed: Mapping[Pair, NDArray[np.bool_]],
+    rng: np.random.Generator,
+) -> PairModel:
+    """Fit a model whose clipped sums are those released.
+
+    Parameters
+    ----------
+    release : PairRelease
+    base : {"heads", "tree"}
+        How rows are drawn.
+    selective : bool
+        Whether holes may depend on values. If not, the rows observed on a pair stand for all.
+    always : mapping of int to int
+        By attribute, a group of levels that is never missing.
+    allowed : mapping of (attribute, attribute) to ndarray of bool
+        Which cells of a pair are possible (public).
+    rng : numpy Generator
+    """
+    tables, law = release.guessed(), None
+    turns = 1 if release.products is None else _TURNS
+    rounds = _ROUNDS if selective else 0
+    for _ in range(turns):
+        known = complete(tables, rng=rng, always=always, rounds=rounds)
+        law = fit_law(known, base=base, rng=rng, allowed=allowed, start=law)
+        if base == "tree":
+            rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
+        else:
+            rows = law.sample(_ROWS, rng)
+        holes = known.masks.draw(rows, rng)
+        sizes = np.array([level.n_groups for level in release.crude.levels])
+        tables = release.corrected(np.where(holes, sizes, rows))
+    known = complete(tables, rng=rng, always=always, rounds=rounds)
+    assert law is not None
+    return PairModel(release.crude.levels, law, targets(known, rows, base=base), known.masks, base)

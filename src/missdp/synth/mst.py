@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from missdp.synth.aim import GraphicalSynthesizer
+from missdp.synth.kept_back import KeptBack
 from missdp.synth.learn_graphical import Plan
 from missdp.synth.workload import Workload
 
@@ -12,6 +13,8 @@ __all__ = ["MST"]
 
 _FIRST_SHARE = 1 / 3
 _SELECTION_SHARE = 0.15
+_PAIRS_SHARE = 0.35
+_LEAST_IN_A_CELL = 2.2  # standard deviations
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,6 +25,10 @@ class MST(GraphicalSynthesizer):
     those that keep the graph a forest, that independence describes worst, and it is measured with
     Gaussian noise.  Quick, and a good choice for small budgets or many attributes; otherwise AIM
     is more accurate.  Accounted as AIM, add-remove adjacency.
+
+    A tree holds few pairs.  A share of .35 of the budget measures the others, and synthetic rows
+    are raked to them, if there are at most 600 pairs, and a cell of a pair has, on average, rows
+    worth at least 2.2 standard deviations of the noise, by the released number of rows.
 
     Parameters
     ----------
@@ -72,4 +79,5 @@ class MST(GraphicalSynthesizer):
             selection_share=_SELECTION_SHARE,
             max_cells=self._max_cells,
             forest=True,
+            kept_back=KeptBack(share=_PAIRS_SHARE, least=_LEAST_IN_A_CELL),
         )

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.model import cell_index, draw, draw_each, sample_rows
+from missdp.inference.raking import sample_raked
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
 
@@ -204,10 +205,14 @@ class Network(Record):
     conditionals : mapping of str to array
         For each child the law of the child given its parents, shape ``(parents..., child)``; the
         last axis sums to one.
+    tables : mapping of tuple of str to array
+        Released tables of families, which rows are raked to: conditional laws alone do not hold
+        what they say about parents together.
     """
 
     families: tuple[Family, ...]
     conditionals: Mapping[str, NDArray[np.float64]]
+    tables: dict[Clique, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def from_joints(
@@ -218,12 +223,14 @@ class Network(Record):
         Parent cells with no mass take the child's margin.
         """
         conditionals = {f.child: condition(joints[f.clique]) for f in families}
-        return cls(families, conditionals)
+        return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows of codes, ancestrally, spread evenly within each parent cell."""
+        """Draw ``n`` rows of codes, ancestrally, spread evenly, and raked to the tables."""
         steps = [(f.parents, (f.child,), self.conditionals[f.child]) for f in self.families]
-        return sample_rows(steps, n, rng)
+        if not self.tables:
+            return sample_rows(steps, n, rng)
+        return sample_raked(steps, self.tables, n, rng)
 
 
 def condition(joint: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -41,7 +41,8 @@ class PrivBayes(Synthesizer):
 
     Parents are chosen by the exponential mechanism with a count-scaled dependence score of
     constant sensitivity, family tables get Laplace noise (pure DP) or Gaussian noise
-    (``delta > 0``, accounted in Gaussian DP), and rows are drawn ancestrally.
+    (``delta > 0``, accounted in Gaussian DP), and rows are drawn ancestrally and raked to the
+    tables.
 
     Parameters
     ----------

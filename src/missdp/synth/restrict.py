@@ -63,7 +63,7 @@ def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Gen
         rows[child] = draw(wide.reshape(-1, wide.shape[-1]), given, rng)
         families.append(new)
         laws[child] = wide
-    return Network(tuple(families), laws)
+    return Network(tuple(families), laws, network.tables)
 
 
 def _with_rules(

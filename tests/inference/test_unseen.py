@@ -9,11 +9,11 @@ from missdp.inference.measured import Strip
 from missdp.record import Record
 
 
-def model(*, gate=-1.0):
+def model(*, behind=-1.0):
     """Three attributes: the second's mask counts for the first's, the third's for the second's."""
     masks = MaskModel(np.array([0.3, 0.3, 0.2]))
     masks.slopes = {(0, 1): np.array([1.0, -1.0]), (1, 2): np.array([0.5, -0.5])}
-    masks.gates = {(0, 1): gate, (1, 2): 2.0}
+    masks.unseen = {(0, 1): behind, (1, 2): 2.0}
     return masks
 
 
@@ -26,8 +26,8 @@ def by_hand(masks, x):
     law = {}
     for m in np.ndindex(2, 2, 2):
         logits = [
-            masks.intercepts[0] + (masks.gates[0, 1] if m[1] else masks.slopes[0, 1][x[1]]),
-            masks.intercepts[1] + (masks.gates[1, 2] if m[2] else masks.slopes[1, 2][x[2]]),
+            masks.intercepts[0] + (masks.unseen[0, 1] if m[1] else masks.slopes[0, 1][x[1]]),
+            masks.intercepts[1] + (masks.unseen[1, 2] if m[2] else masks.slopes[1, 2][x[2]]),
             masks.intercepts[2],
         ]
         law[m] = np.prod(
@@ -60,9 +60,9 @@ def test_chances_are_the_margins_of_that_law():
             assert found == pytest.approx(seen, abs=0.01)
 
 
-def test_without_gates_masks_are_independent_given_the_row():
+def test_without_that_masks_are_independent_given_the_row():
     masks, x = model(), rows(100)
-    masks.gates = {}
+    masks.unseen = {}
     missing = masks.missing(x)
     np.testing.assert_array_equal(
         masks.observed(x, (0, 2), missing), (1 - missing)[:, [0, 2]].prod(1)
@@ -95,15 +95,15 @@ def two(n=40_000):
 
 
 @pytest.mark.parametrize("behind", [0.1, 0.4, 0.8])
-def test_a_gate_is_found_and_its_rate(behind):
+def test_that_is_found_and_the_rate_behind(behind):
     """Also if that rate is the mean of the others (0.4), by what it does to who is seen."""
     x, rng = two()
     hidden = rng.random(len(x)) < 0.3
     chance = np.where(hidden, behind, np.where(x[:, 1] == 1, 0.7, 0.1))
     holes = np.stack([rng.random(len(x)) < chance, hidden], axis=1)
     masks = learned(x, holes)
-    assert set(masks.gates) == {(0, 1)}
-    assert expit(masks.intercepts[0] + masks.gates[0, 1]) == pytest.approx(behind, abs=0.02)
+    assert set(masks.unseen) == {(0, 1)}
+    assert expit(masks.intercepts[0] + masks.unseen[0, 1]) == pytest.approx(behind, abs=0.02)
     seen = expit(masks.intercepts[0] + masks.slopes[0, 1])
     np.testing.assert_allclose(seen, [0.1, 0.7], atol=0.03)
     # The second is missing completely at random, though not among those with the first.
@@ -111,23 +111,23 @@ def test_a_gate_is_found_and_its_rate(behind):
 
 
 @pytest.mark.parametrize("other", [(0.3, 0.3), (0.2, 0.4)])
-def test_values_that_count_whether_observed_or_not_open_no_gate(other):
+def test_values_that_count_whether_observed_or_not_are_left_alone(other):
     x, rng = two()
     chances = np.stack([np.array([0.1, 0.7])[x[:, 1]], np.array(other)[x[:, 0]]], axis=1)
     masks = learned(x, rng.random(x.shape) < chances)
-    assert not masks.gates
+    assert not masks.unseen
     np.testing.assert_allclose(
         [masks.missing(x)[x[:, 1] == v, 0].mean() for v in (0, 1)], [0.1, 0.7], atol=0.02
     )
 
 
 def test_masks_never_wait_for_each_other():
-    """Both attributes count where observed, and coincide: only one of the two can be a gate."""
+    """Both attributes count where observed, and coincide: only one of the two can do so."""
     x, rng = two()
     holes = np.stack([rng.random(len(x)) < np.array([0.1, 0.7])[x[:, 1]]] * 2, axis=1)
     holes[:, 1] ^= rng.random(len(x)) < 0.1
     masks = learned(x, holes)
-    assert len(masks.gates) == 1
+    assert len(masks.unseen) == 1
     assert masks.draw(x, rng).shape == x.shape
 
 
@@ -140,10 +140,10 @@ def test_a_level_that_is_never_missing_stays_so():
     assert not holes[x[:, 1] == 0, 1].any()
 
 
-def test_gates_are_written_and_read_back_and_older_files_have_none():
+def test_it_is_written_and_read_back_and_older_files_have_none():
     masks = model()
     again = Record.from_dict(masks.to_dict())
-    assert again.gates == masks.gates
+    assert again.unseen == masks.unseen
     older = masks.to_dict()
-    del older["gates"]
-    assert Record.from_dict(older).gates == {}
+    del older["unseen"]
+    assert Record.from_dict(older).unseen == {}
