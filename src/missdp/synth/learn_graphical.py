@@ -229,7 +229,7 @@ class Learner:
             last = last or len(self._weights) == 1
             share = self._left if last else share
             open_ = self._open(estimate)
-            if not open_:  # nothing more fits into the model
+            if not open_:
                 return
             choice = plan.selection_share if len(open_) > 1 else 0.0  # one candidate is no choice
             sigma = plan.noise((1 - choice) * share).scale
@@ -372,8 +372,6 @@ class Learner:
             given = self._alone
         winner = self._merged.select(list(position), MISFIT, epsilon=epsilon, given=given)
         return open_[winner]
-
-    # Budget, all public
 
     @property
     def _spent(self) -> float:
