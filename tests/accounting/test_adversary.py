@@ -63,8 +63,6 @@ def test_no_adaptive_choice_beats_what_a_filter_is_worth(cost, event):
     for kind, (losses, chances) in known_mechanisms(8):
         if cost.currency == "pure" and isinstance(kind, GaussianEvent):
             continue
-        if cost.currency == "gdp" and getattr(kind, "sigma", 3.0) <= 2:  # no bound is proven
-            continue
         # Rounding a cost up only takes choices from the adversary.
         steps.append(Step(losses, chances, math.ceil(filter_cost(kind, cost) / unit)))
     epsilons = [epsilon_of(event, delta) for delta in DELTAS]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri_exp
 from scipy.stats import norm
 
 from missdp.accounting import (
@@ -25,7 +26,9 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
+from missdp.accounting.filters import counting_cost, selection_worth
 from missdp.accounting.gdp import (
+    MOST_GDP,
     delta_from_mu,
     epsilon_from_mu,
     gdp_cost,
@@ -85,9 +88,65 @@ def test_without_the_four_discrete_noise_would_break_the_bound():
     for epsilon in EPSILONS:
         worst = max(worst, hockey_stick(p, q, epsilon) - delta_from_mu(1 / sigma, epsilon))
     assert worst > 0.01
-    with pytest.raises(UnprovenError, match="sigma up to 2"):
-        gdp_cost(GaussianEvent(sensitivity=1, sigma=2.0))
-    assert not GDPAccountant().supports(GaussianEvent(sensitivity=1, sigma=2.0))
+    for none in (GaussianEvent(sensitivity=2, sigma=2.0), GaussianEvent(sensitivity=1, sigma=0.57)):
+        with pytest.raises(UnprovenError, match="has no Gaussian DP bound"):
+            gdp_cost(none)
+        assert not GDPAccountant().supports(none)
+
+
+@pytest.mark.parametrize("sigma", [0.578, 0.7, 1.0, 1.04, 1.05, 1.3, 1.9, 4.0, 30.0])
+def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
+    """The worst pair of neighbouring thresholds, far into the tail."""
+    reach = math.ceil(min(37 * sigma, 25 * sigma + 40))
+    mass = -(np.arange(-reach, reach + 1.0) ** 2) / (2 * sigma**2)
+    tails = np.logaddexp.accumulate(mass[::-1])[::-1]
+    scores = -ndtri_exp((tails - tails[0])[reach:])  # from the middle on: symmetric below
+    needed = np.diff(scores)[: int(0.6 * reach)].max()  # but for where the tail was cut
+    mu = mu_of(GaussianEvent(sensitivity=1, sigma=sigma))
+    assert 1 / sigma < needed <= mu * (1 + 1e-9)
+    assert mu <= needed * (1.001 if sigma > 4 else 1.45)
+    p, q = grid_of(sigma, (1,))
+    for epsilon in EPSILONS:
+        assert hockey_stick(p, q, epsilon) <= delta_from_mu(mu, epsilon) + 1e-12
+
+
+def test_the_noise_of_a_count_costs_what_it_is_drawn_for():
+    for amount in (1e-9, 1e-3, 0.3, 0.9, 1.0, 1.1, 3.0, MOST_GDP):
+        cost = gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(amount)))
+        assert cost <= amount * (1 + 1e-12)
+        assert cost > 0.85 * amount
+    assert gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(50.0))) <= MOST_GDP * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
+def test_a_selection_costs_what_it_is_made_for(amount):
+    epsilon = selection_worth(Cost(currency="gdp", amount=amount))
+    cost = gdp_cost(SelectionEvent(epsilon=epsilon))
+    assert 0.999999 * amount < cost <= amount
+    assert epsilon == pytest.approx(
+        2 * (norm.logcdf(amount**0.5 / 2) - norm.logsf(amount**0.5 / 2))
+    )
+
+
+def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
+    """Composed by Google's accountant from the exact laws, for each range that t may say."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    amount = counting_cost(1.0, 1e-6).amount
+    assert amount / 2 > 1.14 * Cost.worth("zcdp", 1.0, 1e-6).amount
+    sigma = gdp_noise(0.9 * amount / 5)
+    epsilon = selection_worth(Cost(currency="gdp", amount=0.1 * amount / 5))
+    noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
+    for t in (0.3, 0.5, 0.7):  # randomised response with losses t epsilon and (t - 1) epsilon
+        up, down = math.exp(t * epsilon), math.exp((t - 1) * epsilon)
+        low = (1 - down) / (up - down)
+        choice = pld.from_two_probability_mass_functions(
+            {0: math.log(low), 1: math.log1p(-low)},
+            {0: math.log(low * up), 1: math.log1p(-low * up)},
+            value_discretization_interval=1e-3,
+        )
+        both = noise.self_compose(5).compose(choice.self_compose(5))
+        assert 0.9 < both.get_epsilon_for_delta(1e-6) <= 1.0 + 5e-3
 
 
 @given(

@@ -8,8 +8,8 @@ import pytest
 
 import missdp.synth.mst
 from missdp import Categorical, Schema, Table
-from missdp.accounting import releases, zcdp_rho
-from missdp.accounting.costs import zcdp_rho_of
+from missdp.accounting import Cost, releases
+from missdp.accounting.gdp import gdp_cost, mu_worth
 from missdp.synth import AIM, MST, PrivBayes
 from missdp.synth.kept_back import MOST_PAIRS, KeptBack, pairs_of
 
@@ -64,16 +64,16 @@ def test_pairs_are_those_of_the_workload_that_nothing_measured_contains():
 
 
 def test_the_share_is_kept_back_where_cells_have_rows_enough():
-    kept = KeptBack(share=0.5, least=2.0)
+    kept, whole = KeptBack(share=0.5, least=2.0), Cost(currency="zcdp", amount=0.01)
     pairs, sizes = list(itertools.combinations(range(5), 2)), [4] * 5
     noise = math.sqrt(len(pairs) / (2 * 0.5 * 0.01))
     enough = 2.0 * noise * 16
-    assert kept.of(0.01, rows=1.01 * enough, pairs=pairs, sizes=sizes) == 0.005
-    assert kept.of(0.01, rows=0.99 * enough, pairs=pairs, sizes=sizes) == 0
-    assert kept.of(0.01, rows=1.01 * enough, pairs=[], sizes=sizes) == 0
+    assert kept.of(whole, rows=1.01 * enough, pairs=pairs, sizes=sizes) == 0.005
+    assert kept.of(whole, rows=0.99 * enough, pairs=pairs, sizes=sizes) == 0
+    assert kept.of(whole, rows=1.01 * enough, pairs=[], sizes=sizes) == 0
     many = list(itertools.combinations(range(40), 2))
     assert len(many) > MOST_PAIRS
-    assert kept.of(0.01, rows=1e9, pairs=many, sizes=[2] * 40) == 0
+    assert kept.of(whole, rows=1e9, pairs=many, sizes=[2] * 40) == 0
 
 
 @pytest.mark.parametrize("missing", MST.strategies)
@@ -85,8 +85,8 @@ def test_all_pairs_are_paid_for_out_of_the_same_budget(family, missing):
     labels = [str(event.label) for event in releases(model.guarantee_.events)]
     measured = {label for label in labels if label.startswith("marginal") and " x " in label}
     assert measured >= {f"marginal {a} x {b}" for a, b in itertools.combinations(NAMES, 2)}
-    spent = math.fsum(zcdp_rho_of(e) for e in releases(model.guarantee_.events))
-    assert spent == pytest.approx(zcdp_rho(2.0, 1e-6), rel=1e-6)
+    spent = float(sum(gdp_cost(e) for e in releases(model.guarantee_.events)))
+    assert spent == pytest.approx(mu_worth(2.0, 1e-6) ** 2, rel=1e-6)
 
 
 def test_too_few_rows_and_small_models_measure_what_they_did_before():

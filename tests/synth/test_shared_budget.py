@@ -6,7 +6,7 @@ from dp_accounting import ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 
 from missdp import AIM, MST, Budget, Categorical, PrivBayes, Schema, Table
-from missdp.accounting import Cost, FilterEvent, GaussianEvent
+from missdp.accounting import Cost, FilterEvent, GaussianEvent, gaussian_delta
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.mechanisms import Door, Noise, SecureNoise, Training
 from missdp.sources import MemorySource, strategy_named
@@ -31,14 +31,13 @@ def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons(table):
     budget = Budget(3.0, 1e-5)
     for _ in range(8):
         MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)
-    rho = Cost.worth("zcdp", 1.0, 1e-6).amount
-    assert [event.cost.amount for event in budget.events] == [rho] * 8
-    oracle = RdpAccountant(np.linspace(5, 20, 300).tolist())
-    oracle.compose(ZCDpEvent(8 * rho))
-    assert budget.spent.epsilon == pytest.approx(oracle.get_epsilon(1e-5), abs=1e-3)
-    assert 2.75 < budget.spent.epsilon < 2.85
+    squared = Cost.worth("gdp", 1.0, 1e-6).amount
+    assert [event.cost.amount for event in budget.events] == pytest.approx([squared] * 8, rel=1e-12)
+    assert gaussian_delta(budget.spent.epsilon, sigma=(8 * squared) ** -0.5) <= 1e-5
+    assert gaussian_delta(budget.spent.epsilon - 1e-3, sigma=(8 * squared) ** -0.5) > 1e-5
+    assert 2.7 < budget.spent.epsilon < 2.85
     before = budget.events
-    MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)  # 2.998
+    MST(epsilon=1.0, delta=1e-6, budget=budget, random_state=0, model_rows=100).fit(table)
     with pytest.raises(BudgetExceededError):
         AIM(epsilon=1.0, delta=1e-6, budget=budget, random_state=0).fit(table)
     assert budget.events[:8] == before
@@ -59,7 +58,7 @@ def test_families_marginals_and_training_share_one_budget(table, schedule):
     door.marginal(("a",), Noise.worth(door.share(0.5)))
     plan = Training.worth(door.left, rate=0.5, steps=3, clip=1.0)
     door.train(plan, ones, ()).step()
-    rhos = [Cost.worth("zcdp", 0.5, 1e-6).amount] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
+    rhos = [Cost.worth("gdp", 0.5, 1e-6).amount / 2] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
     oracle = RdpAccountant(np.linspace(3, 90, 2000).tolist())
     oracle.compose(ZCDpEvent(sum(rhos)))
     assert door.left.amount < 1e-6

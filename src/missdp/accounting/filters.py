@@ -37,11 +37,26 @@ from missdp.accounting.exact import (
     overhead,
     total,
 )
-from missdp.accounting.gdp import epsilon_from_mu, gdp_cost, gdp_mu, mu_worth
+from missdp.accounting.gdp import (
+    MOST_GDP,
+    epsilon_from_mu,
+    gdp_cost,
+    gdp_mu,
+    gdp_selection,
+    mu_worth,
+)
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_nonnegative, check_positive
 
-__all__ = ["Cost", "Currency", "FilterEvent", "filter_cost", "releases"]
+__all__ = [
+    "Cost",
+    "Currency",
+    "FilterEvent",
+    "counting_cost",
+    "filter_cost",
+    "releases",
+    "selection_worth",
+]
 
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
@@ -199,6 +214,39 @@ def filter_cost(event: Event, cost: Cost) -> Fraction:
     if not math.isfinite(value):
         raise UnprovenError(f"{type(event).__name__} has no bound at the order {cost.order:.6g}")
     return Fraction(math.nextafter(value * _OUTWARD, math.inf))
+
+
+def counting_cost(epsilon: float, delta: float) -> Cost:
+    """Return the cost, worth (epsilon, delta), that buys most for counts of rows and selections.
+
+    Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's, and
+    selections cost 1.57 times as much in it. Where the least noise of a count is too small for a
+    bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
+
+    Examples
+    --------
+    >>> counting_cost(1.0, 1e-6).currency, counting_cost(50.0, 1e-6).currency
+    ('gdp', 'zcdp')
+    """
+    if delta == 0:
+        return Cost.worth("pure", epsilon, delta)
+    found = Cost.worth("gdp", epsilon, delta)
+    return found if found.amount <= MOST_GDP else Cost.worth("zcdp", epsilon, delta)
+
+
+def selection_worth(cost: Cost) -> float:
+    """Return the epsilon of a selection by the exponential mechanism that costs this much.
+
+    Examples
+    --------
+    >>> selection_worth(Cost(currency="zcdp", amount=0.02))
+    0.4
+    """
+    if cost.currency == "pure":
+        return cost.amount
+    if cost.currency == "gdp":
+        return gdp_selection(cost.amount)
+    return math.sqrt(8 * cost.amount / (cost.order or 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,31 @@ convolution of Gaussians; Peikert 2010 uses it to sample from lattices). What is
 (sensitivity / s)-GDP. All events together may release 2^48 numbers: the factors then multiply to
 less than exp(2e-19), which the outward rounding of the conversion pays for.
 
-**Pure mechanisms and selections.** The trade-off function of a mechanism whose privacy loss lies in
-[t - epsilon, t] is at least max(0, 1 - e^t a, e^(t - epsilon) (1 - a)). It is mu-GDP as soon as
-the convex trade-off function of mu lies below the one kink in the middle.
+**Whole numbers of which one moves by one.** Counts of rows are sharper: discrete Gaussian noise is
+then 1 / s-GDP with s^2 = sigma^2 - 1/11 if sigma^2 >= 12/11 (- 1/6 if sigma^2 >= 1/3). The
+likelihood ratio falls from one whole number to the next, so the best tests are thresholds and
+mixtures of neighbouring ones, and with F the distribution function of the noise it is m-GDP if no
+two neighbours of z_k = quantile(F(k)) are further apart than m. Suppose z_k > z_(k-1) + m, and let
+A be the distribution function of the masses a_k that a normal distribution has between thresholds m
+apart, one of which is z_(k-1). Then A(k-1) = F(k-1) and A(k) < F(k). The second difference of log a
+is at most -m^2 (1 - m^2 / 12), since a normal variable within an interval of length m has a
+variance of at most m^2 / 12 (no law with a concave logarithm is more spread there than the
+exponential one of the same mean, and 1 / x^2 - 1 / sinh(x)^2 <= 1/3); that of the noise's masses p
+is -1 / sigma^2. With m^2 (1 - m^2 / 12) >= 1 / sigma^2, which m = 1 / s satisfies, log(p / a) is
+convex, so p - a is first positive, then negative, then positive again (some of these perhaps
+nowhere). It is positive at k. Beyond k it adds up to less than nothing, so it is negative somewhere
+there; so k lies in the first stretch, and up to k - 1 it adds up to more than nothing. But that sum
+is F(k-1) - A(k-1) = 0.
+
+**Selections.** The privacy loss of a selection lies in [t - epsilon, t] for some t, so its trade-
+off function is at least one with a single kink, and the kinks of all t lie on one curve,
+logit(hits) = logit(alarms) + epsilon: that of two logistic distributions, epsilon apart. With h(u)
+= quantile(logistic(u)) they are mu-GDP once h(u + epsilon) - h(u) <= mu for all u. h is odd, and
+concave beyond 0, so that the difference is largest in the middle, where it is 2 h(epsilon / 2):
+what an (epsilon / 2)-DP mechanism costs, and no less will do. (With p and P for the normal density
+and distribution function, h'' <= 0 means that g(h) = (2 P - 1) p - h P (1 - P) is at least 0 for h
+>= 0. g is 0 at 0 and far out, and g' = 2 p^2 - P (1 - P) is first positive, then negative, because
+g'' = p (2 P - 1 - 4 h p) is first negative, then positive.)
 """
 
 from __future__ import annotations
@@ -27,10 +49,10 @@ import math
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache, singledispatch
+from functools import singledispatch
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import erfinv, log_ndtr, ndtri_exp
 
 from missdp.accounting.costs import failure_of, proven, pure_cost
 from missdp.accounting.events import (
@@ -40,23 +62,25 @@ from missdp.accounting.events import (
     PureEvent,
     SelectionEvent,
 )
-from missdp.accounting.exact import float_up, total
+from missdp.accounting.exact import float_up, integer_shift, total
 from missdp.errors import UnprovenError
 
 __all__ = [
+    "MOST_GDP",
     "GDPAccountant",
     "delta_from_mu",
     "epsilon_from_mu",
     "gdp_cost",
     "gdp_mu",
     "gdp_noise",
+    "gdp_selection",
     "mu_worth",
 ]
 
 _ROUNDED = 4  # variance of the rounding: what discrete noise is larger than continuous noise
+#: A count of rows can be released at no larger cost: less noise has no bound of this kind.
+MOST_GDP = 6.0
 _OUTWARD = Fraction(1) + Fraction(1, 2**40)  # quantiles are a relative 1e-15 or so off
-_CANCELLED = 1e-13  # more than what is left of rounding where quantiles are subtracted
-_PIECES = 2_000
 
 
 @singledispatch
@@ -72,18 +96,34 @@ def gdp_cost(event: Event) -> Fraction:
     --------
     >>> gdp_cost(GaussianEvent(sensitivity=1, sigma=2.0, discrete=False))
     Fraction(1, 4)
-    >>> gdp_cost(GaussianEvent(sensitivity=1, sigma=12.0))
-    Fraction(1, 140)
+    >>> gdp_cost(GaussianEvent(sensitivity=2, sigma=12.0))
+    Fraction(1, 35)
     """
     raise UnprovenError(f"no Gaussian DP bound is proven for {type(event).__name__}")
 
 
 @gdp_cost.register
 def _(event: GaussianEvent) -> Fraction:
-    variance = Fraction(event.sigma) ** 2 - (_ROUNDED if event.discrete else 0)
+    variance = Fraction(event.sigma) ** 2
+    if event.discrete:
+        variance -= _lost(event.sensitivity, variance)
     if variance <= 0:
-        raise UnprovenError("discrete Gaussian noise with sigma up to 2 has no Gaussian DP bound")
+        raise UnprovenError(
+            f"discrete Gaussian noise with sigma {event.sigma:g} has no Gaussian DP bound"
+        )
     return Fraction(event.sensitivity) ** 2 / variance
+
+
+def _moves_one(sensitivity: float) -> bool:
+    return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
+
+
+def _lost(sensitivity: float, variance: Fraction) -> Fraction:
+    """Return how much of the variance of discrete noise does not count; all of it, if too small."""
+    if not _moves_one(sensitivity):
+        return Fraction(_ROUNDED)
+    small = Fraction(1, 6) if variance >= Fraction(1, 3) else variance
+    return Fraction(1, 11) if variance >= Fraction(12, 11) else small
 
 
 @gdp_cost.register(PureEvent)
@@ -94,7 +134,7 @@ def _(event: PureEvent | LaplaceEvent) -> Fraction:
 
 @gdp_cost.register
 def _(event: SelectionEvent) -> Fraction:
-    return _squared(_bounded_range_mu(event.epsilon))
+    return _squared(_pure_mu(event.epsilon / 2))
 
 
 def _squared(mu: float) -> Fraction:
@@ -105,28 +145,9 @@ def _squared(mu: float) -> Fraction:
 
 def _pure_mu(epsilon: float) -> float:
     """Return the mu of an epsilon-DP mechanism: the kink is at 1 / (1 + e^epsilon)."""
+    if epsilon < 1:  # the same, with no digits lost where it is small
+        return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
     return -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
-
-
-@lru_cache(maxsize=4096)
-def _bounded_range_mu(epsilon: float) -> float:
-    """Return a mu that is enough whatever t is, for a loss within [t - epsilon, t].
-
-    The kink is at a(t) = (e^-t - e^-epsilon) / (1 - e^-epsilon), of height a(epsilon - t), and
-    asks for quantile(1 - a(t)) - quantile(a(epsilon - t)). With x = 1 - a(t) this is
-    v(log x) - v(log x - (epsilon - t)), v(y) = quantile(e^y), which is convex because the logarithm
-    of the normal distribution function is concave. So it grows with x, that is, with t, and with
-    epsilon - t: on each of many short intervals, the largest of both bound it. Beyond epsilon / 2
-    everything is symmetric.
-    """
-    if epsilon == 0:
-        return 0.0
-    if epsilon > 30:
-        return _pure_mu(epsilon)
-    t = np.linspace(0.0, epsilon / 2, _PIECES + 1)
-    log_x = np.log(-np.expm1(-t[1:])) - math.log(-math.expm1(-epsilon))
-    needed = ndtri_exp(log_x) - ndtri_exp(log_x - (epsilon - t[:-1]))
-    return min(float(needed.max()) + _CANCELLED, _pure_mu(epsilon) + _CANCELLED)
 
 
 def gdp_mu(squared: Fraction) -> float:
@@ -150,10 +171,28 @@ def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
 
     Examples
     --------
-    >>> gdp_noise(1 / 140)
-    12.0
+    >>> gdp_noise(1 / 140, sensitivity=2.0)
+    23.74868...
     """
-    return math.sqrt(sensitivity**2 / amount + _ROUNDED) if amount > 0 else math.inf
+    least = sensitivity**2 / amount if amount > 0 else math.inf
+    if not _moves_one(sensitivity):
+        return math.sqrt(least + _ROUNDED)
+    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MOST_GDP) + 1 / 6
+    return math.sqrt(variance) * (1 + 2.0**-50)  # rounded up
+
+
+def gdp_selection(amount: float) -> float:
+    """Return the epsilon of a selection that costs this much.
+
+    Examples
+    --------
+    >>> round(gdp_selection(0.01), 4)
+    0.1596
+    """
+    half = math.sqrt(amount) / 2 * (1 - 1e-11)
+    if half < 1:
+        return 4 * math.atanh(math.erf(half / math.sqrt(2)))
+    return 2 * float(log_ndtr(half) - log_ndtr(-half))
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
@@ -235,7 +274,8 @@ class GDPAccountant:
         if not proven(gdp_cost, event):
             return False
         if isinstance(event, GaussianEvent):
-            return not event.discrete or event.sigma > math.sqrt(_ROUNDED)
+            variance = Fraction(event.sigma) ** 2
+            return not event.discrete or variance > _lost(event.sensitivity, variance)
         return pure_cost(event) < 600  # of larger ones the quantiles are not known
 
     def epsilon(self, events: Sequence[Event], delta: float) -> float:

@@ -12,21 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.choices import (
-    Facts,
-    Remembered,
-    Score,
-    SelectionMethod,
-    Values,
-    choice,
-)
-from missdp.mechanisms.laws import (
-    Handle,
-    Noise,
-    Total,
-    count_event,
-    no_warnings,
-)
+from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
+from missdp.mechanisms.laws import Handle, Noise, Total, count_event, no_warnings
 from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy

@@ -6,19 +6,19 @@ import abc
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, zcdp_rho
+from missdp.accounting import Budget, Cost
+from missdp.accounting.filters import counting_cost
 from missdp.errors import ParameterError
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Draws, Levels, Zeros
-from missdp.mechanisms.door import Door, Noise, Total
-from missdp.mechanisms.noise import check_scale
+from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.kept_back import KeptBack
@@ -36,7 +36,7 @@ _MOST_ROWS = 1_000_000
 # More than a gigabyte of model could not be fitted; regularisation beyond a million either way is
 # none, or nothing but.
 _RANGES = {"max_model_size": (1e-6, 1024.0), "shrink": (1e-6, 1e6), "ridge": (1e-6, 1e6)}
-_COUNT_SHARE = 0.04  # of rho, for the number of rows: +- 23 at epsilon 1, delta 1e-6
+_COUNT_SHARE = 0.04  # of the budget, for the number of rows: +- 23 at epsilon 1, delta 1e-6
 _LEAST_COUNT_SHARE = 0.005
 
 
@@ -85,7 +85,9 @@ class GraphicalSynthesizer(Synthesizer):
             raise ParameterError(f"model_rows must be a whole number from 100 to {_MOST_ROWS:,}")
         check_imputer(self.imputer)
         self._check_share("imputer_share")
-        return budget
+        return Budget(
+            budget.epsilon, budget.delta, schedule="adaptive", currency=self._whole.currency
+        )
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells: of the rules that fit into the model, and those given besides."""
@@ -97,23 +99,23 @@ class GraphicalSynthesizer(Synthesizer):
         weights = candidates(self.workload, schema)
         self._zeros(schema)
         plan, share = self._plan(len(schema)), self._count_share(schema)
-        before = (share + kinds_share(self._modelled, self._strategy)) * self._rho
+        before = (share + kinds_share(self._modelled, self._strategy)) * self._whole.amount
         if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
             before += self._imputation_cost.amount
         if share > 0:
-            check_scale("the noise of the row count", math.sqrt(1 / (2 * share * self._rho)))
+            plan.noise(share * self._whole.amount)
         plan.check(len(schema), before=before, selects=bool(weights))
 
     @property
     def _imputation_cost(self) -> Cost:
-        return Cost(currency="zcdp", amount=self.imputer_share * self._rho)
+        return replace(self._whole, amount=self.imputer_share * self._whole.amount)
 
     def _count_share(self, schema: Schema) -> float:
-        """Share of rho for the number of rows: what one-way marginals do not tell anyway; public.
+        """Share of the budget for the number of rows: what one-way marginals do not tell; public.
 
         A marginal in which every row counts has the number of rows as its total, with as many
-        cells' noise. In units of the inverse variance that rho would buy if it were all spent on
-        one number, they tell ``first_share * mean(1 / cells)``.
+        cells' noise. In units of the inverse variance that the budget would buy if it were all
+        spent on one number, they tell ``first_share * mean(1 / cells)``.
         """
         if is_declared(self.n_rows):
             return 0.0
@@ -134,7 +136,7 @@ class GraphicalSynthesizer(Synthesizer):
         share = self._count_share(door.schema)
         if share == 0:
             return None
-        return door.row_count(Noise("gaussian", math.sqrt(1 / (2 * share * self._rho))))
+        return door.row_count(self._plan(len(door.schema)).noise(share * self._whole.amount))
 
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
@@ -183,8 +185,8 @@ class GraphicalSynthesizer(Synthesizer):
             yield another
 
     @property
-    def _rho(self) -> float:
-        return zcdp_rho(self.epsilon, self._delta)
+    def _whole(self) -> Cost:
+        return counting_cost(self.epsilon, self._delta)
 
     @property
     def _max_cells(self) -> float:
@@ -243,7 +245,8 @@ class AIM(GraphicalSynthesizer):
 
     All one-way marginals are measured first.  Then, round by round, the exponential mechanism
     picks the workload marginal that the model gets most wrong, Gaussian noise releases it, and a
-    maximum-entropy graphical model is refitted.  Accounted in zCDP, add-remove adjacency.
+    maximum-entropy graphical model is refitted.  Accounted in
+    Gaussian DP (in zCDP if epsilon is large), add-remove adjacency.
 
     A model of limited size cannot hold all pairs of attributes.  A quarter of the budget measures
     those that no selected marginal contains, and synthetic rows are raked to them, if that pays:
@@ -296,7 +299,7 @@ class AIM(GraphicalSynthesizer):
     model_rows : int, default 20,000
         Synthetic rows that expectations over the missingness model are computed on.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of the budget (rho).
+        For ``"impute-first"``, with ``imputer_share`` of the budget.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -363,7 +366,7 @@ class AIM(GraphicalSynthesizer):
         auto = min(_ROUNDS_PER_ATTRIBUTE * attributes, max(attributes, _MANY_ROUNDS))
         rounds = auto if self.rounds == "auto" else self.rounds
         return Plan(
-            rho=self._rho,
+            whole=self._whole,
             rounds=rounds,
             first_share=self.first_share,
             selection_share=self.selection_share,

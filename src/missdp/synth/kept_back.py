@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+from missdp.accounting import Cost
 from missdp.inference.junction import Clique
+from missdp.mechanisms.door import Noise
 
 __all__ = ["MOST_PAIRS", "KeptBack", "pairs_of"]
 
@@ -39,16 +41,16 @@ class KeptBack:
     least: float
 
     def of(
-        self, rho: float, *, rows: float, pairs: Iterable[Clique], sizes: Sequence[int]
+        self, whole: Cost, *, rows: float, pairs: Iterable[Clique], sizes: Sequence[int]
     ) -> float:
-        """Return how much zCDP budget is kept back: the share, or nothing.
+        """Return how much of the budget is kept back: the share, or nothing.
 
         Nothing if there are more pairs than rows are raked to well.
 
         Parameters
         ----------
-        rho : float
-            Budget of the whole fit.
+        whole : Cost
+            Budget of the whole fit; not pure.
         rows : float
             Number of rows, as released.
         pairs : iterable of Clique
@@ -59,15 +61,17 @@ class KeptBack:
         Examples
         --------
         >>> kept, one = KeptBack(share=0.25, least=2.0), [(0, 1)]
-        >>> [kept.of(0.02, rows=rows, pairs=one, sizes=[5, 5]) for rows in (400, 600)]
+        >>> whole = Cost(currency="zcdp", amount=0.02)
+        >>> [kept.of(whole, rows=rows, pairs=one, sizes=[5, 5]) for rows in (400, 600)]
         [0.0, 0.005]
         """
         cells = [math.prod(sizes[v] for v in pair) for pair in pairs]
         if not cells or len(cells) > MOST_PAIRS or self.share <= 0:
             return 0.0
-        noise = math.sqrt(len(cells) / (2 * self.share * rho))
+        kept = self.share * whole.amount
+        noise = Noise.worth(replace(whole, amount=kept / len(cells))).scale
         in_a_cell = rows * len(cells) / sum(cells)
-        return self.share * rho if in_a_cell >= self.least * noise else 0.0
+        return kept if in_a_cell >= self.least * noise else 0.0
 
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:

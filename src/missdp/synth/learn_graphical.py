@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Cost
+from missdp.accounting.filters import selection_worth
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth
@@ -45,8 +47,8 @@ class Plan:
 
     Parameters
     ----------
-    rho : float
-        zCDP budget of the whole fit, earlier releases included.
+    whole : Cost
+        Budget of the whole fit, earlier releases included.
     rounds : int
         Selections planned for; annealing makes fewer and better ones.
     first_share : float
@@ -62,7 +64,7 @@ class Plan:
         What is kept back for all pairs.
     """
 
-    rho: float
+    whole: Cost
     rounds: int
     first_share: float
     selection_share: float
@@ -77,25 +79,29 @@ class Plan:
         ----------
         attributes : int
         before : float
-            zCDP cost of what is released before; public.
+            Cost of what is released before; public.
         selects : bool
             Whether anything is selected after the one-way marginals.
-
-        Raises
-        ------
-        ParameterError
         """
-        left = self.rho * _SLACK - before
-        if left <= _LEAST_LEFT * self.rho or self.rho <= 0:
+        left = self.whole.amount * _SLACK - before
+        if left <= _LEAST_LEFT * self.whole.amount or self.whole.amount <= 0:
             raise ParameterError(
                 "too little is left of the budget for marginals at this epsilon and delta: "
                 "imputation costs nearly all of it; use a smaller imputer_share"
             )
-        check_scale("the noise of one-way marginals", _sigma(self.first_share * left / attributes))
+        self.noise(self.first_share * left / attributes)
         share = max(0.0, 1 - self.first_share - self.kept_back.share) * left / max(1, self.rounds)
         if selects:
-            check_scale("the noise of marginals", _sigma((1 - self.selection_share) * share))
-            check_scale("that of selections", 3 / math.sqrt(8 * self.selection_share * share))
+            self.noise((1 - self.selection_share) * share)
+            check_scale("the noise of selections", 3 / self.epsilon(self.selection_share * share))
+
+    def noise(self, amount: float) -> Noise:
+        """Return the noise of a marginal that costs so much."""
+        return Noise.worth(replace(self.whole, amount=amount))
+
+    def epsilon(self, amount: float) -> float:
+        """Return the epsilon of a selection that costs so much."""
+        return selection_worth(replace(self.whole, amount=amount))
 
 
 def misfit(
@@ -223,11 +229,11 @@ class Learner:
             last = last or len(self._weights) == 1
             share = self._left if last else share
             open_ = self._open(estimate)
-            if not open_:  # nothing more fits into the model
+            if not open_:
                 return
             choice = plan.selection_share if len(open_) > 1 else 0.0  # one candidate is no choice
-            sigma = _sigma((1 - choice) * share)
-            chosen = self._select(open_, sigma, math.sqrt(8 * choice * share), estimate)
+            sigma = plan.noise((1 - choice) * share).scale
+            chosen = self._select(open_, sigma, choice * share, estimate)
             before = None if plan.forest else estimate.predict(chosen)
             self._measure(chosen, sigma, estimate)
             if before is None:  # what is selected does not depend on the fit
@@ -246,7 +252,7 @@ class Learner:
 
     def _measure_again(self, estimate: Estimate) -> None:
         """Spend what is left on what was chosen before, evenly."""
-        sigma = _sigma(self._left / len(estimate.measured))
+        sigma = self._plan.noise(self._left / len(estimate.measured)).scale
         for clique in tuple(estimate.measured):
             self._measure(clique, sigma, estimate)
 
@@ -258,7 +264,7 @@ class Learner:
         if not self._plan.forest and math.prod(estimate.sizes) <= self._plan.max_cells:
             return 0.0
         return self._plan.kept_back.of(
-            self._plan.rho,
+            self._plan.whole,
             rows=self.rows().value,
             pairs=pairs_of(self._weights),
             sizes=estimate.sizes,
@@ -268,7 +274,9 @@ class Learner:
         """Measure all pairs that are not contained in what was, if budget was kept back for it."""
         pairs = pairs_of(self._weights, estimate.measured) if self._kept else []
         self._kept = 0.0
-        sigma = _sigma(self._left / max(1, len(pairs)))
+        if not pairs:
+            return
+        sigma = self._plan.noise(self._left / len(pairs)).scale
         for pair in pairs:
             released = self._merged.marginal(self._named(pair), Noise("gaussian", sigma))
             self._note_total(pair, released, sigma)
@@ -350,11 +358,10 @@ class Learner:
     def _named(self, clique: Clique) -> tuple[str, ...]:
         return tuple(self._names[v] for v in clique)
 
-    def _select(
-        self, open_: list[Clique], sigma: float, epsilon: float, estimate: Estimate
-    ) -> Clique:
+    def _select(self, open_: list[Clique], sigma: float, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
+        epsilon = self._plan.epsilon(cost)
         position = {self._named(clique): clique for clique in open_}
         self._expected.renew(estimate, sigma=sigma, epsilon=epsilon)
         expected = self._expected
@@ -366,32 +373,25 @@ class Learner:
         winner = self._merged.select(list(position), MISFIT, epsilon=epsilon, given=given)
         return open_[winner]
 
-    # Budget, all public
-
     @property
     def _spent(self) -> float:
-        return self._plan.rho - self._door.left.amount
+        return self._plan.whole.amount - self._door.left.amount
 
     @property
     def _left(self) -> float:
-        left = self._door.left.amount - self._kept - (1 - _SLACK) * self._plan.rho
+        left = self._door.left.amount - self._kept - (1 - _SLACK) * self._plan.whole.amount
         return max(0.0, left)
 
     @property
     def _done(self) -> float:
-        return min(1.0, max(0.0, self._spent / self._plan.rho))
+        return min(1.0, max(0.0, self._spent / self._plan.whole.amount))
 
     @property
     def _unspent(self) -> bool:
-        return self._left > _LEAST_LEFT * self._plan.rho
+        return self._left > _LEAST_LEFT * self._plan.whole.amount
 
     def _first_sigma(self, *, share: float) -> float:
-        return math.sqrt(len(self._names) / (2 * share * self._left))
-
-
-def _sigma(rho: float) -> float:
-    """Gaussian noise that costs rho, at sensitivity one; infinite if it cannot be afforded."""
-    return math.sqrt(1 / (2 * rho)) if rho > 0 and 1 / (2 * rho) < math.inf else math.inf
+        return self._plan.noise(share * self._left / len(self._names)).scale
 
 
 def _components(attributes: int, edges: Iterable[Clique]) -> list[int]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.accounting import Cost
+from missdp.accounting.filters import selection_worth
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
@@ -39,15 +41,15 @@ class Plan:
 
     Parameters
     ----------
-    pure : bool
-        Laplace noise and pure DP if True, Gaussian noise and zCDP if False.
+    whole : Cost
+        What is left for all of it: Laplace noise if it is pure, Gaussian noise if not.
     choice_cost : float
-        Epsilon (pure) or rho (zCDP) of all choices of parents together.
+        Cost of all choices of parents together.
     table_cost : float
-        Epsilon or rho of all tables together.
+        Cost of all tables together.
     """
 
-    pure: bool
+    whole: Cost
     choice_cost: float
     table_cost: float
 
@@ -56,15 +58,22 @@ class Plan:
         """What all tables together may cost, rounding included."""
         return self.table_cost * _CAP
 
+    @property
+    def pure(self) -> bool:
+        """Whether pure epsilons count."""
+        return self.whole.currency == "pure"
+
     def choice_epsilon(self, cost: float) -> float:
-        """Epsilon of a selection that costs so much: bounded range is ``epsilon ** 2 / 8`` zCDP."""
-        return cost if self.pure else math.sqrt(8 * cost)
+        """Epsilon of a selection that costs so much."""
+        return selection_worth(replace(self.whole, amount=cost))
+
+    def scale(self, cost: float) -> float:
+        """Noise scale (Laplace b, Gaussian sigma) of a table that costs so much."""
+        return Noise.worth(replace(self.whole, amount=cost)).scale
 
     def mean_scale(self, tables: int) -> float:
-        """Noise scale (Laplace b, Gaussian sigma) if the tables shared the budget evenly."""
-        if self.pure:
-            return tables / self.table_cost
-        return math.sqrt(tables / (2 * self.table_cost))
+        """Noise scale if the tables shared the budget evenly."""
+        return self.scale(self.table_cost / tables)
 
     def noise_scales(
         self, cells: Mapping[Clique, int], *, cost: float | None = None
@@ -72,16 +81,13 @@ class Plan:
         """Noise scale of each table, minimising the expected total absolute error.
 
         Minimising sum(cells * scale) at a fixed total cost gives each table a cost proportional to
-        ``cells ** (1/2)`` (pure) or ``cells ** (2/3)`` (zCDP).
+        ``cells ** (1/2)`` (Laplace noise) or ``cells ** (2/3)`` (Gaussian noise).
         """
         power = 0.5 if self.pure else 2.0 / 3.0
         weight = {clique: size**power for clique, size in cells.items()}
         whole = sum(weight.values())
         all_of_it = self.table_cost if cost is None else cost
-        costs = {clique: all_of_it * w / whole for clique, w in weight.items()}
-        if self.pure:
-            return {clique: 1.0 / cost for clique, cost in costs.items()}
-        return {clique: math.sqrt(1.0 / (2 * cost)) for clique, cost in costs.items()}
+        return {clique: self.scale(all_of_it * w / whole) for clique, w in weight.items()}
 
     def check(self, attributes: int, *, largest: int) -> None:
         """Refuse, before anything is charged, what no noise can be drawn for.
@@ -99,8 +105,7 @@ class Plan:
         cells = max(MAX_CELLS, largest)
         # A table of one cell, beside two for each attribute of the most cells there may be.
         tables: dict[Clique, int] = {(str(i),): cells for i in range(2 * attributes)}
-        small = self.noise_scales({("",): 1, **tables})
-        check_scale("the noise scale of a table", max(small.values()))
+        self.noise_scales({("",): 1, **tables})
         if self.choice_cost > 0:
             least = self.choice_epsilon(self.choice_cost / (attributes - 1))
             check_scale("the noise scale of a choice of parents", 8 / least)
@@ -154,15 +159,13 @@ def _many_cliques(degree: int, sizes: Sequence[int], cells: float) -> bool:
 
 
 def make_plan(
-    *, pure: bool, left: float, structure_share: float, attributes: int, degree: int | str = "auto"
+    left: Cost, *, structure_share: float, attributes: int, degree: int | str = "auto"
 ) -> Plan:
     """Split what is left of a budget between structure and tables.
 
     Parameters
     ----------
-    pure : bool
-        Whether ``left`` is a pure epsilon; a zCDP rho otherwise.
-    left : float
+    left : Cost
         What was not spent before (on row counts, imputation).
     structure_share : float in (0, 1)
         Nothing is spent on structure where there is nothing to choose: below three attributes, or
@@ -178,14 +181,14 @@ def make_plan(
     """
     if not 0 < structure_share < 1:
         raise ParameterError("structure_share must be strictly between 0 and 1")
-    if left <= 0:
+    if left.amount <= 0:
         raise ParameterError(
             "nothing is left of the budget for tables: row counts and imputation cost more than "
             "it; use a smaller epsilon or imputer_share"
         )
     share = structure_share if attributes > 2 and degree != 0 else 0.0
-    left *= _ROOM
-    return Plan(pure=pure, choice_cost=share * left, table_cost=(1 - share) * left)
+    amount = left.amount * _ROOM
+    return Plan(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from missdp.synth.workload import Workload
 __all__ = ["MST"]
 
 _FIRST_SHARE = 1 / 3
-_SELECTION_SHARE = 0.3
+_SELECTION_SHARE = 0.15
 _PAIRS_SHARE = 0.35
 _LEAST_IN_A_CELL = 2.2  # standard deviations
 
@@ -24,7 +24,7 @@ class MST(GraphicalSynthesizer):
     One-way marginals first; then ``d − 1`` times the exponential mechanism picks the pair, among
     those that keep the graph a forest, that independence describes worst, and it is measured with
     Gaussian noise.  Quick, and a good choice for small budgets or many attributes; otherwise AIM
-    is more accurate.  Accounted in zCDP, add-remove adjacency.
+    is more accurate.  Accounted as AIM, add-remove adjacency.
 
     A tree holds few pairs.  A share of .35 of the budget measures the others, and synthetic rows
     are raked to them, if there are at most 600 pairs, and a cell of a pair has, on average, rows
@@ -73,7 +73,7 @@ class MST(GraphicalSynthesizer):
 
     def _plan(self, attributes: int) -> Plan:
         return Plan(
-            rho=self._rho,
+            whole=self._whole,
             rounds=max(1, attributes - 1),
             first_share=_FIRST_SHARE,
             selection_share=_SELECTION_SHARE,

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Budget, Cost, scale_for, share_of
+from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
+from missdp.accounting.filters import counting_cost, filter_cost
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
@@ -40,8 +41,8 @@ class PrivBayes(Synthesizer):
 
     Parents are chosen by the exponential mechanism with a count-scaled dependence score of
     constant sensitivity, family tables get Laplace noise (pure DP) or Gaussian noise
-    (``delta > 0``, accounted in zCDP), and rows are drawn ancestrally
-    and raked to the tables.
+    (``delta > 0``, accounted in Gaussian DP), and rows are drawn ancestrally and raked to the
+    tables.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class PrivBayes(Synthesizer):
     imputer : {"marginal", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float in (0, 1), default 0.1
-        Share of the budget (epsilon, or rho with ``delta > 0``) for the imputer's margins.
+        Share of the budget for the imputer's margins.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
     progress : callable, optional
@@ -128,7 +129,8 @@ class PrivBayes(Synthesizer):
         if self.degree != "auto" and not (is_whole(self.degree) and 0 <= self.degree <= 6):
             raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
         check_imputer(self.imputer)
-        return budget
+        currency = self._whole.currency
+        return Budget(budget.epsilon, budget.delta, schedule="adaptive", currency=currency)
 
     def _check_schema(self, schema: Schema) -> None:
         sizes = sorted(self._strategy.shape(schema.names, schema))
@@ -139,11 +141,12 @@ class PrivBayes(Synthesizer):
         left -= self._counting_cost(schema)
         if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
             left -= self._imputation_cost.amount
-        self._plan(left, len(schema)).check(len(schema), largest=sizes[-1])
+        plan = self._plan(replace(self._whole, amount=max(0.0, left)), len(schema))
+        plan.check(len(schema), largest=sizes[-1])
 
     @property
     def _whole(self) -> Cost:
-        return Cost.worth("zcdp" if self._delta else "pure", float(self.epsilon), self._delta)
+        return counting_cost(float(self.epsilon), self._delta)
 
     @property
     def _imputation_cost(self) -> Cost:
@@ -154,7 +157,8 @@ class PrivBayes(Synthesizer):
         spent = [] if is_declared(self.n_rows) else [self._count_share(schema) * self.epsilon]
         if self._strategy.complete_only:
             spent.append(_COMPLETE_COUNT_SHARE * self.epsilon)
-        return sum(e if self._delta == 0 else e**2 / 2 for e in spent)
+        whole = self._whole
+        return sum(float(filter_cost(PureEvent(epsilon=e), whole)) for e in spent)
 
     def _count_share(self, schema: Schema) -> float:
         """Share of epsilon for the number of rows; public."""
@@ -169,10 +173,9 @@ class PrivBayes(Synthesizer):
         told = strategy.fills or any(strategy.tells_total((n,), schema) for n in schema.names)
         return told and self.degree != "auto"
 
-    def _plan(self, left: float, attributes: int) -> Plan:
+    def _plan(self, left: Cost, attributes: int) -> Plan:
         return make_plan(
-            pure=self._delta == 0,
-            left=left,
+            left,
             structure_share=float(self.structure_share),
             attributes=attributes,
             degree=self.degree,
@@ -189,7 +192,7 @@ class PrivBayes(Synthesizer):
             noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * self.epsilon))
             behind = Total(float(door.marginal((), noise)), noise.variance)
         door = impute(door, self.imputer, cost=self._imputation_cost)
-        plan = self._plan(door.left.amount, len(door.schema))
+        plan = self._plan(door.left, len(door.schema))
         tables = door
         if (
             pure and self._strategy.gates == "data"

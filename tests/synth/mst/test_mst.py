@@ -1,13 +1,11 @@
 """MST: a spanning tree is measured, the right one, and nothing more is charged."""
 
-import math
-
 import numpy as np
 import pytest
 
 from missdp import Categorical, Schema, Table
-from missdp.accounting import releases, zcdp_rho
-from missdp.accounting.costs import zcdp_rho_of
+from missdp.accounting import releases
+from missdp.accounting.gdp import gdp_cost, mu_worth
 from missdp.synth import MST
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -30,8 +28,8 @@ def test_the_tree_is_found_and_paid_for(missing):
     assert set(model.measured_) == {("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")} or (
         missing == "impute-first" and len(model.measured_) == 4
     )
-    spent = math.fsum(zcdp_rho_of(e) for e in releases(model.guarantee_.events))
-    assert spent == pytest.approx(zcdp_rho(3.0, 1e-6), rel=1e-6)
+    spent = float(sum(gdp_cost(e) for e in releases(model.guarantee_.events)))
+    assert spent == pytest.approx(mu_worth(3.0, 1e-6) ** 2, rel=1e-6)
 
 
 def test_no_cycle_is_ever_measured():
