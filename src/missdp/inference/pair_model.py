@@ -95,7 +95,6 @@ def fit_law(
     base: Base,
     rng: np.random.Generator,
     allowed: Mapping[Pair, Bools],
-    start: Heads | None = None,
 ) -> Heads:
     """Return a law of complete rows.
 
@@ -106,13 +105,11 @@ def fit_law(
     rng : numpy Generator
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
-    start : Heads, optional
-        An earlier fit, to go on from.
     """
     parts = known.margins, known.pairs, known.variances
     if base == "tree":
         return fit_tree(*parts, allowed=allowed)
-    return fit_heads(*parts, rng=rng, allowed=allowed, start=start)
+    return fit_heads(*parts, rng=rng, allowed=allowed)
 
 
 def targets(known: Completed, rows: Codes, *, base: Base) -> dict[Clique, Floats]:

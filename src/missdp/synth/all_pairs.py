@@ -27,7 +27,7 @@ from missdp.synth.restore import kinds_share
 
 __all__ = ["AllPairs"]
 
-_ALONE = 1.2
+_ALONE = 1.6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

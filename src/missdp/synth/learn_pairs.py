@@ -28,8 +28,9 @@ Floats = NDArray[np.float64]
 
 _MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
 _GRID = 2.0**-10
-_MASK = 0.5  # factor of the number that says whether an attribute is missing
+_MASK = 0.35  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
+_HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
 _ROWS = 20_000  # rows of a model by which it is undone
 _TURNS = 3
@@ -197,13 +198,17 @@ class PairRelease:
         back = [_back(block, size) for block, size in zip(blocks, sizes, strict=True)]
         stds = crude.std / rows, released.single_std / rows
         margins = [
-            _refined(m, single / rows + lost, b, block, stds)
-            for m, single, lost, b, block in zip(
-                crude.margins, self._single, taken[0], back, blocks, strict=True
+            _refined(m, single / rows + lost, b, block, stds, size)
+            for m, single, lost, b, block, size in zip(
+                crude.margins, self._single, taken[0], back, blocks, sizes, strict=True
             )
         ]
         means = [block.T @ margin for block, margin in zip(blocks, margins, strict=True)]
-        spread = [np.square(b).sum(axis=1) for b in back]
+        # Of what margins do not tell: the part of `back` that goes through the mask is in them.
+        spread = [
+            np.append(np.full(size, 1 - 1 / size), np.diag(b)[size:] ** 2)
+            for b, size in zip(back, sizes, strict=True)
+        ]
         tables, variances = {}, {}
         for (a, b), found in self._pairs.items():
             excess = found / rows + taken[1][a, b] - np.outer(means[a], means[b])
@@ -226,7 +231,7 @@ class PairRelease:
 
 
 def _refined(
-    crude: Floats, mean: Floats, back: Floats, block: Floats, stds: tuple[float, float]
+    crude: Floats, mean: Floats, back: Floats, block: Floats, stds: tuple[float, float], size: int
 ) -> Floats:
     """Put the crude margin and the mean of blocks together, by their inverse variances."""
     if len(crude) == 1:
@@ -236,6 +241,8 @@ def _refined(
     raw = crude - (crude.sum() - 1) / len(crude)
     mixed = (raw / ours + again / theirs) / (1 / ours + 1 / theirs)
     refined = np.maximum(project_to_simplex(mixed), _LEAST_SHARE)
+    if len(crude) > size and refined[size] < _HOLES / math.sqrt(1 / ours + 1 / theirs[size]):
+        refined[size] = 0.0  # no more than noise
     return np.asarray(refined / refined.sum())
 
 
@@ -268,7 +275,7 @@ def fit_pairs(
     rounds = _ROUNDS if selective else 0
     for _ in range(turns):
         known = complete(tables, rng=rng, always=always, rounds=rounds)
-        law = fit_law(known, base=base, rng=rng, allowed=allowed, start=law)
+        law = fit_law(known, base=base, rng=rng, allowed=allowed)
         if base == "tree":
             rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
         else:
