@@ -134,7 +134,7 @@ class Strategy:
         if self.needs_rows and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
-                "use 'joint' or 'observed', which count in one streaming pass"
+                "use 'joint' or 'observed', which count while they stream"
             )
 
 
@@ -293,7 +293,7 @@ class ExactCounts:
         return {name: source.table.codes(name) for name in self._schema.names}
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
-        """Return the sums of the weights of rows; see `PrivateCounts`."""
+        """Return sums of weights; see `PrivateCounts`."""
         return weighing(self._source).weighted_counts(cliques, weight)
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
