@@ -31,9 +31,9 @@ from _data import SHARED, schema, table
 
 from missdp import Schema, Table
 from missdp.sources import open_source
-from missdp.synth import AIM, MST
+from missdp.synth import AIM, MST, AllPairs
 
-FAMILIES = {"aim": AIM, "mst": MST}
+FAMILIES = {"aim": AIM, "all-pairs": AllPairs, "mst": MST}
 PAIRS = 300
 
 
@@ -112,7 +112,7 @@ def once(options):
                 "sample": sampled - fitted,
                 "peak": peak,
                 "two_way": distance(truth, drawn, sizes),
-                "measured": len(model.measured_),
+                "measured": len(getattr(model, "measured_", ())),
             }
         )
     )

@@ -94,7 +94,7 @@ def test_every_strategy(folder, capsys, missing, delta):
     assert run(capsys, *SYNTHESIZE, "--missing", missing, "--delta", delta)[0] == 0
 
 
-@pytest.mark.parametrize("method", ["aim", "mst"])
+@pytest.mark.parametrize("method", ["aim", "all-pairs", "mst"])
 def test_every_family(folder, capsys, method):
     # 3,000 rows: at 300 the noise may hide every hole. Here the share of holes comes out as .2
     # with a standard deviation below .01 (measured): if normal, no hole has probability < 1e-80.
@@ -111,7 +111,7 @@ def test_every_family(folder, capsys, method):
 def test_the_method_and_delta_are_said(folder, capsys):
     code, out, _ = run(capsys, *SYNTHESIZE)
     assert code == 0
-    assert "method: aim" in out
+    assert "method: all-pairs" in out
     assert "(1, 1e-06)-differentially private" in out
     code, out, _ = run(capsys, *SYNTHESIZE, "--delta", 0)
     assert code == 0
@@ -125,7 +125,7 @@ def test_a_parameter_of_the_method_can_be_set(folder, capsys):
     assert run(capsys, *SYNTHESIZE, *own)[0] == 0
     assert missdp.load(folder / "out.model.json").rounds == 2
     for bad, says in (("round=2", "no parameter 'round'"), ("rounds=x", "whole number")):
-        code, _, err = run(capsys, *SYNTHESIZE, "--set", bad)
+        code, _, err = run(capsys, *SYNTHESIZE, "--method", "aim", "--set", bad)
         assert code == 2
         assert says in err
 

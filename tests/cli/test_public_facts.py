@@ -277,7 +277,7 @@ def violations(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("method", ["aim", "mst", "privbayes"])
+@pytest.mark.parametrize("method", ["aim", "all-pairs", "mst", "privbayes"])
 def test_every_method_obeys_the_rules_and_keeps_the_kinds(
     folder: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
@@ -311,7 +311,7 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(
     [
         (method, missing)
         for method, found in synthesizers().items()
-        if method in ("aim", "mst", "privbayes")
+        if method in ("aim", "all-pairs", "mst", "privbayes")
         for missing in found.strategies
         if missing != "joint"
     ],

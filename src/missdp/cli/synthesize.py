@@ -34,7 +34,12 @@ from missdp.schema import Schema
 from missdp.sources import STRATEGIES, strategy_named
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
-from missdp.synth.registry import BUILT_IN, read_settings, synthesizer_named
+from missdp.synth.registry import (
+    BUILT_IN,
+    default_synthesizer,
+    read_settings,
+    synthesizer_named,
+)
 from missdp.synth.state import chosen_delta
 from missdp.table import Holes, Table
 from missdp.table.table import output_format, write_arrow
@@ -70,8 +75,8 @@ def synthesize(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default aim, "
-            "or privbayes if --delta is 0.",
+            help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default "
+            "all-pairs, aim beyond 40 attributes, and privbayes if --delta is 0.",
             show_default=False,
         ),
     ] = None,
@@ -128,9 +133,9 @@ def synthesize(
     output_format(output)
     place = model_beside(output) if model is None else model
     check_outputs([output, place, guarantee], inputs=[data, schema])
-    chosen = method or ("privbayes" if delta == 0 else "aim")
-    own = read_settings(synthesizer_named(chosen), settings or [])
     facts = Schema.from_toml(schema)
+    chosen = method or default_synthesizer(facts, delta=delta)
+    own = read_settings(synthesizer_named(chosen), settings or [])
     check_rows(public_rows if rows is None else rows, len(facts))
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:

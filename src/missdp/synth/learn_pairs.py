@@ -32,7 +32,7 @@ _MASK = 0.35  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
 _HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
-_ROWS, _MANY_ROWS = 20_000, 60_000  # rows of a model by which it is undone; in the end
+_ROWS = 20_000  # rows of a model by which it is undone
 _TURNS = 3
 _ROUNDS = 3  # of the models of rows and of masks
 
@@ -273,18 +273,17 @@ def fit_pairs(
     sizes = np.array([level.n_groups for level in release.crude.levels])
     turns = 1 if release.products is None else _TURNS
     known = complete(release.guessed(), rng=rng, always=always, rounds=_ROUNDS if selective else 0)
-    for turn in range(turns):
+    for _ in range(turns):
         law = fit_law(known, base=base, rng=rng, allowed=allowed)
-        many = _MANY_ROWS if turn == turns - 1 else _ROWS
         if base == "tree":
-            rows = tree_rows(known, rng, n=many, allowed=allowed)
+            rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
         else:
-            rows = law.sample(many, rng)
+            rows = law.sample(_ROWS, rng)
         tables = release.corrected(np.where(known.masks.draw(rows, rng), sizes, rows))
         known = complete(
             tables,
             rng=rng,
-            draw=_drawn(rows[:_ROWS]),
+            draw=_drawn(rows),
             always=always,
             rounds=int(selective),
             start=known.masks if selective else None,
