@@ -1,9 +1,8 @@
 """Accountants: what a sequence of events costs in (epsilon, delta).
 
-Four accountants, each a valid upper bound; `epsilon_of` and `delta_of` return the best of those
-that support every event, and refuse, by name, what none supports. All hold for adaptively chosen
-queries whose privacy parameters were fixed in advance; `Budget` covers the adaptive case. Totals
-are under add-remove as they are, and under replace-one by proven conversions.
+Five accountants, each a valid upper bound; `epsilon_of` and `delta_of` return the best of those
+that support every event. All hold for adaptively chosen queries whose privacy parameters were fixed
+in advance; `Budget` covers the adaptive case.
 """
 
 from __future__ import annotations

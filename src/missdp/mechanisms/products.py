@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,11 @@ from missdp.mechanisms.laws import Noise
 from missdp.sources import Clique
 from missdp.sources.row_weights import RowWeight
 
-__all__ = ["MOST_NUMBERS", "ProductSums", "Products", "RowProducts"]
+__all__ = ["ProductSums", "Products", "RowProducts"]
 
 _FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
 _LARGEST = 2.0**38  # noise, in steps of the grid
 _LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
-MOST_NUMBERS = 60_000_000
-"""Most numbers that are released together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +50,9 @@ class RowProducts:
     >>> plan.alone
     1.0
     """
+
+    most: ClassVar[int] = 60_000_000
+    """Most numbers that are released together."""
 
     blocks: Mapping[str, NDArray[np.float64]]
     clip: float
@@ -78,9 +80,9 @@ class RowProducts:
             raise ParameterError("blocks must have a row for each code of each attribute")
         widths = [np.shape(self.blocks[name])[1] for name in codes]
         numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
-        if numbers > MOST_NUMBERS:
+        if numbers > self.most:
             raise ParameterError(
-                f"all pairs of attributes have {numbers:,} cells, more than the {MOST_NUMBERS:,} "
+                f"all pairs of attributes have {numbers:,} cells, more than the {self.most:,} "
                 "that are released together; use fewer attributes, bins or levels, or the "
                 "synthesizer 'mst'"
             )

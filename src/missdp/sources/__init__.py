@@ -1,6 +1,6 @@
 """Sources: exact, private counts of many cliques in one pass. They never add noise."""
 
-from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows
+from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
 
@@ -16,4 +16,5 @@ __all__ = [
     "is_source",
     "open_source",
     "strategy_named",
+    "weighing",
 ]

@@ -134,7 +134,7 @@ class Strategy:
         if self.needs_rows and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
-                "use 'joint' or 'observed', which count in one streaming pass"
+                "use 'joint' or 'observed', which count while they stream"
             )
 
 
@@ -288,12 +288,11 @@ class ExactCounts:
 
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; see `PrivateCounts`."""
-        source = self._source
-        assert isinstance(source, MemorySource)  # checked before anything was charged
-        return {name: source.table.codes(name) for name in self._schema.names}
+        assert isinstance(self._source, MemorySource)  # checked before anything was charged
+        return {name: self._source.table.codes(name) for name in self._schema.names}
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
-        """Return the sums of the weights of rows; see `PrivateCounts`."""
+        """Return sums of weights; see `PrivateCounts`."""
         return weighing(self._source).weighted_counts(cliques, weight)
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:

@@ -18,7 +18,6 @@ from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
 from missdp.inference.pair_model import Base, PairModel
 from missdp.mechanisms.door import Door, Noise, RowProducts, Total
-from missdp.mechanisms.products import MOST_NUMBERS
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins, fit_pairs
@@ -126,9 +125,9 @@ class AllPairs(Synthesizer):
 
     def _check_schema(self, schema: Schema) -> None:
         cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-        if cells > MOST_NUMBERS:
+        if cells > RowProducts.most:
             raise ParameterError(
-                f"all pairs of attributes have {cells:,} cells, more than the {MOST_NUMBERS:,} "
+                f"all pairs of attributes have {cells:,} cells, more than the {RowProducts.most:,} "
                 "that are released together; use fewer attributes, bins or levels, or MST"
             )
         shares = kinds_share(self._modelled, self._strategy)

@@ -18,8 +18,7 @@ from missdp.mechanisms import Door, Total, domain_conditions, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
-from missdp.sources import Strategy, strategy_named
-from missdp.sources.counts import weighing
+from missdp.sources import Strategy, strategy_named, weighing
 from missdp.sources.modelled import Modelled
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds, restored
