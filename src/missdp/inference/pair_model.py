@@ -18,6 +18,7 @@ from missdp.inference.masks import MaskModel
 from missdp.inference.model import Codes, Draws, Levels, cell_index
 from missdp.inference.raking import rake, resample
 from missdp.inference.shrinkage import scaled_to, shrunk
+from missdp.inference.swaps import swap
 from missdp.record import Record
 
 __all__ = ["Base", "PairModel", "fit_law", "targets"]
@@ -67,6 +68,7 @@ class PairModel(Record):
             weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
             if draws == "even":
                 chosen = resample(weights, part, rng, codes=rows)
+                chosen = swap(chosen, rows, self.tables, weights=weights, rng=rng)
             else:
                 chosen = rng.choice(len(rows), size=part, p=weights)
             parts.append(rows[chosen])

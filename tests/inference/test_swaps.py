@@ -1,0 +1,181 @@
+"""Rows swapped for others of a pool, so that two-way tables hold."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp.inference import pair_model, swaps
+from missdp.inference.fit_heads import fit_tree
+from missdp.inference.pair_model import PairModel
+from missdp.inference.raking import rake, resample
+from missdp.inference.swaps import swap
+
+
+def table_of(rows, pair, shape):
+    flat = np.ravel_multi_index(tuple(rows[:, v] for v in pair), shape)
+    return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def misfit(rows, tables):
+    """What swaps lessen, computed in another way."""
+    total = 0.0
+    for pair, table in tables.items():
+        want = table / table.sum() * len(rows)
+        off = want - table_of(rows, pair, table.shape)
+        total += (off**2 / np.sqrt(np.maximum(want, 1))).sum()
+    return total
+
+
+def distance(rows, tables):
+    return np.mean(
+        [
+            np.abs(table_of(rows, pair, t.shape) / len(rows) - t / t.sum()).sum() / 2
+            for pair, t in tables.items()
+        ]
+    )
+
+
+def dependent(rng, n, sizes):
+    hidden = rng.normal(size=n)
+    return np.stack(
+        [
+            np.clip(np.round(hidden + rng.normal(size=n) + s / 2), 0, s - 1).astype(np.int64)
+            for s in sizes
+        ],
+        axis=1,
+    )
+
+
+def pairs_of(rows, sizes):
+    return {
+        (a, b): table_of(rows, (a, b), (sizes[a], sizes[b])) / len(rows)
+        for a, b in itertools.combinations(range(len(sizes)), 2)
+    }
+
+
+@st.composite
+def pools(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=5))
+    pool = dependent(rng, draw(st.integers(1, 300)), sizes)
+    weights = rng.random(len(pool)) * (rng.random(len(pool)) < 0.8)
+    weights = weights if weights.any() else np.ones(len(pool))
+    every = pairs_of(dependent(rng, 1000, sizes), sizes)
+    kept = draw(st.lists(st.sampled_from(sorted(every)), min_size=1, unique=True))
+    tables = {pair: every[pair] * draw(st.sampled_from([1.0, 7e3])) for pair in kept}
+    return pool, weights / weights.sum(), tables, draw(st.integers(0, 400)), rng
+
+
+@given(pools())
+@settings(max_examples=60, deadline=None)
+def test_as_many_rows_come_back_and_the_misfit_never_grows(case):
+    pool, weights, tables, n, rng = case
+    chosen = resample(weights, n, rng, codes=pool)
+    before = chosen.copy()
+    found = swap(chosen, pool, tables, weights=weights, rng=rng)
+    assert found.shape == (n,)
+    np.testing.assert_array_equal(chosen, before)
+    if n:
+        assert (weights[found] > 0).all()
+        assert misfit(pool[found], tables) <= misfit(pool[chosen], tables) + 1e-6
+
+
+@pytest.mark.parametrize("n", [50, 5_000, 30_000])
+def test_tables_hold_far_better_and_so_do_margins_and_what_no_table_tells(n):
+    rng, sizes = np.random.default_rng(n), [2, 5, 8, 3, 6, 4]
+    pool = dependent(rng, 50_000, sizes)
+    tables, weights = pairs_of(pool, sizes), np.full(len(pool), 1 / len(pool))
+    chosen = resample(weights, n, rng, codes=pool)
+    found = swap(chosen, pool, tables, weights=weights, rng=rng)
+    assert distance(pool[found], tables) < 0.5 * distance(pool[chosen], tables)
+    margins = {
+        (a,): np.bincount(pool[:, a], minlength=size) / len(pool) for a, size in enumerate(sizes)
+    }
+    assert distance(pool[found], margins) <= distance(pool[chosen], margins) + 1e-3
+    threes = {
+        c: table_of(pool, c, [sizes[v] for v in c]) for c in itertools.combinations(range(6), 3)
+    }
+    assert distance(pool[found], threes) < 1.02 * distance(pool[chosen], threes)
+
+
+def test_forbidden_cells_and_rows_without_weight_stay_out():
+    rng, sizes = np.random.default_rng(0), [3, 4, 3]
+    pool = dependent(rng, 20_000, sizes)
+    tables = pairs_of(dependent(rng, 20_000, sizes), sizes)
+    for table in tables.values():
+        table[0, 1] = 0.0
+    weights = rake(pool, tables, least_share=0.0)
+    chosen = resample(weights, 2_000, rng, codes=pool)
+    found = swap(chosen, pool, tables, weights=weights, rng=rng)
+    assert (found != chosen).any()
+    for pair, table in tables.items():
+        assert table_of(pool[found], pair, table.shape)[0, 1] == 0
+
+
+def test_tables_that_hold_change_nothing():
+    rng = np.random.default_rng(0)
+    pool = dependent(rng, 500, [3, 4, 3])
+    chosen = np.arange(500)
+    weights = np.full(500, 1 / 500)
+    found = swap(chosen, pool, pairs_of(pool, [3, 4, 3]), weights=weights, rng=rng)
+    np.testing.assert_array_equal(found, chosen)
+
+
+@pytest.mark.parametrize("dense", [0, 10**9])
+def test_both_ways_to_count_what_swaps_change_agree(monkeypatch, dense):
+    rng, sizes = np.random.default_rng(0), [3, 4, 5, 2]
+    pool = dependent(rng, 5_000, sizes)
+    weights = np.full(len(pool), 1 / len(pool))
+    tables = pairs_of(dependent(rng, 5_000, sizes), sizes)
+    chosen = resample(weights, 1_000, rng, codes=pool)
+    one = swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
+    monkeypatch.setattr(swaps, "_DENSE", dense)
+    two = swap(chosen, pool, tables, weights=weights, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("n", [0, 1, 50, 5_000, 30_000, 100_000])
+@pytest.mark.parametrize("tables", [0, 1, 105, 990, 4_950, 40_000])
+def test_work_is_bounded_whatever_there_is_to_do(n, tables):
+    batch, rounds = swaps._plan(n, tables)
+    assert 2 * batch * rounds * tables <= 60_000_000
+    assert batch <= n
+    assert rounds <= 1_000
+    if n * tables > 300_000_000 or not n * tables:
+        assert rounds == 0
+
+
+def test_work_is_done_for_a_usual_table_and_for_a_hundred_attributes():
+    assert swaps._plan(30_000, 105) == (250, 1_000)
+    assert swaps._plan(30_000, 4_950)[1] > 100
+
+
+def test_no_tables_and_no_rows_are_left_as_they_are():
+    rng, pool = np.random.default_rng(0), np.zeros((3, 2), dtype=np.int64)
+    weights = np.full(3, 1 / 3)
+    assert swap(np.arange(3), pool, {}, weights=weights, rng=rng).tolist() == [0, 1, 2]
+    nothing = np.zeros(0, dtype=np.int64)
+    assert len(swap(nothing, pool, {(0, 1): np.ones((1, 1))}, weights=weights, rng=rng)) == 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 3_000])
+def test_rows_of_a_model_of_pairs_are_swapped_unless_they_are_to_vary_as_a_sample(n, monkeypatch):
+    table = np.array([[0.4, 0.1], [0.1, 0.4]])
+    law = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
+    model = PairModel((None, None), law, {(0, 1): table}, None, "heads")
+    calls = []
+
+    def noted(chosen, codes, tables, **rest):
+        calls.append(len(chosen))
+        return swap(chosen, codes, tables, **rest)
+
+    monkeypatch.setattr(pair_model, "swap", noted)
+    assert len(model.complete(n, np.random.default_rng(0), draws="independent")) == n
+    assert not calls
+    even = model.complete(n, np.random.default_rng(0))
+    assert sum(calls) == len(even) == n
+    if n > 1:
+        np.testing.assert_array_equal(table_of(even, (0, 1), (2, 2)), n * table)
