@@ -14,6 +14,7 @@ Everything here is a function of released values.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -107,6 +108,7 @@ def complete(
     always: Mapping[int, int] | None = None,
     rounds: int = 3,
     ridge: float = 1.0,
+    start: MaskModel | None = None,
 ) -> Completed:
     """Return what noisy tables with missing values say of complete rows, and a model of the masks.
 
@@ -122,6 +124,9 @@ def complete(
         How often both models are fitted; with 0, all is taken to be missing completely at random.
     ridge : float
         Regularisation of the masks; see :meth:`~missdp.inference.masks.MaskModel.learn`.
+    start : MaskModel, optional
+        A model of the masks to go on from, fitted to much the same tables. ``draw`` then needs no
+        tables.
 
     Examples
     --------
@@ -139,21 +144,24 @@ def complete(
     >>> complete(noisy, rng=rng).margins[0].round(2).tolist()
     [0.5, 0.5]
     """
-    masks = MaskModel(np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE), dict(always or {}))
+    rates = np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE)
+    masks = MaskModel(rates, dict(always or {})) if start is None else copy.deepcopy(start)
+    masks.rates = rates
     rows = np.zeros((0, len(tables.sizes)), dtype=np.int64)
     known = _corrected(tables, rows, masks)
     if not masks.present.any():
         return known
     strips, both = _strips(tables, masks.present), _coincidences(tables)
     for turn in range(rounds):
+        first = turn == 0 and start is None
         rows = tree_rows(known, rng) if draw is None else draw(known)
         masks.learn(
             rows,
             tables.n_rows,
             strips,
             ridge=ridge,
-            sweeps=_SWEEPS if turn else 2 * _SWEEPS,
-            both=both if turn else None,
+            sweeps=2 * _SWEEPS if first else _SWEEPS,
+            both=None if first else both,
         )
         known = _corrected(tables, rows, masks)
     if rounds:

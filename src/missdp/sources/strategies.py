@@ -288,9 +288,8 @@ class ExactCounts:
 
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; see `PrivateCounts`."""
-        source = self._source
-        assert isinstance(source, MemorySource)  # checked before anything was charged
-        return {name: source.table.codes(name) for name in self._schema.names}
+        assert isinstance(self._source, MemorySource)  # checked before anything was charged
+        return {name: self._source.table.codes(name) for name in self._schema.names}
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Counts]:
         """Return sums of weights; see `PrivateCounts`."""

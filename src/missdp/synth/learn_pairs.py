@@ -7,14 +7,14 @@ has a short vector. Everything here is post-processing of what a door answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.inference.clipping import clipped_away, clipped_share, independent_rows
-from missdp.inference.completion import complete, tree_rows
+from missdp.inference.completion import Completed, complete, tree_rows
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds
 from missdp.inference.pair_model import Base, PairModel, fit_law, targets
@@ -32,7 +32,7 @@ _MASK = 0.35  # factor of the number that says whether an attribute is missing
 _LEAST_SHARE = 1e-7
 _HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
-_ROWS = 20_000  # rows of a model by which it is undone
+_ROWS, _MANY_ROWS = 20_000, 60_000  # rows of a model by which it is undone; in the end
 _TURNS = 3
 _ROUNDS = 3  # of the models of rows and of masks
 
@@ -270,19 +270,27 @@ def fit_pairs(
         Which cells of a pair are possible (public).
     rng : numpy Generator
     """
-    tables, law = release.guessed(), None
+    sizes = np.array([level.n_groups for level in release.crude.levels])
     turns = 1 if release.products is None else _TURNS
-    rounds = _ROUNDS if selective else 0
-    for _ in range(turns):
-        known = complete(tables, rng=rng, always=always, rounds=rounds)
+    known = complete(release.guessed(), rng=rng, always=always, rounds=_ROUNDS if selective else 0)
+    for turn in range(turns):
         law = fit_law(known, base=base, rng=rng, allowed=allowed)
+        many = _MANY_ROWS if turn == turns - 1 else _ROWS
         if base == "tree":
-            rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
+            rows = tree_rows(known, rng, n=many, allowed=allowed)
         else:
-            rows = law.sample(_ROWS, rng)
-        holes = known.masks.draw(rows, rng)
-        sizes = np.array([level.n_groups for level in release.crude.levels])
-        tables = release.corrected(np.where(holes, sizes, rows))
-    known = complete(tables, rng=rng, always=always, rounds=rounds)
-    assert law is not None
+            rows = law.sample(many, rng)
+        tables = release.corrected(np.where(known.masks.draw(rows, rng), sizes, rows))
+        known = complete(
+            tables,
+            rng=rng,
+            draw=_drawn(rows[:_ROWS]),
+            always=always,
+            rounds=int(selective),
+            start=known.masks if selective else None,
+        )
     return PairModel(release.crude.levels, law, targets(known, rows, base=base), known.masks, base)
+
+
+def _drawn(rows: Codes) -> Callable[[Completed], Codes]:
+    return lambda known: rows  # noqa: ARG005
