@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import missdp
-from missdp import AIM, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
+from missdp import AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
 
 SCHEMA = Schema(
@@ -253,7 +253,7 @@ def test_an_unexpected_error_hides_its_text(folder, capsys, monkeypatch):
     def explode(*_, **__):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(AIM, "fit", explode)
+    monkeypatch.setattr(AllPairs, "fit", explode)
     code, _, err = run(capsys, *SYNTHESIZE)
     assert code == 1
     assert "RuntimeError" in err
@@ -270,7 +270,7 @@ def test_interruption_says_what_is_charged_and_what_is_kept(
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AIM, where, interrupt)
+    monkeypatch.setattr(AllPairs, where, interrupt)
     before = set(os.listdir(folder))
     code, _, err = run(capsys, *SYNTHESIZE)
     assert code == 130

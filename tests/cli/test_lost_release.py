@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import missdp
-from missdp import AIM, Categorical, Numeric, Schema, Table
+from missdp import AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.synth.base import Synthesizer
 
@@ -156,7 +156,7 @@ def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, 
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(Table if where == "to_arrow" else AIM, where, fail)
+    monkeypatch.setattr(Table if where == "to_arrow" else AllPairs, where, fail)
     code, out, err = run(capsys, *SYNTHESIZE, "--json")
     assert (code, out) == (8, "")
     assert "private" not in err.replace("private data", "").replace("private cells", "")

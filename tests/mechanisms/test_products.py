@@ -273,3 +273,14 @@ def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged(
 def test_bad_plans_are_refused(make):
     with pytest.raises(ParameterError):
         make()
+
+
+def test_millions_of_rows_all_count():
+    """Weights of ten million rows in one cell do not overflow, and none is cut off."""
+    codes = {"a": np.zeros(10_000_000, np.uint8), "b": np.ones(10_000_000, np.uint8)}
+    table = Table.from_codes(SCHEMA, codes | {"c": np.full(10_000_000, 2, np.uint8)})
+    blocks = {n: np.eye(k) for n, k in CODES.items()}
+    _, door = door_to(MemorySource(table))
+    released = door.products(RowProducts(blocks, clip=4.0, rows=1e7), COST)
+    assert released.pairs["a", "b"][0, 1] == pytest.approx(1e7, abs=100)
+    assert released.single["c"][2] == pytest.approx(1e7, abs=100)

@@ -7,6 +7,7 @@ norms are known exactly, and the noise is discrete.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,6 +44,9 @@ class RowProducts:
         L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
     alone : float, default 1.0
         Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
+    rows : float, default 0.0
+        Number of rows, as released: with many of them, the grid is coarser. With more than a
+        hundred times as many, some would not count.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class RowProducts:
     blocks: Mapping[str, NDArray[np.float64]]
     clip: float
     alone: float = 1.0
+    rows: float = 0.0
 
     def __post_init__(self) -> None:
         if not 2.0**-10 <= self.clip <= 2.0**20:
@@ -121,7 +126,13 @@ class ProductSums:
         """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
         longest = sum(int((block * block).sum(axis=1).max()) for block in self._blocks.values())
         unit = Noise.worth(self.cost).scale * self.plan.clip
-        return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
+        cliques = [*((name,) for name in self.names), *combinations(self.names, 2)]
+        fewest = min(map(self._most, cliques), default=2**62)
+        return (
+            longest <= _LONGEST
+            and unit * 2.0 ** (3 * self.bits) <= _LARGEST
+            and self.plan.rows * 2.0**self.bits <= fewest
+        )
 
     @property
     def bound(self) -> int:
@@ -142,20 +153,24 @@ class ProductSums:
     def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
         blocks = self._blocks
-        # So that no product overflows, also of tables with billions of rows. It shortens what a row
-        # adds, if anything.
-        cells = max((table.size for table in counts.values()), default=1)
-        most = 2 ** (58 - 2 * self.bits) // cells
         known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
 
         def table(*clique: str) -> NDArray[np.int64]:
             inner = tuple(slice(known[v]) for v in clique)
-            return np.asarray(np.minimum(counts[clique][inner], most))
+            # No sum overflows, whatever the number of rows. Where that bites, a row adds less.
+            return np.asarray(np.minimum(counts[clique][inner], self._most(clique)))
 
         parts = [self._alone * (table(name) @ block) for name, block in blocks.items()]
         for a, b in combinations(blocks, 2):
             parts.append((blocks[a].T @ table(a, b) @ blocks[b]).ravel())
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def _most(self, clique: Clique) -> int:
+        """Return the most weight that every cell of a clique may have at once."""
+        blocks = [self._blocks[name] for name in clique]
+        factors = [int(np.abs(block).max(initial=1)) for block in blocks]
+        factors.append(self._alone if len(clique) == 1 else 1)
+        return 2**62 // math.prod([*factors, *map(len, blocks)])
 
     def read(self, cells: NDArray[np.int64]) -> Products:
         """Return noisy sums in units of rows."""

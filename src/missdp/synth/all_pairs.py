@@ -182,7 +182,8 @@ class AllPairs(Synthesizer):
         if clip == "auto":
             signal = crude.rows * math.sqrt(left.amount)
             clip = clip_norm(crude.margins, parts, signal, alone=_ALONE)
-        return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
+        by_name = dict(zip(names, parts, strict=True))
+        return RowProducts(by_name, clip=clip, alone=_ALONE, rows=crude.rows)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
