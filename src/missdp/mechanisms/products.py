@@ -44,9 +44,6 @@ class RowProducts:
         L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
     alone : float, default 1.0
         Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
-    rows : float, default 0.0
-        Number of rows, as released: with many of them, the grid is coarser. With more than a
-        hundred times as many, some would not count.
 
     Examples
     --------
@@ -61,7 +58,6 @@ class RowProducts:
     blocks: Mapping[str, NDArray[np.float64]]
     clip: float
     alone: float = 1.0
-    rows: float = 0.0
 
     def __post_init__(self) -> None:
         if not 2.0**-10 <= self.clip <= 2.0**20:
@@ -126,13 +122,7 @@ class ProductSums:
         """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
         longest = sum(int((block * block).sum(axis=1).max()) for block in self._blocks.values())
         unit = Noise.worth(self.cost).scale * self.plan.clip
-        cliques = [*((name,) for name in self.names), *combinations(self.names, 2)]
-        fewest = min(map(self._most, cliques), default=2**62)
-        return (
-            longest <= _LONGEST
-            and unit * 2.0 ** (3 * self.bits) <= _LARGEST
-            and self.plan.rows * 2.0**self.bits <= fewest
-        )
+        return longest <= _LONGEST and unit * 2.0 ** (3 * self.bits) <= _LARGEST
 
     @property
     def bound(self) -> int:
@@ -157,20 +147,16 @@ class ProductSums:
 
         def table(*clique: str) -> NDArray[np.int64]:
             inner = tuple(slice(known[v]) for v in clique)
-            # No sum overflows, whatever the number of rows. Where that bites, a row adds less.
-            return np.asarray(np.minimum(counts[clique][inner], self._most(clique)))
+            return np.asarray(counts[clique][inner])
 
-        parts = [self._alone * (table(name) @ block) for name, block in blocks.items()]
+        one = np.ones((1, 1), dtype=np.int64)
+        parts = [
+            _sums(self._alone * one, table(name)[np.newaxis], block)
+            for name, block in blocks.items()
+        ]
         for a, b in combinations(blocks, 2):
-            parts.append((blocks[a].T @ table(a, b) @ blocks[b]).ravel())
+            parts.append(_sums(blocks[a], table(a, b), blocks[b]))
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-    def _most(self, clique: Clique) -> int:
-        """Return the most weight that every cell of a clique may have at once."""
-        blocks = [self._blocks[name] for name in clique]
-        factors = [int(np.abs(block).max(initial=1)) for block in blocks]
-        factors.append(self._alone if len(clique) == 1 else 1)
-        return 2**62 // math.prod([*factors, *map(len, blocks)])
 
     def read(self, cells: NDArray[np.int64]) -> Products:
         """Return noisy sums in units of rows."""
@@ -202,6 +188,26 @@ class ProductSums:
             )
             for name in self.names
         }
+
+
+def _sums(
+    left: NDArray[np.int64], table: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return ``left.T @ table @ right``, no number beyond 2**61 either way.
+
+    Numbers that do not fit into 64 bits are worked out in two parts. Cutting them off there, and
+    cells of tables with more rows than there are, only shortens what a row adds.
+    """
+    longest = (max(1, int(np.abs(side).max(initial=0))) for side in (left, right))
+    largest = math.prod(longest) * table.size
+    low = 60 - largest.bit_length()  # bits, so that the sums of this part are below 2**60
+    table = np.minimum(table, min(2**62, (2**60 // largest) << low))
+    high = table >> low
+    found = left.T @ (table - (high << low)) @ right
+    if high.any():
+        top = 1 << (62 - low)  # beyond it, the other part cannot bring the number back below 2**61
+        found += np.clip(left.T @ high @ right, -top, top) << low
+    return np.asarray(np.clip(found, -(2**61), 2**61).ravel())
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,7 +183,7 @@ class AllPairs(Synthesizer):
             signal = crude.rows * math.sqrt(left.amount)
             clip = clip_norm(crude.margins, parts, signal, alone=_ALONE)
         by_name = dict(zip(names, parts, strict=True))
-        return RowProducts(by_name, clip=clip, alone=_ALONE, rows=crude.rows)
+        return RowProducts(by_name, clip=clip, alone=_ALONE)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
