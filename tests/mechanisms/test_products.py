@@ -311,3 +311,22 @@ def test_ten_million_rows_of_a_kind_are_all_counted():
     weights |= {p: np.full((CODES[p[0]], CODES[p[1]]), 10**7 << sums.bits) for p in PAIRS}
     exact = sums.exact(weights)
     assert (exact / 2.0 ** (3 * sums.bits) == 1e7).all()
+
+
+def test_what_was_checked_cannot_be_changed_afterwards():
+    blocks = {n: np.eye(k) for n, k in CODES.items()}
+    plan = RowProducts(blocks, clip=1.0)
+    blocks["b"][0, 0] = 2.0**22
+    assert plan.blocks["b"][0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        plan.blocks["b"][0, 0] = np.nan
+    with pytest.raises(TypeError):
+        plan.blocks["b"] = blocks["b"]
+
+
+def test_a_pure_cost_buys_no_gaussian_noise():
+    _, door = door_to(MemorySource(table_of(ROWS)))
+    plan = RowProducts({n: np.eye(k) for n, k in CODES.items()}, clip=1.0)
+    with pytest.raises(ParameterError, match="never pure"):
+        door.products(plan, Cost(currency="pure", amount=0.1))
+    assert door.left.amount == 1.0

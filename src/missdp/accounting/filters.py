@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -151,8 +152,9 @@ class Cost:
 
     def _within(self, epsilon: float, delta: float) -> Cost:
         found = self
+        step = 2.0**-50
         while found.epsilon(delta) > epsilon:  # conversion and its inverse round differently
-            found = replace(found, amount=found.amount * (1 - 2.0**-50))
+            found, step = replace(found, amount=found.amount * (1 - step)), min(0.5, 2 * step)
         return found
 
     def epsilon(self, delta: float) -> float:
@@ -216,6 +218,7 @@ def filter_cost(event: Event, cost: Cost) -> Fraction:
     return Fraction(math.nextafter(value * _OUTWARD, math.inf))
 
 
+@lru_cache(maxsize=64)
 def counting_cost(epsilon: float, delta: float) -> Cost:
     """Return the cost, worth (epsilon, delta), that buys most for counts of rows and selections.
 
@@ -285,7 +288,14 @@ class FilterEvent(Event):
         cost = self.cost
         if self.capacity.adjacency != self.adjacency or self.capacity.gate:
             raise ParameterError("the capacity has the adjacency of its filter, and no gate")
-        spent = [filter_cost(part, cost) for part in under(self.adjacency, flatten(self.log))]
+        parts = flatten(self.log)
+        if cost.currency == "gdp" and self.adjacency == "replace-one":
+            # Two steps of add-remove: twice the mu, which is less than twice the sensitivity costs.
+            spent = [
+                filter_cost(p, cost) * (4 if p.adjacency == "add-remove" else 1) for p in parts
+            ]
+        else:
+            spent = [filter_cost(part, cost) for part in under(self.adjacency, parts)]
         cap = exact(cost.amount)
         if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")

@@ -248,7 +248,7 @@ def mu_worth(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while delta_from_mu(high, epsilon) <= delta:
         low, high = high, 2 * high
-    while high - low > 1e-12 * high:
+    while high - low > 1e-12 * high and low < (low + high) / 2 < high:
         middle = (low + high) / 2
         low, high = (middle, high) if delta_from_mu(middle, epsilon) <= delta else (low, middle)
     return low

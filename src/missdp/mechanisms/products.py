@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
-from missdp.mechanisms.laws import Noise
+from missdp.mechanisms.laws import Noise, read_only
 from missdp.sources import Clique
 from missdp.sources.row_weights import RowWeight
 
@@ -64,9 +65,11 @@ class RowProducts:
             raise ParameterError(f"clip must be from 2**-10 to 2**20, got {self.clip}")
         if not 0 < self.alone <= 16:
             raise ParameterError(f"alone must be above 0 and at most 16, got {self.alone}")
-        for name, block in self.blocks.items():
-            if np.ndim(block) != 2 or not (np.abs(block) <= 4).all():
+        held = {str(name): read_only(np.array(t, float)) for name, t in self.blocks.items()}
+        for name, block in held.items():
+            if block.ndim != 2 or not (np.abs(block) <= 4).all():
                 raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
+        object.__setattr__(self, "blocks", MappingProxyType(held))  # nobody changes it from now on
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
@@ -77,6 +80,8 @@ class RowProducts:
             The attributes, and the number of codes that each may have in a row.
         cost : Cost
         """
+        if cost.currency == "pure":
+            raise ParameterError("the noise of products is Gaussian, which is never pure DP")
         if {name: len(block) for name, block in self.blocks.items()} != dict(codes):
             raise ParameterError("blocks must have a row for each code of each attribute")
         widths = [np.shape(self.blocks[name])[1] for name in codes]

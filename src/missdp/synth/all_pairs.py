@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
-from missdp.errors import ParameterError
+from missdp.errors import MissDPWarning, ParameterError
 from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
 from missdp.inference.pair_model import Base, PairModel
@@ -203,7 +204,9 @@ class AllPairs(Synthesizer):
             source._draws = "independent"
             table = source.sample_table(missing_values=keep, random_state=int(rng.integers(2**63)))
             parameters = self._fitted_with | {"random_state": int(rng.integers(2**31))}
-            again = type(self)(**parameters).fit(table)
+            with warnings.catch_warnings():  # they would speak of a table that was made up
+                warnings.simplefilter("ignore", MissDPWarning)
+                again = type(self)(**parameters).fit(table)
             again.n_rows_, again.schema_, again.kind_ = self.n_rows_, self.schema_, self.kind_
             again._draws = "independent"  # combining takes the variance of real samples for given
             yield again

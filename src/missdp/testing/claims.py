@@ -33,6 +33,7 @@ from missdp.accounting import (
     flatten,
 )
 from missdp.accounting.costs import pure_epsilon
+from missdp.accounting.gdp import GDPAccountant, gdp_cost
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import Record
 from missdp.table import Table
@@ -153,7 +154,10 @@ def mu_of(event: Event) -> float:
     if isinstance(event, GaussianEvent):
         if not event.discrete:
             return event.sensitivity / event.sigma
-        return _discrete_gaussian_mu(event.sigma) if event.sensitivity < 2 - 1e-9 else math.inf
+        if event.sensitivity < 2 - 1e-9:
+            return _discrete_gaussian_mu(event.sigma)
+        known = GDPAccountant().supports(event)
+        return math.sqrt(gdp_cost(event)) if known else math.inf
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
     return math.inf

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, SchemaError
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, Rows
+from missdp.sources.row_weights import RowWeight
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, examine, expect, refuses
@@ -177,7 +178,7 @@ def check_source(
     >>> from missdp.sources import MemorySource
     >>> from missdp.testing import check_source
     >>> print(check_source(MemorySource, trials=2))
-    MemorySource: 9 promises checked, all kept
+    MemorySource: 10 promises checked, all kept
     ok     source: ...
     """
     on = _Source(source_factory, schema or SOURCE_SCHEMA, trials, seed)
@@ -308,6 +309,28 @@ class _Source:
                         change.min(initial=0) >= 0 and int(change.sum()) == added,
                         f"one row changed counts of {len(clique)} attributes by more than one",
                     )
+
+    def weights(self) -> str:
+        """Where rows are counted by weight, the sums of weights equal those by hand."""
+        tables = [self._table(n, number) for number, n in enumerate((0, 1, 7, 60, 700))]
+        for table in tables:
+            source = self.make(table)
+            if not callable(getattr(type(source), "weighted_counts", None)):
+                return "it has no weighted_counts"
+            weight, cliques = self._weight(), self.cliques[:12]
+            found = source.weighted_counts(cliques, weight)  # type: ignore[attr-defined]
+            each = weight({name: table.codes(name) for name in weight.names})
+            for clique in cliques:
+                wanted = np.zeros(self.schema.extended_shape(clique), dtype=np.int64)
+                cells = tuple(table.codes(name).astype(np.int64) for name in clique)
+                np.add.at(wanted, cells, each if clique else each.sum())
+                _alike(found[clique], wanted, "counted by weight")
+        return f"{len(tables)} tables"
+
+    def _weight(self) -> RowWeight:
+        rng = np.random.default_rng(self.seed)
+        squares = {a.name: rng.integers(0, 1000, a.extended_size) for a in self.schema}
+        return RowWeight(squares, alone=3, bound=20_000, most=1000)
 
     def refusals(self) -> None:
         """Bad requests are refused by typed errors."""
