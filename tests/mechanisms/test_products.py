@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from missdp.accounting import Budget, Cost, GaussianEvent
 from missdp.errors import BudgetExceededError, ParameterError
-from missdp.mechanisms import Door, SeededNoise
+from missdp.mechanisms import Door, SeededNoise, products
 from missdp.mechanisms.laws import Witness
 from missdp.mechanisms.products import RowProducts
 from missdp.schema import Categorical, NotApplicable, Numeric, Schema
@@ -25,6 +25,7 @@ SIZES = (3, 2, 4)
 LEVELS = dict(zip(SCHEMA.names, SIZES, strict=True))
 CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, where there may be holes
 COST = Cost(currency="gdp", amount=0.25)
+PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 def table_of(rows):
@@ -273,3 +274,40 @@ def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged(
 def test_bad_plans_are_refused(make):
     with pytest.raises(ParameterError):
         make()
+
+
+def by_hand(left, table, right):
+    """The same in Python's whole numbers, which have no end."""
+    exact = left.astype(object).T @ table.astype(object) @ right.astype(object)
+    return np.clip(exact.ravel(), -(2**61), 2**61)
+
+
+@pytest.mark.parametrize("rows", [1, 10**7, 10**11, 2**40])
+def test_sums_over_any_number_of_rows_are_exact(rows):
+    rng = np.random.default_rng(rows)
+    left = rng.integers(-(2**12), 2**12, (41, 40))
+    right = rng.integers(-(2**12), 2**12, (16, 15))
+    table = rng.dirichlet(np.full(41 * 16, 0.1)) * rows * 2**10
+    table = table.astype(np.int64).reshape(41, 16)
+    found = products._sums(left, table, right)
+    assert found.dtype == np.int64
+    assert (found == by_hand(left, table, right).astype(np.int64)).all()
+
+
+def test_of_too_many_rows_a_sum_is_cut_off_and_never_wraps():
+    left, right = np.full((1, 1), 2**12), np.full((1, 2), 2**12)
+    right[0, 1] *= -1
+    for size in (2**37 - 1, 2**37, 2**37 + 1, 2**50, 2**62):
+        found = products._sums(left, np.array([[size]]), right)
+        cut = min(size * 2**24, 2**61)
+        assert found.tolist() == [cut, -cut]
+        assert products._sums(left * 0, np.array([[size]]), right).tolist() == [0, 0]
+
+
+def test_ten_million_rows_of_a_kind_are_all_counted():
+    plan = RowProducts({n: np.eye(c)[:, :1] for n, c in CODES.items()}, clip=100.0)
+    sums = plan.on_grid(CODES, COST)
+    weights = {(n,): np.full(c, 10**7 << sums.bits) for n, c in CODES.items()}
+    weights |= {p: np.full((CODES[p[0]], CODES[p[1]]), 10**7 << sums.bits) for p in PAIRS}
+    exact = sums.exact(weights)
+    assert (exact / 2.0 ** (3 * sums.bits) == 1e7).all()

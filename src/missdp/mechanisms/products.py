@@ -7,6 +7,7 @@ norms are known exactly, and the noise is discrete.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -142,19 +143,19 @@ class ProductSums:
     def exact(self, counts: Mapping[Clique, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the sums, given the sums of the weights of the rows in every cell; private."""
         blocks = self._blocks
-        # So that no product overflows, also of tables with billions of rows. It shortens what a row
-        # adds, if anything.
-        cells = max((table.size for table in counts.values()), default=1)
-        most = 2 ** (58 - 2 * self.bits) // cells
         known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
 
         def table(*clique: str) -> NDArray[np.int64]:
             inner = tuple(slice(known[v]) for v in clique)
-            return np.asarray(np.minimum(counts[clique][inner], most))
+            return np.asarray(counts[clique][inner])
 
-        parts = [self._alone * (table(name) @ block) for name, block in blocks.items()]
+        one = np.ones((1, 1), dtype=np.int64)
+        parts = [
+            _sums(self._alone * one, table(name)[np.newaxis], block)
+            for name, block in blocks.items()
+        ]
         for a, b in combinations(blocks, 2):
-            parts.append((blocks[a].T @ table(a, b) @ blocks[b]).ravel())
+            parts.append(_sums(blocks[a], table(a, b), blocks[b]))
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def read(self, cells: NDArray[np.int64]) -> Products:
@@ -187,6 +188,26 @@ class ProductSums:
             )
             for name in self.names
         }
+
+
+def _sums(
+    left: NDArray[np.int64], table: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return ``left.T @ table @ right``, no number beyond 2**61 either way.
+
+    Numbers that do not fit into 64 bits are worked out in two parts. Cutting them off there, and
+    cells of tables with more rows than there are, only shortens what a row adds.
+    """
+    longest = (max(1, int(np.abs(side).max(initial=0))) for side in (left, right))
+    largest = math.prod(longest) * table.size
+    low = 60 - largest.bit_length()  # bits, so that the sums of this part are below 2**60
+    table = np.minimum(table, min(2**62, (2**60 // largest) << low))
+    high = table >> low
+    found = left.T @ (table - (high << low)) @ right
+    if high.any():
+        top = 1 << (62 - low)  # beyond it, the other part cannot bring the number back below 2**61
+        found += np.clip(left.T @ high @ right, -top, top) << low
+    return np.asarray(np.clip(found, -(2**61), 2**61).ravel())
 
 
 @dataclass(frozen=True, eq=False)
