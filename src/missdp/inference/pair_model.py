@@ -51,6 +51,8 @@ class PairModel(Record):
         What goes missing.
     base : {"heads", "tree"}
         What ``law`` is.
+    n_rows : float
+        Number of rows that were counted.
     """
 
     levels: tuple[Levels, ...]
@@ -58,6 +60,7 @@ class PairModel(Record):
     tables: dict[Clique, Floats]
     masks: MaskModel
     base: Base
+    n_rows: float
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` complete rows on groups of levels."""

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins, fit_pairs
 from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
+from missdp.synth.state import is_declared, is_number
 
 __all__ = ["AllPairs"]
 
 _ALONE = 1.6
+_COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
+_CLIPS = (2.0**-10, 2.0**20)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -112,6 +115,7 @@ class AllPairs(Synthesizer):
     released: ClassVar[tuple[str, ...]] = ("model_",)
     model_: PairModel = field(init=False)
     _draws: Draws = field(default="even", init=False)
+    _with_holes: bool = field(default=False, init=False)
 
     def _check_parameters(self) -> Budget:
         super()._check_parameters()
@@ -122,6 +126,11 @@ class AllPairs(Synthesizer):
         check_imputer(self.imputer)
         for name in ("imputer_share", "first_share"):
             self._check_share(name)
+        if not (isinstance(self.base, str) and self.base in get_args(Base)):
+            raise ParameterError(f"base must be one of {list(get_args(Base))}")
+        given = is_number(self.clip) and _CLIPS[0] <= self.clip <= _CLIPS[1]
+        if not (given or (isinstance(self.clip, str) and self.clip == "auto")):
+            raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
         return self._budget
 
     def _check_schema(self, schema: Schema) -> None:
@@ -132,7 +141,10 @@ class AllPairs(Synthesizer):
                 "that are released together; use fewer attributes, bins or levels, or MST"
             )
         shares = kinds_share(self._modelled, self._strategy)
-        left = self._budget.left
+        left, count = self._budget.left, self._count_share(schema)
+        if count:
+            Noise.worth(replace(left, amount=(1 - shares) * count * left.amount))
+            shares += (1 - shares) * count
         if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
             shares += self.imputer_share
         first = (1 - shares) * self.first_share / max(1, len(schema))
@@ -147,15 +159,28 @@ class AllPairs(Synthesizer):
         left = self._budget.left
         return replace(left, amount=left.amount * self.imputer_share)
 
+    def _count_share(self, schema: Schema) -> float:
+        """Share of the budget for the number of rows: none where all margins tell it; public."""
+        strategy = self._strategy
+        told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
+        return 0.0 if told or is_declared(self.n_rows) else _COUNT_SHARE
+
+    def _released_count(self, door: Door) -> Total | None:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(door.schema)
+        return door.row_count(Noise.worth(door.share(share))) if share else None
+
     def _fit(self, door: Door) -> Total:
         self._report("preparing", 0.0)
+        total = self._released_count(door)
         door = impute(door, self.imputer, cost=self._imputation_cost)
         names, whole = door.schema.names, len(door.schema) == 1
         self._report("measuring single attributes", 0.05)
         share = 1.0 if whole else self.first_share
         noise = Noise.worth(door.share(share / len(names)))
         zeros = self._zeros(door.schema)
-        crude = crude_margins(door, noise, zeros)
+        crude = crude_margins(door, noise, zeros, total)
         self._report("measuring all pairs", 0.1)
         groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
         release = PairRelease(crude, None, None)
@@ -174,6 +199,8 @@ class AllPairs(Synthesizer):
             rng=door.generator(),
         )
         self._report("done", 1.0)
+        if door.strategy.complete_only and total is not None:
+            return total
         return crude.total
 
     def _plan_products(self, names: tuple[str, ...], crude: Crude, left: Cost) -> RowProducts:
@@ -198,11 +225,16 @@ class AllPairs(Synthesizer):
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         """Yield models fitted as this one was, to tables drawn from it as real rows are."""
-        keep: MissingValues = "keep" if self._applied_strategy.models_holes else "fill"
+        strategy = self._applied_strategy
+        keep: MissingValues = "keep" if strategy.models_holes else "fill"
+        rows = max(1, round(self.model_.n_rows))
         for _ in range(multiple):
             source = copy.copy(self)
             source._draws = "independent"
-            table = source.sample_table(missing_values=keep, random_state=int(rng.integers(2**63)))
+            # Each pair is counted where it is observed: no more rows than that speak for it.
+            source._with_holes = not (strategy.complete_only or strategy.fills)
+            seed = int(rng.integers(2**63))
+            table = source.sample_table(rows, missing_values=keep, random_state=seed)
             parameters = self._fitted_with | {"random_state": int(rng.integers(2**31))}
             with warnings.catch_warnings():  # they would speak of a table that was made up
                 warnings.simplefilter("ignore", MissDPWarning)
@@ -214,5 +246,6 @@ class AllPairs(Synthesizer):
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
+        keep = self._with_holes or missing_values == "keep"
+        codes = self.model_.sample(n, rng, keep_holes=keep, draws=self._draws)
         return dict(zip(self.modelled_.names, codes, strict=True))

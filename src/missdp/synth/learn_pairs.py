@@ -48,7 +48,7 @@ class Crude:
     margins : tuple of ndarray
         Share of the rows at each group of levels and, if the attribute may be missing, missing.
     total : Total
-        Number of rows.
+        Number of rows that are counted: of complete rows, if only those are read.
     std : float
         Noise of each count.
     """
@@ -64,7 +64,7 @@ class Crude:
         return max(1.0, self.total.value)
 
 
-def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
+def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None = None) -> Crude:
     """Release the one-way margins of all attributes.
 
     Parameters
@@ -73,14 +73,17 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros) -> Crude:
     noise : Noise
     zeros : mapping of Clique to ndarray of bool
         Impossible cells of pairs; only levels to which the same is possible are merged.
+    number : Total, optional
+        Number of all rows, as far as it is known already.
     """
     door.expect([(name,) for name in door.schema.names])
     counts = [door.marginal((name,), noise).astype(np.float64) for name in door.schema.names]
-    told: list[Total] = []
+    every = door.strategy.complete_only  # margin counts the same rows, though not all
+    told: list[Total] = [] if number is None or every else [number]
     floors: list[Total] = []
     for name, count in zip(door.schema.names, counts, strict=True):
         total = Total(float(count.sum()), count.size * noise.variance)
-        (told if door.tells_total((name,)) else floors).append(total)
+        (told if every or door.tells_total((name,)) else floors).append(total)
     total = least_squares_total(told, floors)
     rows = max(1.0, total.value)
     levels, margins = [], []
@@ -288,7 +291,8 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
-    return PairModel(release.crude.levels, law, targets(known, rows, base=base), known.masks, base)
+    wanted, number = targets(known, rows, base=base), release.crude.rows
+    return PairModel(release.crude.levels, law, wanted, known.masks, base, number)
 
 
 def _drawn(rows: Codes) -> Callable[[Completed], Codes]:

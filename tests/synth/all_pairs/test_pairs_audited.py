@@ -1,0 +1,77 @@
+"""What an attacker learns from all answers of a fit, and that rules and kinds of holes are kept."""
+
+import numpy as np
+import pytest
+
+from missdp import AllPairs
+from missdp.evaluate import rule_violations
+from missdp.testing import RULED, TINY, audit_synthesizer, canary, made_up
+from missdp.testing.made_up import appended
+
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+CROWD, _ = canary(TINY, 12)
+RARE, MISSING = 1, 2
+
+
+def found(strategy, row, **more):
+    two = (
+        CROWD,
+        appended(CROWD, {name: np.array([code]) for name, code in zip("xy", row, strict=True)}),
+    )
+    # Clipped so much that the row moves the sums by all that is paid for.
+    given = {"epsilon": 11.0, "delta": 1e-6, "clip": 0.05}
+    return audit_synthesizer(AllPairs, parameters=given, strategies=[strategy], tables=two, **more)[
+        strategy
+    ]
+
+
+ATTACKS = [
+    ("joint", (RARE, RARE)),
+    ("joint", (MISSING, MISSING)),
+    ("joint", (RARE, 0)),
+    ("observed", (RARE, RARE)),
+    ("observed", (MISSING, MISSING)),
+    ("complete-rows", (RARE, RARE)),
+    ("impute-first", (RARE, RARE)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "row"), ATTACKS)
+def test_the_claim_survives_many_attacks(strategy, row):
+    audit = found(strategy, row, trials=800)
+    assert not audit.flagged
+    if row == (RARE, RARE) and strategy == "joint":
+        assert audit.ratio > 0.75, "the attack has no power: it must come near the claim"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", AllPairs.strategies)
+def test_noise_thirty_percent_too_small_is_flagged(strategy):
+    assert found(strategy, (RARE, RARE), trials=800, scale=0.7).flagged
+
+
+@pytest.mark.parametrize("base", ["heads", "tree"])
+@pytest.mark.parametrize("epsilon", [0.05, 5.0])
+def test_rows_obey_every_rule_and_holes_are_where_they_may_be(base, epsilon):
+    private = made_up(RULED, 1500)
+    model = AllPairs(epsilon=epsilon, delta=1e-6, base=base, random_state=0).fit(private)
+    for options in ({}, {"missing_values": "keep"}):
+        drawn = model.sample_table(1500, random_state=0, **options)
+        assert rule_violations(drawn).broken_rows == 0
+    idle = drawn.codes("arbeit") != 1
+    known = idle & ~drawn.mask("arbeit")
+    assert (drawn.codes("stunden")[known] == RULED["stunden"].size).all()
+    for attribute in RULED:
+        if not attribute.nullable:
+            assert (drawn.codes(attribute.name) < attribute.missing_code).all()
+
+
+def test_kinds_of_holes_come_back_in_their_shares():
+    private = made_up(RULED, 4000)
+    model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(private)
+    drawn = model.sample_table(4000, missing_values="keep", random_state=0)
+    for name in ("arbeit", "größe"):
+        for kind in RULED[name].kinds:
+            ours, theirs = (table.mask(name, kind).mean() for table in (drawn, private))
+            assert ours == pytest.approx(theirs, abs=0.03), (name, kind)
