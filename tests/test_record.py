@@ -32,8 +32,10 @@ from missdp.evaluate.violations import RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
 from missdp.inference.graphical import GraphicalModel, Recipe
+from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
+from missdp.inference.pair_model import PairModel
 from missdp.preprocess.assumptions import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
@@ -126,6 +128,9 @@ RULED = Schema(
         Denial("t1&EQ(t1.work,'no')&GT(t1.free,58)"),
     ),
 )
+HEADS = Heads(
+    (1, 0), (TABLE[0], TABLE[1]), (TABLE[0], TABLE[1]), {(0, 1): TABLE}, {(0, 1): TABLE > 1}
+)
 SINGLE = [
     EVENT,
     FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.5)]),
@@ -142,6 +147,8 @@ SINGLE = [
     LEVELS,
     LAW,
     FAMILY,
+    HEADS,
+    PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, "heads", 12.0),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(
         n_rows=12.5, first_sigma=1.0, sigmas={(0, 1): 2.0}, extended=(True, False), partial=True,
@@ -187,7 +194,9 @@ def test_every_record_comes_back_as_it_was(record):
         again = reader.from_json(text)
         assert type(again) is type(record)
         assert plain(again) == plain(record)
-        if not isinstance(record, (GraphicalModel, Levels, MaskModel, Network, StoredModel)):
+        if not isinstance(
+            record, (GraphicalModel, Heads, Levels, MaskModel, Network, PairModel, StoredModel)
+        ):
             assert again == record
             assert (
                 hash(again) == hash(record) if type(record).__hash__ and not has_dict(record) else 1

@@ -222,7 +222,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     Examples
     --------
     >>> round(epsilon_from_mu(0.25, 1e-6), 4)
-    1.0525
+    1.0607
     """
     if mu == 0 or delta_from_mu(mu, 0.0) <= delta:
         return 0.0
@@ -243,7 +243,7 @@ def mu_worth(epsilon: float, delta: float) -> float:
     Examples
     --------
     >>> round(mu_worth(1.0, 1e-6), 4)
-    0.2381
+    0.2367
     """
     low, high = 0.0, 1.0
     while delta_from_mu(high, epsilon) <= delta:
@@ -264,7 +264,7 @@ class GDPAccountant:
     --------
     >>> from missdp.accounting import GaussianEvent, GDPAccountant
     >>> round(GDPAccountant().epsilon([GaussianEvent(sensitivity=100, sigma=500.0)], 1e-6), 3)
-    0.836
+    0.834
     """
 
     name = "Gaussian DP"

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 from missdp.inference.model import Codes, cell_index
-from missdp.record import Record
 
 __all__ = ["swap"]
 
@@ -117,7 +116,7 @@ def _plan(n: int, tables: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells(Record):
+class _Cells:
     """Where the cells of all tables are, put into one array."""
 
     first: Codes

@@ -140,7 +140,8 @@ class CarryingScore(Histograms):
 
     def _fit(self, door: Door) -> Total:
         name = door.schema.names[-1]
-        door.select([(name,)], Score(_carrying, sensitivity=1.0), epsilon=0.01 * self.epsilon)
+        twice = [(name,)] * 2  # of one candidate no score is computed
+        door.select(twice, Score(_carrying, sensitivity=1.0), epsilon=0.01 * self.epsilon)
         total = super()._fit(door)
         self.counts_[name] = np.append(np.int64(_CARRIED[-1]), self.counts_[name][1:])
         return total
