@@ -49,7 +49,7 @@ import math
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 
 import numpy as np
 from scipy.special import erfinv, log_ndtr, ndtri_exp
@@ -237,6 +237,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     return high
 
 
+@lru_cache(maxsize=256)
 def mu_worth(epsilon: float, delta: float) -> float:
     """Return the largest mu, but for a relative 1e-12, that is worth at most (epsilon, delta).
 

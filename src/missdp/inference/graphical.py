@@ -31,6 +31,7 @@ from missdp.inference.model import (
     Zeros,
     merge_zeros,
     sample_tree,
+    split_rows,
     tree_steps,
 )
 from missdp.inference.raking import sample_raked
@@ -95,11 +96,7 @@ class GraphicalModel(Record):
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = self.rows(n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        out = []
-        for v, level in enumerate(self.levels):
-            codes = level.split(rows[:, v], rng)
-            out.append(np.where(holes[:, v], len(level.groups), codes))
-        return out
+        return split_rows(self.levels, rows, holes, rng)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ __all__ = [
     "merge_zeros",
     "sample_rows",
     "sample_tree",
+    "split_rows",
     "tree_steps",
 ]
 
@@ -109,6 +110,24 @@ class Levels(Record):
             first = last - sizes + 1
             drawn[among] = order[np.clip(found, first[groups], last[groups])]
         return drawn
+
+
+def split_rows(
+    levels: Sequence[Levels], rows: Codes, holes: NDArray[np.bool_], rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Draw a level for each group, attribute by attribute; a hole has the code ``size``.
+
+    Examples
+    --------
+    >>> levels = [Levels.from_counts(np.array([5.0, 5.0]), threshold=1)]
+    >>> rows, holes = np.array([[1], [0]]), np.array([[False], [True]])
+    >>> split_rows(levels, rows, holes, np.random.default_rng(0))[0].tolist()
+    [1, 2]
+    """
+    return [
+        np.where(holes[:, v], len(level.groups), level.split(rows[:, v], rng))
+        for v, level in enumerate(levels)
+    ]
 
 
 Zeros: TypeAlias = dict[Clique, NDArray[np.bool_]]

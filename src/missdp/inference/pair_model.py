@@ -15,7 +15,13 @@ from missdp.inference.fit_heads import fit_heads, fit_tree
 from missdp.inference.heads import Heads, Pair
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
-from missdp.inference.model import Codes, Draws, Levels, cell_index
+from missdp.inference.model import (
+    Codes,
+    Draws,
+    Levels,
+    cell_index,
+    split_rows,
+)
 from missdp.inference.raking import rake, resample
 from missdp.inference.shrinkage import scaled_to, shrunk
 from missdp.inference.swaps import swap
@@ -87,11 +93,7 @@ class PairModel(Record):
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = self.complete(n, rng, draws=draws)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
-        out = []
-        for v, level in enumerate(self.levels):
-            codes = level.split(rows[:, v], rng)
-            out.append(np.where(holes[:, v], len(level.groups), codes))
-        return out
+        return split_rows(self.levels, rows, holes, rng)
 
 
 def fit_law(

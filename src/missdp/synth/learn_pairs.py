@@ -91,13 +91,13 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
     for attribute, count, kind in zip(door.schema, counts, kinds, strict=True):
         size = attribute.size
         rare = noise.scale * math.sqrt(2 * math.log(size)) if size > _MANY else -math.inf
-        level = Levels.from_counts(count[: attribute.size], threshold=rare, kinds=kind)
-        merged = np.bincount(level.groups, weights=count[: attribute.size])
+        level = Levels.from_counts(count[:size], threshold=rare, kinds=kind)
+        merged = np.bincount(level.groups, weights=count[:size])
         if door.strategy.complete_only or not attribute.nullable:
             margins.append(project_to_simplex(merged / rows))
         else:
-            missing = count[attribute.size :].sum() if len(count) > attribute.size else 0.0
-            missing = missing if len(count) > attribute.size else rows - merged.sum()
+            counted = len(count) > size  # else only observed cells are, and the rest is missing
+            missing = count[size:].sum() if counted else rows - merged.sum()
             margins.append(project_to_simplex(np.append(merged, missing) / rows))
         levels.append(level)
     return Crude(tuple(levels), tuple(margins), total, noise.scale)
@@ -170,14 +170,12 @@ class PairRelease:
         pairs = {c: t / self.crude.rows * (1 / both[c] - 1) for c, t in self._pairs.items()}
         return self.tables((single, pairs), {pair: 1 / share for pair, share in both.items()})
 
-    def corrected(self, rows: Codes, weights: Floats | None = None) -> PairTables:
+    def corrected(self, rows: Codes) -> PairTables:
         """Return tables with what clipping takes from a model's rows, holes included, put back."""
         if self.plan is None:
             return self.tables(None)
-        taken = clipped_away(
-            rows, self.blocks, clip=self.plan.clip, alone=self.plan.alone, weights=weights
-        )
-        return self.tables(taken)
+        plan = self.plan
+        return self.tables(clipped_away(rows, self.blocks, clip=plan.clip, alone=plan.alone))
 
     def tables(
         self,

@@ -22,12 +22,9 @@ from missdp.accounting import (
     Event,
     GaussianEvent,
     Guarantee,
-    LaplaceEvent,
     PLDAccountant,
     PureAccountant,
-    PureEvent,
     SampledGaussianEvent,
-    SelectionEvent,
     delta_of,
     epsilon_of,
     flatten,
@@ -129,14 +126,10 @@ def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
 def mu_of(event: Event) -> float:
     """Return the smallest mu of Gaussian DP that is known to cover an event; infinite if none.
 
-    Continuous Gaussian noise has the mu ``sensitivity / sigma``. Any epsilon-DP event is covered by
-    the Gaussian whose trade-off curve passes through the corner of randomised response,
-    ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``; trade-off curves of discrete laws have corners
-    that lie on or above the Gaussian's, which is convex, so the whole curve does. The exponential
-    mechanism has bounded range: its worst cases are pairs of two outcomes with log ratios t and t -
-    epsilon (Dong, Durfee & Rogers 2020). For the discrete Gaussian and the exponential mechanism
-    the largest mu of all corners is found numerically, for false alarms above 10^-18. Steps that
-    read every row are Gaussian; for those that sample rows no mu is known here.
+    For discrete Gaussian noise on counts the largest mu of all corners of its trade-off curve is
+    found numerically, for false alarms above 10^-18: the curve of the Gaussian is convex, so that
+    it lies below the rest. Steps that read every row are Gaussian; for those that sample rows no mu
+    is known here. Everything else is what `missdp.accounting.gdp` proves.
 
     Examples
     --------
@@ -146,30 +139,11 @@ def mu_of(event: Event) -> float:
     >>> round(mu_of(PureEvent(epsilon=1.0)), 3)
     1.232
     """
-    if isinstance(event, SelectionEvent):
-        return _bounded_range_mu(event.epsilon)
-    if isinstance(event, LaplaceEvent | PureEvent):
-        epsilon = pure_epsilon(event)
-        return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon)))
-    if isinstance(event, GaussianEvent):
-        if not event.discrete:
-            return event.sensitivity / event.sigma
-        if event.sensitivity < 2 - 1e-9:
-            return _discrete_gaussian_mu(event.sigma)
-        known = GDPAccountant().supports(event)
-        return math.sqrt(gdp_cost(event)) if known else math.inf
+    if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
+        return _discrete_gaussian_mu(event.sigma)
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
-    return math.inf
-
-
-def _bounded_range_mu(epsilon: float) -> float:
-    if epsilon <= 0:
-        return 0.0
-    t = epsilon * np.linspace(0.0, 1.0, 2001)[1:-1]
-    # The likelier outcome: chance q without the row, q exp(t) with it.
-    log_q = np.log(-np.expm1(t - epsilon)) - t - np.log(-np.expm1(-epsilon))
-    return float((ndtri_exp(log_q + t) - ndtri_exp(log_q)).max()) * (1 + 1e-6)
+    return math.sqrt(gdp_cost(event)) if GDPAccountant().supports(event) else math.inf
 
 
 def _discrete_gaussian_mu(sigma: float) -> float:
