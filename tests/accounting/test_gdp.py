@@ -293,7 +293,7 @@ def test_nothing_that_is_tiny_takes_for_ever():
 
 @pytest.mark.parametrize("power", [-4000, -2200, -2150, -1000, 0, 1000, 2046, 2048, 4000])
 def test_mu_of_squares_beyond_floating_point_is_rounded_up(power):
-    """A square of 1e-400 is 0 in floating point, and its root was sought step by step from there."""
+    """A square of 1e-400 vanishes in floating point; its root was sought step by step from 0."""
     for factor in (Fraction(1), Fraction(4, 3), Fraction(1) + Fraction(1, 2**200)):
         squared = factor * Fraction(2) ** power
         mu = gdp_mu(squared)
