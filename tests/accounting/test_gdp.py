@@ -289,3 +289,15 @@ def test_nothing_that_is_tiny_takes_for_ever():
     assert mu_worth(1.0, 1e-309) == 0.0
     for epsilon, delta in ((1e-12, 1e-6), (1e-3, 1e-12), (1.0, 1e-300)):
         assert Cost.worth("gdp", epsilon, delta).epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize("power", [-4000, -2200, -2150, -1000, 0, 1000, 2046, 2048, 4000])
+def test_mu_of_squares_beyond_floating_point_is_rounded_up(power):
+    """A square of 1e-400 vanishes in floating point; its root was sought step by step from 0."""
+    for factor in (Fraction(1), Fraction(4, 3), Fraction(1) + Fraction(1, 2**200)):
+        squared = factor * Fraction(2) ** power
+        mu = gdp_mu(squared)
+        assert mu == math.inf or Fraction(mu) ** 2 >= squared
+        assert mu < math.inf or squared > Fraction(2) ** 2047
+        lower = math.nextafter(mu, 0.0)
+        assert lower == 0 or mu == math.inf or Fraction(lower) ** 2 < squared

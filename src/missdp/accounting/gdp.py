@@ -158,10 +158,17 @@ def gdp_mu(squared: Fraction) -> float:
     >>> gdp_mu(Fraction(1, 4))
     0.5
     """
-    mu = math.sqrt(squared)
-    while Fraction(mu) ** 2 < squared:
-        mu = math.nextafter(mu, math.inf)
-    while Fraction(lower := math.nextafter(mu, 0.0)) ** 2 >= squared > 0:
+    if squared <= 0:
+        return 0.0
+    # Near 1, where a square root neither overflows nor vanishes.
+    shift = (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2
+    try:
+        mu = math.ldexp(math.sqrt(squared / Fraction(4) ** shift), shift)
+        while Fraction(mu) ** 2 < squared:
+            mu = math.nextafter(mu, math.inf)
+    except OverflowError:
+        return math.inf
+    while (lower := math.nextafter(mu, 0.0)) > 0 and Fraction(lower) ** 2 >= squared:
         mu = lower
     return mu
 
