@@ -176,8 +176,8 @@ def test_what_cannot_hold_mostly_is_refused(denial: Denial, why: str) -> None:
     with pytest.raises(SchemaError, match=why) as caught:
         Schema(SCHEMA.attributes, (denial,))
     assert caught.value.__context__ is caught.value.__cause__ is None
+    row = {"kind": "denial", "constraint": denial.constraint, "holds": denial.holds}
     with pytest.raises(SchemaError):
-        row = {"kind": "denial", "constraint": denial.constraint, "holds": denial.holds}
         Schema.from_dict({"attribute": [a.to_dict() for a in SCHEMA], "rule": [row]})
 
 
