@@ -143,3 +143,45 @@ def test_the_rules_of_the_documentation_are_read() -> None:
     schema = Schema.from_dict({"attribute": attributes, "rule": rules})
     assert {rule.kind for rule in schema.rules} == {
         "not_applicable", "impossible", "determined", "equation", "order", "denial"}  # fmt: skip
+
+
+def test_what_is_about_two_rows_may_hold_mostly(tmp_path: Path) -> None:
+    text = "t1&t2&EQ(t1.city,t2.city)&LT(t1.loss,t2.loss)"
+    soft, hard = Denial(text, holds="mostly"), Denial(text)
+    assert "holds" not in hard.to_dict()  # files stay as they were
+    for denial in (soft, hard):
+        schema = Schema(SCHEMA.attributes, (denial,))
+        (pair,) = schema.rulebook.pairs
+        assert pair.holds == denial.holds
+        schema.to_toml(tmp_path / "x.toml")
+        assert Schema.from_toml(tmp_path / "x.toml") == schema
+        assert Schema.from_json(schema.to_json()) == schema
+        assert Denial.from_dict(denial.to_dict()) == denial
+    assert soft != hard
+    (tmp_path / "text").write_text(text)
+    assert read_denials(tmp_path / "text", holds="mostly") == (soft,)
+    assert read_denials(tmp_path / "text") == (hard,)
+
+
+@pytest.mark.parametrize(
+    ("denial", "why"),
+    [
+        (Denial("t1&GT(t1.loss,t1.gain-1)", holds="mostly"), "only what is about two rows"),
+        (Denial("t1&t2&GT(t2.loss,3)", holds="mostly"), "only what is about two rows"),
+        (Denial("t1&t2&GT(t1.loss,t2.loss)", holds="often"), "'always' or 'mostly'"),  # type: ignore[arg-type]
+        (Denial("t1&t2&GT(t1.loss,t2.loss)", holds=None), "'always' or 'mostly'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_hold_mostly_is_refused(denial: Denial, why: str) -> None:
+    with pytest.raises(SchemaError, match=why) as caught:
+        Schema(SCHEMA.attributes, (denial,))
+    assert caught.value.__context__ is caught.value.__cause__ is None
+    row = {"kind": "denial", "constraint": denial.constraint, "holds": denial.holds}
+    with pytest.raises(SchemaError):
+        Schema.from_dict({"attribute": [a.to_dict() for a in SCHEMA], "rule": [row]})
+
+
+def test_a_denial_names_what_it_compares_once() -> None:
+    text = "t1&t2&EQ(t2.city,t1.city)&GT(t2.gain-1,t1.loss)&EQ(t1.size,'low')&LT(t2.loss,t2.gain-1)"
+    (pair,) = with_denial(text).rulebook.pairs
+    assert pair.names == ("city", "loss", "gain-1", "size")

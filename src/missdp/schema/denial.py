@@ -2,7 +2,8 @@
 
 The text is that of data-cleaning tools: ``t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`` says that
 no two rows have the same zip code and different cities. With one row only, or where only one of
-the two is compared, it is a rule about single rows like any other.
+the two is compared, it is a rule about single rows like any other. What is about two rows may hold
+always, or mostly: then some pairs of rows violate it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema.attributes import Categorical, Level
@@ -24,7 +25,7 @@ from missdp.schema.rules import Rule
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = ["Denial", "PairDenial", "Single", "read_denials"]
+__all__ = ["Denial", "Holds", "PairDenial", "Single", "read_denials"]
 
 _SIGNS = {
     "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
@@ -54,6 +55,7 @@ _Side: TypeAlias = tuple[int, str] | str | float  # (row, attribute), or a const
 _Part: TypeAlias = tuple[_Side, str, _Side]
 Single: TypeAlias = Predicate | Comparison
 """A comparison within one row: of an attribute with a constant, or of two attributes."""
+Holds: TypeAlias = Literal["always", "mostly"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +69,23 @@ class PairDenial:
         A sign, the attribute of t1 and the attribute of t2 that it compares.
     first, second : tuple of Predicate or (str, str, str)
         What is compared within t1 alone, and within t2 alone.
+    holds : {"always", "mostly"}
+        Whether no pair of rows violates it, or some pairs do.
     """
 
     text: str
     between: tuple[tuple[str, str, str], ...]
     first: tuple[Single, ...] = ()
     second: tuple[Single, ...] = ()
+    holds: Holds = "always"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that it compares, each once, in the order of the text's comparisons."""
+        found = [name for _, one, two in self.between for name in (one, two)]
+        for part in (*self.first, *self.second):
+            found += (part[0], part[2]) if isinstance(part, tuple) else sorted(part.names)
+        return tuple(dict.fromkeys(found))
 
     @property
     def dependency(self) -> tuple[tuple[str, ...], str] | None:
@@ -94,12 +107,14 @@ class Denial(Rule):
         ``"t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"`` for two. The comparisons are EQ, IQ (not
         equal), LT, LTE, GT, GTE; a side may be a constant. ``"not(t1.zip = t2.zip and t1.city !=
         t2.city)"`` means the same. Names with other characters go in backticks.
+    holds : {"always", "mostly"}, default "always"
+        What is about two rows may hold mostly: some pairs of rows violate it. How many do is
+        private, and is released before synthetic rows are made to violate it as often.
 
     Notes
     -----
     What is about single rows holds in every synthetic row, as any other rule. What is about two
-    rows is not: it is at hand in ``schema.rulebook.pairs`` for families that draw rows one after
-    another.
+    rows is not: it is at hand in ``schema.rulebook.pairs`` for families that can make rows obey it.
 
     Examples
     --------
@@ -111,6 +126,14 @@ class Denial(Rule):
 
     kind: ClassVar[str] = "denial"
     constraint: str
+    holds: Holds = "always"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule as JSON values; ``holds`` is left out where it is "always"."""
+        found = super().to_dict()
+        if self.holds == "always":  # as in files that were written before there was a choice
+            del found["holds"]
+        return found
 
     @property
     def text(self) -> str:
@@ -144,9 +167,13 @@ class Denial(Rule):
 
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return what is forbidden within one row; nothing if two rows are compared."""
+        if self.holds not in get_args(Holds):
+            raise self._wrong(f"it holds 'always' or 'mostly', not {self.holds!r}")
         if self.is_about_pairs:
             self.pair(schema)
             return ()
+        if self.holds == "mostly":
+            raise self._wrong("only what is about two rows may hold 'mostly'")
         names = tuple(sorted(self.about(schema)))
         return (Forbids(self.text, names, tuple(self._single(schema, p) for p in self._parts)),)
 
@@ -164,7 +191,9 @@ class Denial(Rule):
             else:
                 row = next(_attributes((one, sign, two)))[0]
                 alone[row].append(self._single(schema, (one, sign, two)))
-        return PairDenial(self.text, tuple(between), tuple(alone[1]), tuple(alone[2]))
+        return PairDenial(
+            self.text, tuple(between), tuple(alone[1]), tuple(alone[2]), holds=self.holds
+        )
 
     def _single(self, schema: Schema, part: _Part) -> Single:
         """Return a comparison within one row."""
@@ -246,12 +275,14 @@ def _side(found: re.Match[str], place: int) -> _Side:
     return double if double is not None else str(found[f"single{place}"])
 
 
-def read_denials(path: str | Path) -> tuple[Denial, ...]:
+def read_denials(path: str | Path, *, holds: Holds = "always") -> tuple[Denial, ...]:
     """Read denial constraints from a text file, one on each line; # begins a comment line.
 
     Parameters
     ----------
     path : str or Path
+    holds : {"always", "mostly"}, default "always"
+        What every one of them does.
 
     Raises
     ------
@@ -265,7 +296,7 @@ def read_denials(path: str | Path) -> tuple[Denial, ...]:
     ...     path = Path(folder, "constraints.txt")
     ...     _ = path.write_text("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)")
     ...     read_denials(path)
-    (Denial(constraint='t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)'),)
+    (Denial(constraint='t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)', holds='always'),)
     """
 
     def unreadable(error: BaseException) -> MissDPError:
@@ -274,7 +305,9 @@ def read_denials(path: str | Path) -> tuple[Denial, ...]:
 
     with replacing(OSError, ValueError, by=unreadable):
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    found = [Denial(line.strip()) for line in lines if line.strip() and line.strip()[0] != "#"]
+    found = [
+        Denial(line.strip(), holds) for line in lines if line.strip() and line.strip()[0] != "#"
+    ]
     for denial in found:
         _ = denial.is_about_pairs  # refused now, if it cannot be read
     return tuple(found)
