@@ -18,7 +18,7 @@ from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.sources import Clique, MemorySource
+from missdp.sources import Clique, MemorySource, Reads
 from missdp.sources.counts import weighing
 from missdp.sources.strategies import (
     ExactCounts,
@@ -35,6 +35,7 @@ __all__ = [
     "Noise",
     "PrivateTraining",
     "Products",
+    "Reads",
     "RowProducts",
     "Score",
     "Total",

@@ -18,7 +18,7 @@ from missdp.errors import MissDPWarning, ParameterError
 from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
 from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, RowProducts, Total
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins
@@ -87,6 +87,10 @@ class PairsSynthesizer(Synthesizer):
             shares += self.imputer_share
         first = (1 - shares) * self.first_share / max(1, len(schema))
         Noise.worth(replace(left, amount=left.amount * first))
+
+    @property
+    def _reads(self) -> Reads:
+        return "weights"
 
     @property
     def _most_cells(self) -> int:
