@@ -789,3 +789,24 @@ def test_what_is_clipped_does_not_depend_on_who_is_beside_whom():
         taken = {n: c[max(-extra, 0) : many + min(many - extra, many)] for n, c in codes.items()}
         gradients = RowGradients(lambda taken=taken: taken, function, (), grid)
         assert gradients.total.tolist() == [expected], extra
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("names", [("a",), ("c",), ("a", "b")])
+def test_rows_without_what_must_be_observed_are_not_read(names, merged):
+    """They do not reach the function, whatever it would do; the charge says so in its gate."""
+    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
+    if merged:
+        groups = {"a": np.array([0, 1, 1]), "b": np.arange(2), "c": np.arange(2)}
+        door = door.merged(groups)
+    door.train(PLAN, ones, (), observed=names).step()
+    (_event, _, found) = keeper.kept[0]
+    holes = [rows.codes(n) == SCHEMA[n].size for n in names if n != "c"]
+    seen = ~np.logical_or.reduce(holes) if holes else np.ones(60, dtype=bool)
+    assert len(found) == seen.sum()
+    assert found.total[0] == seen.sum() * found.each[0, 0]
+    assert budget.events[0].gate == (frozenset(names) - {"c"} or None)
+
+
+def ones(codes):
+    return np.ones((len(codes["a"]), 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -13,20 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Handle, Noise, Total, count_event, no_warnings
-from missdp.mechanisms.noise import NoiseSource
+from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
+from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.schema import Schema
-from missdp.sources import Clique, MarginalSource, MemorySource, Strategy
+from missdp.sources import Clique, MemorySource
 from missdp.sources.counts import weighing
-from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import (
     ExactCounts,
     MergedCounts,
-    PrivateCounts,
-    complete_rows,
     complete_schema,
     filled_rows,
 )
@@ -49,7 +45,7 @@ __all__ = [
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
-class Door(Handle):
+class Door(PrivateCliques):
     """One handle on private rows: public facts, noisy answers, and what is left to spend.
 
     Every answer is charged before anything is computed. Sensitivities of counts, the attributes
@@ -82,59 +78,6 @@ class Door(Handle):
     >>> counts.shape == door.shape(("gender",)), door.left.amount
     (True, 0.75)
     """
-
-    def __init__(
-        self,
-        source: MarginalSource,
-        strategy: Strategy,
-        *,
-        budget: Budget,
-        noise: NoiseSource,
-        declared_rows: int | None = None,
-    ) -> None:
-        strategy.check(source)
-        super().__init__(budget=budget, noise=noise)
-        self._modelled, self._rows = Modelled(source.schema), source
-        self._holes: dict[Clique, NDArray[np.int64]] = {}
-        source = self._modelled.source(source)
-        self._source, self._strategy = source, strategy
-        self._declared_rows = declared_rows
-        self._schema = source.schema
-        self._sizes = strategy.shape(source.schema.names, source.schema)
-        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
-        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
-        self._scores: dict[Score, Remembered] = {}
-
-    # Public facts
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about what is counted of the rows: see `Modelled`."""
-        return self._schema
-
-    @property
-    def strategy(self) -> Strategy:
-        """How rows with holes are counted."""
-        return self._strategy
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Number of codes of each attribute in the counts, "missing" included if it is one."""
-        return dict(zip(self._schema.names, self._sizes, strict=True))
-
-    def shape(self, clique: Clique) -> tuple[int, ...]:
-        """Return the shape of a clique's counts."""
-        sizes = self.sizes
-        return tuple(sizes[name] for name in clique)
-
-    def tells_total(self, clique: Clique) -> bool:
-        """Whether the clique's counts add up to the number of all rows."""
-        return self._strategy.tells_total(clique, self._schema)
-
-    @property
-    def every_row_counts(self) -> bool:
-        """Whether all cliques have the same total; if not, each counts the rows observed on it."""
-        return self._strategy.every_row_counts(self._schema)
 
     # What may be spent
 
@@ -278,6 +221,7 @@ class Door(Handle):
         state: tuple[Any, ...],
         *,
         rows_at_once: int = 128,
+        observed: Clique = (),
         label: str = "training",
     ) -> PrivateTraining:
         """Charge for a whole training, and return what answers its steps (DP-SGD).
@@ -301,6 +245,8 @@ class Door(Handle):
             Released values (arrays, numbers, text) as the first step will be given them.
         rows_at_once : int, default 128
             Size of the blocks of rows that the function is given. With 1, no row is beside another.
+        observed : tuple of str
+            Attributes: rows in which one of them is missing are not read at all.
         label : str
             Public name, for reports.
 
@@ -348,11 +294,10 @@ class Door(Handle):
             function,
             answer=self._answer,
             check=self._budget.check_process,
-            codes=cache(self._counts.codes),
+            codes=cache(partial(self._rows_observed, observed)),
         )
         function.check(held, plan.clip)
-        gate = self._gate(())
-        self._charge(plan.event(gate=gate or None, label=label))
+        self._charge(plan.event(gate=self._gate(observed) or None, label=label))
         return training
 
     # The same rows, changed row by row
@@ -402,25 +347,6 @@ class Door(Handle):
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         merged = MergedCounts(self._counts, dict(groups))
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
-
-    def _gate(self, clique: Clique) -> frozenset[str]:
-        """Return what a counted row must have had observed, before rules filled any cell."""
-        return self._strategy.gate(clique, self._schema) - self._modelled.filled
-
-    def _codes_of_rows(self) -> dict[str, int]:
-        """Number of codes that each attribute of the rows may have."""
-        hole = not self._strategy.complete_only
-        modelled = self._strategy.models_holes
-        return {
-            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
-            for a, size in zip(self._schema, self._sizes, strict=True)
-        }
-
-    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
-        law = np.asarray(laws[name], dtype=np.float64)
-        if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
-            raise ParameterError(f"the law of {name} must have a probability for each level")
-        return np.asarray(law / law.sum())
 
     def _score_all(
         self,

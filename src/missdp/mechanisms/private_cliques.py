@@ -1,0 +1,112 @@
+"""What is behind a door, and the public facts about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Budget
+from missdp.errors import ParameterError
+from missdp.mechanisms.choices import Remembered, Score
+from missdp.mechanisms.laws import Handle
+from missdp.mechanisms.noise import NoiseSource
+from missdp.schema import Schema
+from missdp.sources import Clique, MarginalSource, Strategy
+from missdp.sources.modelled import Modelled
+from missdp.sources.strategies import ExactCounts, PrivateCounts, complete_rows
+
+__all__ = ["PrivateCliques"]
+
+
+class PrivateCliques(Handle):
+    """A handle on private rows, of which it tells public facts only; see `Door` for the answers.
+
+    Parameters
+    ----------
+    source, strategy, budget, noise, declared_rows
+        See `missdp.mechanisms.door.Door`.
+    """
+
+    def __init__(
+        self,
+        source: MarginalSource,
+        strategy: Strategy,
+        *,
+        budget: Budget,
+        noise: NoiseSource,
+        declared_rows: int | None = None,
+    ) -> None:
+        strategy.check(source)
+        super().__init__(budget=budget, noise=noise)
+        self._modelled, self._rows = Modelled(source.schema), source
+        self._holes: dict[Clique, NDArray[np.int64]] = {}
+        source = self._modelled.source(source)
+        self._source, self._strategy = source, strategy
+        self._declared_rows = declared_rows
+        self._schema = source.schema
+        self._sizes = strategy.shape(source.schema.names, source.schema)
+        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
+        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        self._scores: dict[Score, Remembered] = {}
+
+    # Public facts
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is counted of the rows: see `Modelled`."""
+        return self._schema
+
+    @property
+    def strategy(self) -> Strategy:
+        """How rows with holes are counted."""
+        return self._strategy
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of codes of each attribute in the counts, "missing" included if it is one."""
+        return dict(zip(self._schema.names, self._sizes, strict=True))
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Return the shape of a clique's counts."""
+        sizes = self.sizes
+        return tuple(sizes[name] for name in clique)
+
+    def tells_total(self, clique: Clique) -> bool:
+        """Whether the clique's counts add up to the number of all rows."""
+        return self._strategy.tells_total(clique, self._schema)
+
+    @property
+    def every_row_counts(self) -> bool:
+        """Whether all cliques have the same total; if not, each counts the rows observed on it."""
+        return self._strategy.every_row_counts(self._schema)
+
+    def _gate(self, clique: Clique) -> frozenset[str]:
+        """Return what a counted row must have had observed, before rules filled any cell."""
+        return self._strategy.gate(clique, self._schema) - self._modelled.filled
+
+    def _codes_of_rows(self) -> dict[str, int]:
+        """Number of codes that each attribute of the rows may have."""
+        hole = not self._strategy.complete_only
+        modelled = self._strategy.models_holes
+        return {
+            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
+            for a, size in zip(self._schema, self._sizes, strict=True)
+        }
+
+    def _rows_observed(self, names: Clique) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows in which all of these are observed."""
+        codes, sizes = self._counts.codes(), self._codes_of_rows()
+        holed = [n for n in names if self._schema[n].nullable and not self._strategy.complete_only]
+        if not holed:
+            return codes
+        seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
+        return {n: c[seen] for n, c in codes.items()}
+
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        law = np.asarray(laws[name], dtype=np.float64)
+        if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
+            raise ParameterError(f"the law of {name} must have a probability for each level")
+        return np.asarray(law / law.sum())
