@@ -28,7 +28,7 @@ from missdp.errors import MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.kinds import MissingnessByKind
-from missdp.evaluate.violations import RuleViolations
+from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import DataChosenGates, FixedGates
 from missdp.inference.graphical import GraphicalModel, Recipe
@@ -169,6 +169,7 @@ SINGLE = [
     MarginalDistance(2, {("a", "b"): 0.1, ("a", "c"): 1 / 3}),
     MissingFidelity({"a": 0.1}, {"a": 0.2}, {("a", "b"): 0.3}, 0.4),
     MissingnessByKind({"kind": {"refused": 0.1}}, {"kind": {"refused": 1 / 3}}),
+    PairViolations(20, {"t1&t2&EQ(t1.a,t2.a)": 9}, {"t1&t2&EQ(t1.a,t2.a)": 3}, {}),
     RuleViolations(3, 1, {"kind": 1, "start <= end": 0}),
     ClassifierF1({"a": {"MLP": 0.5}}, ("b",), True),
     Audit("a", 4, 0.5, 0.5, 0.0, 0.0, 0.0, False, 0.95, ("Law",)),

@@ -241,7 +241,7 @@ def _public_facts(
     document: dict[str, Any], truth: Table, other: Table, *, sources: tuple[Path, Path]
 ) -> list[str]:
     """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
-    from missdp.evaluate import missingness_by_kind, rule_violations
+    from missdp.evaluate import missingness_by_kind, pair_violations, rule_violations
 
     facts, parts = truth.schema, []
     if any({*attribute.kinds} - {"missing"} for attribute in facts):
@@ -253,7 +253,9 @@ def _public_facts(
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
     if facts.rulebook.pairs:
-        parts.append("Rules that compare two rows are not counted.")
+        held, drawn = (pair_violations(source, schema=facts) for source in sources)
+        document["pairs"] = {"truth": held.to_dict(), "synthetic": drawn.to_dict()}
+        parts += [f"synthetic table: {drawn}", f"private table: {held}"]
     return parts
 
 

@@ -14,7 +14,12 @@ from missdp.evaluate.distances import (
     missing_fidelity,
 )
 from missdp.evaluate.kinds import MissingnessByKind, missingness_by_kind
-from missdp.evaluate.violations import RuleViolations, rule_violations
+from missdp.evaluate.violations import (
+    PairViolations,
+    RuleViolations,
+    pair_violations,
+    rule_violations,
+)
 from missdp.progress import Progress, progress_bar
 
 __all__ = [
@@ -24,6 +29,7 @@ __all__ = [
     "MarginalDistance",
     "MissingFidelity",
     "MissingnessByKind",
+    "PairViolations",
     "Progress",
     "RuleViolations",
     "classifier_f1",
@@ -32,6 +38,7 @@ __all__ = [
     "marginal_distance",
     "missing_fidelity",
     "missingness_by_kind",
+    "pair_violations",
     "progress_bar",
     "rule_violations",
 ]

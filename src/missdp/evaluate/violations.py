@@ -1,4 +1,4 @@
-"""How many rows of a table break the public rules of its schema."""
+"""How many rows of a table break the public rules of its schema, by themselves or in pairs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from missdp.evaluate.align import fitted, schema_of
 from missdp.record import Record
 from missdp.schema import Schema
+from missdp.sources.partners import observed_on, violating_partners
 from missdp.table import Table
 from missdp.table.follow import known_cells
 
-__all__ = ["RuleViolations", "rule_violations"]
+__all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
 
     Frames and files are read without applying the rules, so that nothing is mended first. A row
     whose missing cells leave open whether it breaks a rule is not counted. Rules that compare two
-    rows are left out. Curator only, if the table is private: the result is exact. Do not publish it
-    without a mechanism.
+    rows are left out; :func:`pair_violations` counts them. Curator only, if the table is private:
+    the result is exact. Do not publish it without a mechanism.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     """
     schema = schema_of(data, schema=schema)
     plain = replace(schema, rules=())
-    table = fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
+    table = _as_it_is(data, plain)
     cells = known_cells(plain, {name: table.column(name) for name in plain.names})
     rows = len(table)
     any_rule = np.zeros(rows, dtype=bool)
@@ -123,3 +124,121 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
         any_rule |= surely
         broken[rule.text] = int(surely.sum())
     return RuleViolations(rows, int(any_rule.sum()), broken)
+
+
+@dataclass(frozen=True)
+class PairViolations(Record):
+    """How many pairs of rows violate denial constraints. Private, unless the table is synthetic.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows of the table.
+    observed : dict of str to int
+        For each denial constraint, in words, the rows with a value of all its attributes.
+    pairs : dict of str to int
+        The pairs of these rows, in no order, that violate it.
+    broken_rows : dict of str to int
+        The rows that are in at least one such pair.
+
+    Examples
+    --------
+    >>> text = "t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"
+    >>> found = PairViolations(30, {text: 25}, {text: 3}, {text: 4})
+    >>> found.pair_shares[text], found.row_shares[text]
+    (0.01, 0.16)
+    >>> print(found)
+    pairs of 30 rows that violate a denial constraint (share of pairs, share of rows in one)
+      t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)    3  0.0100  0.1600
+    """
+
+    rows: int
+    observed: dict[str, int]
+    pairs: dict[str, int]
+    broken_rows: dict[str, int]
+
+    derived: ClassVar[tuple[str, ...]] = ("pair_shares", "row_shares")
+
+    @property
+    def pair_shares(self) -> dict[str, float]:
+        """Share of the pairs of observed rows that violate each constraint."""
+        found = {}
+        for text, count in self.pairs.items():
+            rows = self.observed[text]
+            found[text] = count / max(1, rows * (rows - 1) // 2)
+        return found
+
+    @property
+    def row_shares(self) -> dict[str, float]:
+        """Share of the observed rows that are in at least one pair that violates each."""
+        return {t: count / max(1, self.observed[t]) for t, count in self.broken_rows.items()}
+
+    def __str__(self) -> str:
+        width = max(map(len, self.pairs), default=0)
+        lines = [
+            f"pairs of {self.rows} rows that violate a denial constraint (share of pairs, share of "
+            "rows in one)"
+        ]
+        lines += [
+            f"  {text:<{width}}  {count:>3}  {self.pair_shares[text]:.4f}"
+            f"  {self.row_shares[text]:.4f}"
+            for text, count in self.pairs.items()
+        ]
+        return "\n".join(lines)
+
+
+def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolations:
+    """Count the pairs of rows that violate each denial constraint of a schema.
+
+    Only rules that compare two rows are counted, and for each only the rows that have a value of
+    all its attributes. No pair is looked at, so time hardly grows faster than the rows. Curator
+    only, if the table is private: the result is exact. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    data : Table, or any table or file that Table.read takes
+        A true table, or a synthetic one; with values of the numeric attributes that are compared.
+    schema : Schema, optional
+        The schema with the rules; by default that of the Table.
+
+    Returns
+    -------
+    PairViolations
+        Where a constraint holds always, no pair of rows that were drawn under it.
+
+    Raises
+    ------
+    ParameterError
+        If no schema is given and the data is no Table.
+    SchemaError
+        If a Table was read with other domains.
+    DataError
+        If a frame does not fit the schema, or a Table holds only bins of what is compared.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.evaluate import pair_violations
+    >>> from missdp.schema import Denial
+    >>> columns = tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city"))
+    >>> one = Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)")
+    >>> frame = pd.DataFrame({"zip": list("xxxy"), "city": list("xxyy")})
+    >>> pair_violations(frame, schema=Schema(columns, (one,))).pairs
+    {'t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)': 2}
+    """
+    schema = schema_of(data, schema=schema)
+    table = _as_it_is(data, replace(schema, rules=()))
+    observed, pairs, broken = dict[str, int](), dict[str, int](), dict[str, int]()
+    for denial in schema.rulebook.pairs:
+        rows = table.take(observed_on(denial.names, table))
+        partners = violating_partners(denial, rows)
+        observed[denial.text] = len(rows)
+        pairs[denial.text] = int(partners.sum()) // 2
+        broken[denial.text] = int((partners > 0).sum())
+    return PairViolations(len(table), observed, pairs, broken)
+
+
+def _as_it_is(data: Any, plain: Schema) -> Table:
+    """Read a table under a schema without rules, so that none is applied."""
+    return fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)

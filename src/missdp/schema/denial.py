@@ -19,7 +19,7 @@ from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.bound import Bound, Comparison, Forbids
 from missdp.schema.numeric import Numeric
-from missdp.schema.predicates import Predicate, compare_with
+from missdp.schema.predicates import MIRRORED, Predicate, compare_with
 from missdp.schema.rules import Rule
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _SIGNS = {
     "=": "==", "==": "==", "!=": "!=", "<>": "!=", "≠": "!=",
     "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">=",
 }  # fmt: skip
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIDE = (
     r"""(?:t(?P<row{0}>[12])\.(?:`(?P<quoted{0}>[^`]+)`|(?P<name{0}>{1}))"""
     r"""|"(?P<double{0}>[^"]*)"|'(?P<single{0}>[^']*)'"""
@@ -186,7 +185,7 @@ class Denial(Rule):
         for one, sign, two in self._parts:
             if isinstance(one, tuple) and isinstance(two, tuple) and one[0] != two[0]:
                 self._check_scales(schema, one[1], sign, two[1])
-                mirrored = (_MIRRORED[sign], two[1], one[1])
+                mirrored = (MIRRORED[sign], two[1], one[1])
                 between.append((sign, one[1], two[1]) if one[0] == 1 else mirrored)
             else:
                 row = next(_attributes((one, sign, two)))[0]
@@ -199,7 +198,7 @@ class Denial(Rule):
         """Return a comparison within one row."""
         one, sign, two = part
         if not isinstance(one, tuple):
-            one, sign, two = two, _MIRRORED[sign], one
+            one, sign, two = two, MIRRORED[sign], one
         assert isinstance(one, tuple)  # reading refuses two constants
         if not isinstance(two, tuple):
             return self._with_constant(self._attribute(schema, one[1]), sign, two)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
 __all__ = [
+    "MIRRORED",
     "OPERATORS",
     "Compare",
     "Everyone",
@@ -174,7 +175,7 @@ class Not:
         return ~maybe, ~surely
 
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "!=": "!="}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "!=": "!="}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
     |(?P<text>"[^"]*"|'[^']*')|(?P<quoted>`[^`]+`)|(?P<name>[^\W\d]\w*)
@@ -298,7 +299,7 @@ class _Parser:
             left = self._constant()
             sign = self.expect(*OPERATORS)
             attribute = self._attribute()
-            first = _compare(attribute, _MIRRORED[sign], left)
+            first = _compare(attribute, MIRRORED[sign], left)
             if self._peek()[1] not in OPERATORS:
                 return first
             return Join((first, self._rest(attribute)), all_of=True)

@@ -1,0 +1,197 @@
+"""Pairs of rows that violate a denial constraint: how many each row is in, and how many there are.
+
+Numbers are compared as they are, everything else by its code. A pair of rows of which a compared
+cell is missing or not applicable does not violate anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.dominance import related
+from missdp.schema import Numeric, PairDenial
+from missdp.schema.denial import Single
+from missdp.schema.predicates import MIRRORED, OPERATORS
+from missdp.table import Table
+
+__all__ = ["observed_on", "violating_pairs", "violating_partners"]
+
+Flags: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+# A comparison as the orders that it allows: below, equal, above.
+_ALLOWS = {
+    "==": {0}, "!=": {-1, 1}, "<": {-1}, "<=": {-1, 0}, ">": {1}, ">=": {0, 1},
+}  # fmt: skip
+_SIGN = {frozenset(allowed): sign for sign, allowed in _ALLOWS.items()}
+
+
+def violating_partners(denial: PairDenial, rows: Table, among: Table | None = None) -> Ints:
+    """Count for each row the rows with which it violates a denial constraint.
+
+    Parameters
+    ----------
+    denial : PairDenial
+        What no two rows have; either of the two may be t1.
+    rows : Table
+        With values of the numeric attributes that are compared.
+    among : Table, optional
+        Rows that partners are looked for among; by default the other ones of ``rows``.
+
+    Returns
+    -------
+    array of int64, one for each row
+
+    Raises
+    ------
+    DataError
+        If a table holds only bins of a numeric attribute that is compared.
+    ParameterError
+        If more comparisons are "not equal" than can be counted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.schema import Denial
+    >>> schema = Schema(
+    ...     tuple(Categorical(name=n, levels=("x", "y", "z")) for n in ("zip", "city")),
+    ...     (Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
+    ... )
+    >>> rows = Table.read(pd.DataFrame({"zip": list("xxxy"), "city": list("xxyz")}), schema)
+    >>> violating_partners(schema.rulebook.pairs[0], rows).tolist()
+    [1, 1, 2, 0]
+    """
+    relation = _Relation(denial)
+    ours = _Sides(denial, rows)
+    theirs = ours if among is None else _Sides(denial, among)
+    as_first = relation.count(ours, theirs, roles=(True, False))
+    itself = ours.first & ours.second & relation.holds_within(ours)
+    alone = itself.astype(np.int64) if among is None else 0
+    if relation.symmetric:
+        return as_first - alone
+    as_second = relation.count(ours, theirs, roles=(False, True))
+    return as_first + as_second - relation.count(ours, theirs, roles=(True, True)) - alone
+
+
+def violating_pairs(denial: PairDenial, rows: Table) -> int:
+    """Count the pairs of rows, in no order, that violate a denial constraint."""
+    return int(violating_partners(denial, rows).sum()) // 2
+
+
+def observed_on(names: Iterable[str], rows: Table) -> Flags:
+    """Tell which rows have a value of each of these attributes."""
+    lacking = np.zeros(len(rows), dtype=bool)
+    for name in names:
+        lacking |= rows.mask(name)
+    return ~lacking
+
+
+class _Sides:
+    """Rows as the first and the second one of a pair.
+
+    Parameters
+    ----------
+    denial : PairDenial
+    rows : Table
+    """
+
+    def __init__(self, denial: PairDenial, rows: Table) -> None:
+        self._rows, self._cells = rows, dict[str, NDArray[Any]]()
+        self.first = self._can_be([one for _, one, _ in denial.between], denial.first)
+        """Which rows may be t1: what is compared of them is there, and holds within them."""
+        self.second = self._can_be([two for _, _, two in denial.between], denial.second)
+        """Which rows may be t2."""
+
+    def cells(self, name: str) -> NDArray[Any]:
+        """Values of a numeric attribute, or codes."""
+        if name not in self._cells:
+            numeric = isinstance(self._rows.schema[name], Numeric)
+            codes = self._rows.codes(name)
+            self._cells[name] = self._rows.values(name) if numeric else codes.astype(np.int64)
+        return self._cells[name]
+
+    def _can_be(self, compared: list[str], within: tuple[Single, ...]) -> Flags:
+        found = observed_on(compared, self._rows)
+        for part in within:
+            if isinstance(part, tuple):
+                one, sign, two = part
+                found &= observed_on((one, two), self._rows)
+                found &= OPERATORS[sign](self.cells(one), self.cells(two))
+            else:
+                found &= part.select(self._rows)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Relation:
+    """What is compared between two rows.
+
+    Parameters
+    ----------
+    denial : PairDenial
+    """
+
+    denial: PairDenial
+
+    @property
+    def _forward(self) -> list[tuple[str, str, str]]:
+        """What holds of the rows if the first one is t1: a sign, its attribute, the other's."""
+        return list(self.denial.between)
+
+    @property
+    def _backward(self) -> list[tuple[str, str, str]]:
+        """What holds of the rows if the first one is t2."""
+        return [(MIRRORED[sign], two, one) for sign, one, two in self.denial.between]
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether it is the same which of the two rows is t1."""
+        same = _merged(self._forward) == _merged(self._backward)
+        return same and {*self.denial.first} == {*self.denial.second}
+
+    def holds_within(self, rows: _Sides) -> Flags:
+        """Tell in which rows all comparisons hold between the row and itself."""
+        found = np.ones(len(rows.first), dtype=bool)
+        for sign, one, two in self.denial.between:
+            found &= OPERATORS[sign](rows.cells(one), rows.cells(two))
+        return found
+
+    def count(self, ours: _Sides, theirs: _Sides, roles: tuple[bool, bool]) -> Ints:
+        """Count for each of our rows those of theirs with which it violates the constraint.
+
+        Parameters
+        ----------
+        ours, theirs : _Sides
+        roles : (bool, bool)
+            Whether our row is t1, and whether it is t2; if both, then both orders violate it.
+        """
+        is_first, is_second = roles
+        mine = (ours.first | (not is_first)) & (ours.second | (not is_second))
+        others = (theirs.second | (not is_first)) & (theirs.first | (not is_second))
+        compared = (self._forward if is_first else []) + (self._backward if is_second else [])
+        allowed = _merged(compared)
+        found = np.zeros(len(mine), dtype=np.int64)
+        if all(allowed.values()) and mine.any() and others.any():
+            queries = [ours.cells(one)[mine] for one, _ in allowed]
+            points = [theirs.cells(two)[others] for _, two in allowed]
+            signs = [_SIGN[orders] for orders in allowed.values()]
+            found[mine] = related(points, queries, signs)
+        return found
+
+
+def _merged(
+    compared: Iterable[tuple[str, str, str]],
+) -> Mapping[tuple[str, str], frozenset[int]]:
+    """Return the orders that are allowed between two attributes, all comparisons taken together."""
+    found: dict[tuple[str, str], frozenset[int]] = {}
+    for sign, one, two in compared:
+        known = found.get((one, two), frozenset({-1, 0, 1}))
+        found[one, two] = known & frozenset(_ALLOWS[sign])
+    return found

@@ -1,0 +1,83 @@
+"""Points in a relation to each query are counted as by looking at every pair, and sooner."""
+
+from __future__ import annotations
+
+import operator
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp.errors import ParameterError
+from missdp.inference.dominance import MOST_DIFFERENT, related
+
+SIGNS = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt,
+    "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def by_hand(points: Any, queries: Any, signs: Any) -> np.ndarray:
+    found = np.ones((len(queries[0]), len(points[0])), dtype=bool)
+    for one, two, sign in zip(points, queries, signs, strict=True):
+        found &= SIGNS[sign](two[:, np.newaxis], one[np.newaxis])
+    return found.sum(axis=1)
+
+
+@st.composite
+def cases(draw: Any) -> tuple[Any, Any, Any]:
+    signs = draw(st.lists(st.sampled_from(list(SIGNS)), min_size=1, max_size=6))
+    n, m = draw(st.integers(0, 40)), draw(st.integers(0, 40))
+    values = draw(st.sampled_from([1, 2, 5, 1000]))  # all equal, many ties, hardly any
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from([np.int64, np.float64]))
+    points = [rng.integers(0, values, n).astype(kind) for _ in signs]
+    queries = [rng.integers(-1, values + 1, m).astype(kind) for _ in signs]
+    return points, queries, signs
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_points_are_counted_as_by_hand(case: tuple[Any, Any, Any]) -> None:
+    assert related(*case).tolist() == by_hand(*case).tolist()
+
+
+def test_numbers_that_hardly_differ_are_told_apart() -> None:
+    one = np.array([0.1 + 0.2, 0.3, np.nextafter(0.3, 1), -1e300, 1e300])
+    for sign in SIGNS:
+        assert (
+            related((one,), (one,), (sign,)).tolist() == by_hand((one,), (one,), (sign,)).tolist()
+        )
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    one = np.zeros(2)
+    for signs, why in (
+        (("=",), "by ..=.."),
+        ((), "there is one"),
+        (("==", "=="), "there is one"),
+        (("!=",) * (MOST_DIFFERENT + 1), "at most"),
+    ):
+        columns = (one,) * (1 if why == "there is one" else len(signs))
+        with pytest.raises(ParameterError, match=why):
+            related(columns, columns, signs)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("signs", [("==", "<", ">"), ("<", "<"), ("!=", "<=", "<", "<")])
+def test_time_hardly_grows_faster_than_rows(signs: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(0)
+    widths = {"==": 90, "!=": 2, "<=": 20}
+
+    def seconds(n: int) -> float:
+        columns = [rng.integers(0, widths.get(sign, 10**6), n) for sign in signs]
+        start = time.process_time()
+        related(columns, columns, signs)
+        return time.process_time() - start
+
+    small, large = min(seconds(30_000) for _ in range(2)), seconds(300_000)
+    assert large < 30 * small + 1  # a quadratic pass would take a hundred times as long
+    assert large < 20
