@@ -16,7 +16,7 @@ from missdp.accounting import (
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.sources import Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.state import synthesizer_ground_truth
+from missdp.synth.before_holes import synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
 OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}

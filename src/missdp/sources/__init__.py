@@ -1,6 +1,15 @@
 """Sources: exact, private counts of many cliques in one pass. They never add noise."""
 
-from missdp.sources.counts import Clique, Counts, MarginalSource, MemorySource, Rows, weighing
+from missdp.sources.counts import (
+    Clique,
+    Counts,
+    MarginalSource,
+    MemorySource,
+    Reads,
+    Rows,
+    readable,
+    weighing,
+)
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
 
@@ -11,10 +20,12 @@ __all__ = [
     "DuckDBSource",
     "MarginalSource",
     "MemorySource",
+    "Reads",
     "Rows",
     "Strategy",
     "is_source",
     "open_source",
+    "readable",
     "strategy_named",
     "weighing",
 ]

@@ -35,10 +35,12 @@ __all__ = [
     "Counts",
     "MarginalSource",
     "MemorySource",
+    "Reads",
     "Rows",
     "WeighingSource",
     "check_cliques",
     "plan_groups",
+    "readable",
     "weighing",
 ]
 
@@ -46,6 +48,8 @@ __all__ = [
 Clique: TypeAlias = tuple[str, ...]
 Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
 Rows: TypeAlias = Literal["observed", "extended"]
+Reads: TypeAlias = Literal["counts", "weights", "rows"]
+"""What is asked of a source: counts of cliques, sums of rows' weights too, or the rows."""
 
 
 @runtime_checkable
@@ -130,6 +134,26 @@ def weighing(source: MarginalSource) -> WeighingSource:
             "read the rows with Table.read, or use another synthesizer"
         )
     return source  # type: ignore[return-value]
+
+
+def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
+    """Return a source that can be read as a family needs it; refuse one that cannot.
+
+    Parameters
+    ----------
+    source : MarginalSource
+    reads : {"counts", "weights", "rows"}
+        Counts of cliques only; sums of rows' weights as well; or the rows themselves.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if reads == "rows" and not isinstance(source, MemorySource):
+        raise ParameterError(
+            "this fit reads single rows, and these are streamed; read them with Table.read"
+        )
+    return weighing(source) if reads == "weights" else source
 
 
 CHUNK_ROWS = 65_536

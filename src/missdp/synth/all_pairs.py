@@ -89,8 +89,6 @@ class AllPairs(PairsSynthesizer):
 
     base: Base = "heads"
 
-    weighs_rows: ClassVar[bool] = True
-
     def _check_parameters(self) -> Budget:
         budget = super()._check_parameters()
         if not (isinstance(self.base, str) and self.base in get_args(Base)):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
-from missdp.accounting import Budget, Condition, DeclaredRowCount, ExplicitSeed, Guarantee
+from missdp.accounting import Budget, Condition, Guarantee
 from missdp.accounting.conditions import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
-from missdp.mechanisms import Door, Total, domain_conditions, noise_source
+from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
-from missdp.sources import Strategy, strategy_named, weighing
+from missdp.sources import Reads, Strategy, readable, strategy_named
 from missdp.sources.modelled import Modelled
+from missdp.synth.before_holes import synthesizer_ground_truth
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds, restored
 from missdp.synth.state import (
@@ -27,6 +28,7 @@ from missdp.synth.state import (
     StoredModel,
     check_settings,
     chosen_delta,
+    fit_conditions,
     is_declared,
     is_number,
     is_whole,
@@ -34,7 +36,6 @@ from missdp.synth.state import (
     read_document,
     read_model,
     sampling_generator,
-    synthesizer_ground_truth,
     write_model,
 )
 from missdp.table import FrameKind, Holes, Table, check_holes
@@ -80,7 +81,6 @@ class Synthesizer(FittedState, abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
-    weighs_rows: ClassVar[bool] = False  # whether a source must count rows by weight
 
     epsilon: float
     delta: float | None = None
@@ -154,8 +154,8 @@ class Synthesizer(FittedState, abc.ABC):
         declared = is_declared(self.n_rows)
         warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
-        conditions = self._conditions(source.schema, undeclared)
-        self._strategy.check(weighing(source) if self.weighs_rows else source)
+        conditions = fit_conditions(source.schema, undeclared, self.random_state, self.n_rows)
+        self._strategy.check(readable(source, self._reads))
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
         fresh.schema_, fresh.kind_ = source.schema, kind
@@ -212,7 +212,7 @@ class Synthesizer(FittedState, abc.ABC):
         Returns
         -------
         frame, or list of frames if ``multiple`` is given
-            The kind of frame that was fitted, with the schema's columns and dtypes.
+            As was fitted, with the schema's columns and dtypes.
         """
         check_holes(holes)
         if multiple is not None:
@@ -255,13 +255,12 @@ class Synthesizer(FittedState, abc.ABC):
         rows = self.n_rows_ if n is None else int(n)
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
-            return Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
-
-        def draw(m: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-            return self._sample(m, missing_values, rng)
-
-        shares = self._kind_shares
-        return restored(self._modelled, draw, rows, rng, shares=shares, kind=self.kind_)
+            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+        else:
+            one = partial(self._sample, missing_values=missing_values, rng=rng)
+            shares = self._kind_shares
+            drawn = restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
+        return self._finished(drawn, rng)
 
     @property
     def modelled_(self) -> Schema:
@@ -321,6 +320,11 @@ class Synthesizer(FittedState, abc.ABC):
     def _strategy(self) -> Strategy:
         """The strategy that ``missing`` names."""
         return strategy_named(self.missing)
+
+    @property
+    def _reads(self) -> Reads:
+        """What is asked of a source."""
+        return "counts"
 
     @property
     def _delta(self) -> float:
@@ -412,6 +416,11 @@ class Synthesizer(FittedState, abc.ABC):
             "leave 'multiple' out, or use AllPairs, AIM or MST"
         )
 
+    def _finished(self, table: Table, rng: np.random.Generator) -> Table:
+        """Return synthetic rows with what one row alone cannot settle."""
+        del rng
+        return table
+
     def _check_schema(self, schema: Schema) -> None:
         """Refuse, before anything is charged, what public facts show to be impossible."""
 
@@ -430,14 +439,6 @@ class Synthesizer(FittedState, abc.ABC):
         value = getattr(self, name)
         if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
-
-    def _conditions(self, schema: Schema, undeclared: str) -> list[Condition]:
-        conditions = [*domain_conditions(schema, undeclared)]
-        if self.random_state is not None:
-            conditions.append(ExplicitSeed())
-        if is_declared(self.n_rows):
-            conditions.append(DeclaredRowCount(n=int(self.n_rows)))
-        return conditions
 
     def _public_parameters(self) -> dict[str, Any]:
         names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}

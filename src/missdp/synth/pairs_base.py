@@ -16,7 +16,7 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import MissDPWarning, ParameterError
 from missdp.inference.model import Draws, Zeros, merge_zeros
 from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, RowProducts, Total
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
@@ -90,6 +90,10 @@ class PairsSynthesizer(Synthesizer):
             shares += self.imputer_share
         first = (1 - shares) * self.first_share / max(1, len(schema))
         Noise.worth(replace(left, amount=left.amount * first))
+
+    @property
+    def _reads(self) -> Reads:
+        return "weights"
 
     @property
     def _most_cells(self) -> int:

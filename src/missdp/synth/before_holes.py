@@ -1,0 +1,137 @@
+"""What a fit guarantees for the table before values went missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from missdp.accounting import (
+    Condition,
+    Event,
+    FilterEvent,
+    Guarantee,
+    MissingCompletelyAtRandom,
+    PureEvent,
+    difference,
+    releases,
+)
+from missdp.errors import ParameterError
+from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
+from missdp.schema import Schema
+from missdp.sources import Strategy
+from missdp.sources.modelled import Modelled
+
+__all__ = ["synthesizer_ground_truth"]
+
+
+def synthesizer_ground_truth(
+    guarantee: Guarantee, *, strategy: Strategy, modelled: Modelled, assumption: Condition | None
+) -> Guarantee:
+    """Return the ground-truth guarantee of a fit.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the fit guarantees for the incomplete table.
+    strategy : Strategy
+        The missing-data strategy, which knows who chose the gates.
+    modelled : Modelled
+        Public facts: which attributes are modelled, and which of them rules may fill.
+    assumption : Condition
+        How values went missing.
+
+    Raises
+    ------
+    ParameterError
+        If rates are stated of attributes that the schema does not have, or says are never missing.
+
+    Returns
+    -------
+    Guarantee
+        Never worse than ``guarantee``; equal where no amplification is proven.
+
+    Notes
+    -----
+    Every number here is a cap that was set before anything was released: that of the whole fit,
+    and those of the parts that a fit reserves for releases that read observed cells only.
+
+    With ``"observed"`` the network decides which attributes a row must have observed, and even how
+    the epsilon E reserved for the tables is split among them. Given the row's mask m, the output
+    (network r, tables) has log-ratio at most ``sum_j e_j(r) 1[S_j(r) within obs(m)]`` with
+    ``sum_j e_j(r) <= E``. By convexity its exponential is at most ``sum_j (e_j(r) / E)
+    exp(E 1[S_j(r) within obs(m)])``, whose mean over m is at most ``1 + p* (e^E - 1)`` for every
+    r, with p* the largest probability of observing one nullable attribute. So the tables count as
+    one mechanism with epsilon E and a gate of at least one attribute, whatever the data chose,
+    provided that every attribute is nullable; otherwise some table may read every row and nothing
+    is amplified. The other direction follows as in the mask-mixture theorem. With
+    ``"complete-rows"`` all gates of the part are the same, and the same argument needs no structure
+    at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
+    are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
+    Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
+    """
+    _check_names(assumption, modelled.whole)
+    whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
+        return ground_truth_guarantee(guarantee, assumption)
+    gated, chosen = _gated(whole, strategy)
+    names = modelled.schema.names
+    always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
+    if not gated or (chosen and always):
+        return ground_truth_guarantee(guarantee, assumption)
+    structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
+    merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
+    return ground_truth_guarantee(merged, assumption, structure=structure)
+
+
+def _check_names(assumption: Condition | None, schema: Schema) -> None:
+    """Refuse rates that contradict public facts: a mistyped name, or another table."""
+    if not isinstance(assumption, MissingCompletelyAtRandom):
+        return
+    stated = dict(assumption.observed)
+    if unknown := sorted(set(stated) - set(schema.names)):
+        raise ParameterError(
+            f"observed names attributes that the schema does not have: {', '.join(unknown)}; it "
+            f"has {', '.join(schema.names)}"
+        )
+    never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
+    if never:
+        raise ParameterError(
+            f"observed must be 1 for attributes that the schema says are never missing: "
+            f"{', '.join(never)}"
+        )
+
+
+def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:
+    """Return what may be amplified, by caps, and whether the data chose the gates."""
+    if strategy.gates == "parameters":
+        margins = [e for e in whole.log if e.gate and not isinstance(e, FilterEvent)]
+        caps = [Guarantee.from_events(event).epsilon for event in margins]
+        return [_cap(e, c, e.gate) for e, c in zip(margins, caps, strict=True)], False
+    if strategy.gates == "none":
+        return [], False
+    found, chosen = [], strategy.gates == "data"
+    for part in whole.log:
+        gates = [release.gate for release in releases(part)]
+        known = [gate for gate in gates if gate]
+        if isinstance(part, FilterEvent) and known and len(known) == len(gates):
+            # Data-chosen: one of the smallest, as good as any. Fixed: what all of them have.
+            smallest = min(known, key=lambda names: (len(names), sorted(names)))
+            gate = smallest if chosen else frozenset.intersection(*known)
+            found.append(_cap(part, part.cost.amount, gate))
+    return [part for part in found if part.gate], chosen
+
+
+def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:
+    return FilterEvent(capacity=PureEvent(epsilon=epsilon), label=event.label, gate=gate)
+
+
+def _with_the_rest(cap: float, gated: Sequence[FilterEvent]) -> tuple[Event, ...]:
+    """Return the gated parts, and one event of all that the cap leaves for everything else.
+
+    Rounding takes from the gated parts what it adds to the rest.
+    """
+    caps = [event.cost.amount for event in gated]
+    rest = difference(cap, *caps, up=True)
+    last = _cap(gated[-1], difference(cap, rest, *caps[:-1]), gated[-1].gate)
+    everything_else = FilterEvent(capacity=PureEvent(epsilon=rest), label="everything else")
+    return (*gated[:-1], last, everything_else)
