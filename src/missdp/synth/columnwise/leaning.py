@@ -43,6 +43,7 @@ _IN_VAIN = 8  # steps
 _DEAR = 0.02  # what it costs to change all rows, in squares of rates
 _MOST_SEEN = 50_000  # rows that violations are counted among
 _WEIGHTS = 50  # halvings
+_ROUNDING = 1e-9  # of the largest gain
 
 
 def leaned(
@@ -218,6 +219,7 @@ def _stepped(
     excess = before.excess
     gain = np.sum([e * s for e, s in zip(excess, saved, strict=True)], axis=0)
     gain = np.where(broken, 0.0, np.maximum(gain, 0.0))
+    gain[gain < _ROUNDING * gain.max()] = 0.0
     if not gain.any():
         return rows
     # A row's violations are those of its partners, too, so a pair is saved twice.
