@@ -206,9 +206,8 @@ def test_refusals_are_typed_and_come_before_the_charge() -> None:
         streamed.pair_rate(streamed.denials[0], COST)
     many = [Categorical(name=n, levels=("x", "y")) for n in "abcdef"]
     text = "t1&t2&" + "&".join(f"IQ(t1.{a.name},t2.{a.name})" for a in many)
-    _, wide = door_to(
-        Table.from_codes(Schema(tuple(many), (Denial(text),)), dict.fromkeys("abcdef", [0]))
-    )
+    narrow = Schema(tuple(many), (Denial(text),))
+    _, wide = door_to(Table.from_codes(narrow, {a.name: [0] for a in many}))
     with pytest.raises(ParameterError, match="at most 5 comparisons"):
         wide.pair_rate(wide.denials[0], COST)
     for each in (door, streamed, wide):
