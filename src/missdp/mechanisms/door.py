@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
+from missdp.inference.conditionals import Conditionals
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
 from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
@@ -22,12 +23,8 @@ from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial
 from missdp.sources import Clique, MemorySource, Reads
 from missdp.sources.counts import weighing
-from missdp.sources.strategies import (
-    ExactCounts,
-    MergedCounts,
-    complete_schema,
-    filled_rows,
-)
+from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
+from missdp.sources.strategies import ExactCounts, MergedCounts
 
 __all__ = [
     "Clique",
@@ -353,15 +350,16 @@ class Door(PrivateCliques):
 
     # The same rows, changed row by row
 
-    def filled(self, laws: Mapping[str, ArrayLike]) -> Door:
+    def filled(self, laws: Mapping[str, ArrayLike] | Conditionals) -> Door:
         """Return a door to the rows with every hole drawn from a released law.
 
         Each row is filled by itself, so that adding or removing one still changes one row.
 
         Parameters
         ----------
-        laws : mapping of str to array
-            For each nullable attribute a probability for each level, from released values only.
+        laws : mapping of str to array, or Conditionals
+            From released values only. For each nullable attribute a probability for each level; or
+            the law of each attribute given all others, as plain numbers, which are copied.
 
         Returns
         -------
@@ -370,15 +368,18 @@ class Door(PrivateCliques):
         """
         if not self._strategy.fills:
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
-        modelled, source = self._modelled, self._source
-        checked = {
-            name: modelled.without_absent(name, self._law(name, laws))
-            for name in self._schema.nullable
-        }
-        rng, schema = self.generator(), complete_schema(self._schema)
-        counts = ExactCounts(
-            lambda: filled_rows(source, checked, rng, modelled), schema, self._strategy
-        )
+        modelled, source, rng = self._modelled, self._source, self.generator()
+        schema = complete_schema(self._schema)
+        if isinstance(laws, Conditionals):
+            given = Conditionals.fixed(laws, [a.size for a in self._schema])
+            opened = lambda: filled_given_all(source, given, rng, modelled)  # noqa: E731
+        else:
+            alone = {
+                name: modelled.without_absent(name, self._law(name, laws))
+                for name in self._schema.nullable
+            }
+            opened = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
+        counts = ExactCounts(opened, schema, self._strategy)
         return self._with(_schema=schema, _counts=counts, _scores={})
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:
