@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
+from missdp.inference.conditionals import fit_conditionals
 from missdp.mechanisms import Door, Noise, Score, SeededNoise
 from missdp.mechanisms.door import Facts
 from missdp.sources import STRATEGIES, MemorySource, strategy_named
@@ -392,6 +394,24 @@ def test_laws_that_are_none_are_refused(bad):
     with pytest.raises(ParameterError, match="fills"):
         door_to(table(), "joint")[0].filled({})
     assert not spy.passes
+
+
+def test_holes_are_filled_given_all_other_cells():
+    rows = table(60)
+    door, spy = door_to(rows, "impute-first")
+    complete = np.stack([np.arange(60) % size for size in SIZES], axis=1)
+    laws = fit_conditionals(complete, SIZES)
+    filled = door.filled(laws)
+    assert not spy.passes
+    assert not filled.schema.nullable
+    after = filled.marginal(("a", "b", "c"), tiny)
+    assert (after >= expected(rows, ("a", "b", "c"), "complete-rows")).all()
+    assert after.sum() == 60
+    for bad in (fit_conditionals(complete[:, :3], SIZES[:3]), replace(laws, order=(0, 0, 1, 2))):
+        with pytest.raises(ParameterError, match="laws must be of the attributes"):
+            door.filled(bad)
+    with pytest.raises(ParameterError, match="fills"):
+        door_to(table(), "observed")[0].filled(laws)
 
 
 @pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows"])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from missdp import Table
 from missdp.accounting import Budget
+from missdp.inference.conditionals import fit_conditionals
 from missdp.mechanisms import Door, Noise, Witness
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
@@ -111,6 +112,22 @@ def test_rows_are_filled_one_by_one(pair):
         kept = Recorder(0)  # whose generators draw alike for rows that are in both tables
         opened = door(table, "impute-first", kept)
         laws = {a.name: np.full(a.size, 1 / a.size) for a in opened.schema if a.nullable}
+        filled.append(opened.filled(laws)._counts.codes())
+    for name in MODELLED.schema.names:
+        assert np.array_equal(filled[0][name], filled[1][name][:-1])
+        assert (filled[1][name] < MODELLED.schema[name].size).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(neighbours())
+def test_rows_are_filled_one_by_one_given_all_other_cells(pair):
+    rng = np.random.default_rng(0)
+    sizes = [a.size for a in MODELLED.schema]
+    rows = np.stack([rng.integers(0, size, 500) for size in sizes], axis=1)
+    laws = fit_conditionals(rows, sizes)
+    filled = []
+    for table in pair:
+        opened = door(table, "impute-first", Recorder(0))
         filled.append(opened.filled(laws)._counts.codes())
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])

@@ -107,7 +107,9 @@ def test_a_row_adds_its_vector_clipped(plan, codes):
     length = np.linalg.norm(wanted)
     clipped = wanted * min(1.0, plan.clip / max(length, 1e-12))
     unit = plan.clip / witness.event.sensitivity
-    assert witness.exact * unit == pytest.approx(clipped, abs=0.03 * max(1.0, plan.clip))
+    step = np.cbrt(unit)  # of the grid that blocks are rounded to, and factors down to
+    allowed = 0.03 * max(1.0, plan.clip) + step * np.abs(wanted).max()
+    assert witness.exact * unit == pytest.approx(clipped, abs=allowed)
     assert released.std == pytest.approx(plan.clip / 0.5, rel=1e-3)
 
 

@@ -55,6 +55,20 @@ FAMILIES = [
         ("joint",),
         {"base": "tree"},
     ),
+    Family(
+        "all-pairs-imputed",
+        AllPairs,
+        ("impute-first",),
+        (),
+        {"imputer": "pairs"},
+    ),
+    Family(
+        "privbayes-imputed",
+        PrivBayes,
+        ("impute-first",),
+        (),
+        {"delta": 1e-6, "imputer": "pairs"},
+    ),
     Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]
 

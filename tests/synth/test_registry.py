@@ -117,7 +117,7 @@ def test_settings_are_read_by_name_and_type():
         ("rounds=many", "rounds must be auto or a whole number, not 'many'"),
         ("rounds=1.5", "whole number"),
         ("shrink=nan", "a number"),
-        ("imputer=best", "imputer must be marginal or random or mean"),
+        ("imputer=best", "imputer must be marginal or pairs or random or mean"),
         ("=3", "no parameter ''"),
     ],
 )

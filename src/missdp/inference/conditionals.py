@@ -1,95 +1,194 @@
-"""Laws of one attribute given all others, of models that draw one attribute after the other."""
+"""The law of each attribute given all others, for filling holes; released values only.
+
+A law is a product of factors, one for the level of each other attribute. An attribute whose value
+is not known has the factor 1, which is right to first order: logarithms of factors are zero on
+average. Factors, not their logarithms, are kept, because products of doubles are rounded the same
+whatever stands beside them: so a law is, bit by bit, a function of the levels that it is given.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.heads import Features, Heads
-from missdp.inference.model import Codes, draw_each
+from missdp.errors import ParameterError, replacing
+from missdp.inference.fit_heads import fit_given_all
+from missdp.inference.heads import Pair
+from missdp.inference.model import Codes
+from missdp.record import Record
 
-__all__ = ["full_conditional", "redraw"]
+__all__ = ["Conditionals", "fit_conditionals"]
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-_NEVER = -1e30
-_ROWS_AT_ONCE = 20_000
+_LARGEST = 20.0  # logarithm of a factor, either way
+_NEVER = 1e-60  # factor of what is impossible
+_AT_ONCE = 8  # factors, before a law is scaled: their product stays far from what doubles can hold
 
 
-def full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
-    """Return the probability of each level of an attribute given the rest of each row.
+@dataclass(frozen=True, eq=False)
+class Conditionals(Record):
+    """The law of each attribute given all others: released values, and nothing but numbers.
 
     Parameters
     ----------
-    law : Heads
-    rows : ndarray of int64, shape (n, d)
-        Complete rows; what they hold of the attribute itself plays no part.
-    a : int
-        Its position.
-
-    Returns
-    -------
-    ndarray of float, shape (levels, n)
-        By Bayes' rule: proportional to the attribute's own law given the earlier ones, times the
-        laws of all later attributes that depend on it.
+    order : tuple of int
+        The attributes, those first that are told best by the others.
+    odds : tuple of ndarray
+        For each attribute the odds of its levels, before another one speaks.
+    factors : mapping of (attribute, other attribute) to ndarray
+        By what the odds are multiplied for each level of the other attribute: one row for each of
+        its levels, and a last one, of ones, for a value that is not known.
 
     Examples
     --------
-    >>> from missdp.inference.fit_heads import fit_tree
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> law = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-    >>> full_conditional(law, np.array([[0, 0], [0, 1]]), 0).round(2).tolist()
-    [[0.8, 0.2], [0.2, 0.8]]
+    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
+    >>> laws = fit_conditionals(rows, [2, 2])
+    >>> laws.of(0, np.array([[2, 0], [2, 1], [2, 2]])).round(1).tolist()
+    [[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]]
     """
-    size = len(law.margins[a])
-    known = np.array(rows)
-    scores = _scores(law, known, a)
-    for b in range(len(law.margins)):
-        if (b, a) in law.weights:
-            weights = law.weights[b, a]
-            without = _scores(law, known, b) - weights[:, known[:, a]]
-            without -= without.max(axis=0)
-            # exp(s + w) summed over the levels of b, for every level of a: one product of matrices.
-            top = weights.max()
-            total = np.exp(weights - top).T @ np.exp(without)
-            told = np.take_along_axis(without, known[None, :, b], axis=0)
-            scores += weights[known[:, b]].T + told - np.log(np.maximum(total, 1e-300)) - top
-        for (one, other), possible in law.allowed.items():
-            if {one, other} == {a, b} and a != b:
-                table = possible if one == a else possible.T
-                scores = np.where(table[:, known[:, b]], scores, _NEVER)
-    scores -= scores.max(axis=0) if size else 0.0
-    found = np.exp(scores)
-    return np.asarray(found / found.sum(axis=0))
+
+    order: tuple[int, ...]
+    odds: tuple[Floats, ...]
+    factors: dict[Pair, Floats]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of levels of each attribute."""
+        return tuple(len(odds) for odds in self.odds)
+
+    def fixed(self, sizes: Sequence[int]) -> Conditionals:
+        """Return a copy that nobody can change, of numbers alone.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Number of levels that the attributes must have.
+
+        Raises
+        ------
+        ParameterError
+            If these are no laws of such attributes.
+        """
+        refused = ParameterError("the laws must be of the attributes and levels of the schema")
+        with replacing(TypeError, ValueError, AttributeError, by=refused):
+            odds = tuple(_held(table) for table in self.odds)
+            factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
+            order = tuple(map(int, self.order))
+        places = {*range(len(sizes))}
+        fits = [table.shape for table in odds] == [(size,) for size in sizes] and {*order} == places
+        fits &= {v for pair in factors for v in pair} <= places and len(order) == len(sizes)
+        if not fits or not all(
+            a != c and table.shape == (sizes[c] + 1, sizes[a]) for (a, c), table in factors.items()
+        ):
+            raise refused
+        if not all((t >= 0).all() and (t < np.inf).all() for t in (*odds, *factors.values())):
+            raise refused
+        if not all(table.any() for table in odds):
+            raise refused
+        return Conditionals(order, odds, factors)  # of this class: none that does something else
+
+    def of(self, a: int, rows: Codes) -> Floats:
+        """Return the law of an attribute for each row, shape (rows, levels).
+
+        Parameters
+        ----------
+        a : int
+        rows : ndarray of int64, shape (n, d)
+            The code after the last level stands for a value that is not known.
+        """
+        start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
+        law = start.copy()
+        for k, c in enumerate(self._others[a]):
+            law *= self.factors[a, c][rows[:, c]]
+            if k % _AT_ONCE == _AT_ONCE - 1:
+                law = _scaled(law, start)
+        law = _scaled(law, start)
+        # Added up one after the other, so that the sum of a row is rounded as it is by itself.
+        law /= np.cumsum(law, axis=1)[:, -1:]
+        return law
+
+    @property
+    def _others(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {a: [] for a in range(len(self.odds))}
+        for a, c in self.factors:
+            found[a].append(c)
+        return found
 
 
-def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Generator) -> Codes:
-    """Return the rows with some attributes drawn anew, one after the other, given all the rest.
+def _held(table: Floats) -> Floats:
+    held = np.array(table, dtype=np.float64)
+    held.setflags(write=False)
+    return held
+
+
+def _scaled(law: Floats, otherwise: Floats) -> Floats:
+    """Divide each row by its largest number; a row of zeros becomes another one."""
+    largest = law.max(axis=1, keepdims=True)
+    dead = largest[:, 0] <= 0
+    scaled: Floats = law / np.where(largest > 0, largest, 1.0)
+    scaled[dead] = otherwise[dead]
+    return scaled
+
+
+def fit_conditionals(
+    rows: Codes, sizes: Sequence[int], *, impossible: Mapping[Pair, Bools] | None = None
+) -> Conditionals:
+    """Fit the law of each attribute given all others to rows of a released model.
+
+    Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
+    by it than by boosted trees, and ten times as fast.
 
     Parameters
     ----------
-    law : Heads
     rows : ndarray of int64, shape (n, d)
-    wanted : tuple of int
-        Positions of the attributes.
-    rng : numpy Generator
+        Complete rows; without any, all levels are as likely as each other.
+    sizes : sequence of int
+        Levels of each attribute.
+    impossible : mapping of (attribute, attribute) to ndarray of bool, optional
+        Cells of pairs that no row has (public).
     """
-    found = np.array(rows)
-    for start in range(0, len(found), _ROWS_AT_ONCE):
-        part = found[start : start + _ROWS_AT_ONCE]
-        for a in wanted:
-            part[:, a] = draw_each(np.ascontiguousarray(full_conditional(law, part, a).T), rng)
-    return found
+    if not len(rows):
+        known: dict[Pair, Floats] = {}
+        odds = tuple(np.ones(size) for size in sizes)
+    else:
+        heads = fit_given_all(rows, sizes)
+        odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
+        known = {
+            (a, c): np.exp(np.clip(weights.T, -_LARGEST, _LARGEST))
+            for a, (_, given) in enumerate(heads)
+            for c, weights in given.items()
+        }
+    for (a, c), never in _both_ways(impossible or {}).items():
+        free = known.get((a, c), np.ones((sizes[c], sizes[a])))
+        known[a, c] = np.where(never.T, _NEVER, free)
+    factors = {
+        (a, c): np.vstack([table, np.ones((1, sizes[a]))]) for (a, c), table in known.items()
+    }
+    return Conditionals(_told_best_first(rows, sizes, factors), odds, factors)
 
 
-def _scores(law: Heads, rows: Codes, a: int) -> NDArray[Any]:
-    """Return the logarithm of the odds of each level given the earlier attributes."""
-    parents = law.parents[a]
-    biases = law.biases[a][:, None]
-    if not parents:
-        return np.repeat(biases, len(rows), axis=1)
-    features = Features(rows, parents, [len(m) for m in law.margins])
-    weights = np.concatenate([law.weights[a, c] for c in parents], axis=1)
-    return np.asarray(features.scores(weights).astype(np.float64) + biases)
+def _both_ways(tables: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
+    return {**tables, **{(c, a): table.T for (a, c), table in tables.items()}}
+
+
+def _told_best_first(
+    rows: Codes, sizes: Sequence[int], factors: Mapping[Pair, Floats]
+) -> tuple[int, ...]:
+    """Order attributes by how much of their spread the others explain."""
+    told = np.zeros(len(sizes))
+    for a, c in combinations(range(len(sizes)), 2):
+        if (a, c) not in factors or not len(rows):
+            continue
+        cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
+        table = cells.reshape(sizes[a], sizes[c]) / len(rows)
+        product = np.outer(table.sum(axis=1), table.sum(axis=0))
+        spread = float((np.square(table - product) / np.maximum(product, 1e-12)).sum())
+        told[a] += spread / max(1, sizes[a] - 1)
+        told[c] += spread / max(1, sizes[c] - 1)
+    return tuple(np.argsort(-told, kind="stable").tolist())

@@ -11,14 +11,15 @@ and, for each pair, the variance ``a`` of true dependence relative to that of a 
 by empirical Bayes; pairs in which noise explains all that is seen are left out.
 
 `fit_tree` is the quick alternative: one earlier attribute in each head, along a maximum spanning
-tree, with tables that were shrunk in the same way.
+tree, with tables that were shrunk in the same way. `fit_given_all` fits a head of every attribute
+given all others, to rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from scipy.optimize import minimize
 from missdp.inference.heads import Features, Heads, Pair, barrier
 from missdp.inference.model import Codes
 
-__all__ = ["fit_heads", "fit_tree"]
+__all__ = ["fit_given_all", "fit_heads", "fit_tree"]
 
 
 Floats = NDArray[np.float64]
@@ -158,6 +159,59 @@ def fit_tree(
             base = np.outer(margins[a], margins[c])
             weights[a, c] = np.log(np.maximum(tables[a, c], _NEVER) / np.maximum(base, _NEVER))
     return Heads(order, tuple(margins), _logs(margins), weights, dict(allowed or {}))
+
+
+def fit_given_all(
+    rows: Codes, sizes: Sequence[int], *, ridge: float = 1.0, iterations: int = 25
+) -> list[tuple[Floats, dict[int, Floats]]]:
+    """Fit a multinomial logistic regression of every attribute given all others to rows.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        At least one, complete.
+    sizes : sequence of int
+        Levels of each attribute.
+    ridge : float
+        Factor on the allowance for the sampling noise of the rows.
+    iterations : int
+        Most L-BFGS steps of each regression.
+
+    Returns
+    -------
+    list of (ndarray, dict of int to ndarray)
+        For each attribute the logarithm of its levels' odds, and what is added to them for each
+        level of another attribute (one row per level of the attribute itself), which is zero on
+        average. Attributes on which it does not visibly depend are left out.
+
+    Examples
+    --------
+    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
+    >>> bias, weights = fit_given_all(rows, [2, 2])[0]
+    >>> odds = bias + weights[1][:, 1]
+    >>> bool(abs(np.exp(odds[1] - odds[0]) - 4) < 0.1)
+    True
+    """
+    n = len(rows)
+    counts = [np.bincount(rows[:, a], minlength=m) for a, m in enumerate(sizes)]
+    margins = [np.asarray((k + 0.5 / len(k)) / (n + 0.5), dtype=np.float64) for k in counts]
+    moments, variances = {}, {}
+    for a, c in combinations(range(len(sizes)), 2):
+        cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
+        product = np.outer(margins[a], margins[c])
+        moments[a, c] = cells.reshape(product.shape) / n - product
+        variances[a, c] = np.maximum(product, _RARE) / n
+    pairs = _pairs(margins, moments, variances)
+    found = []
+    for a, bias in enumerate(_logs(margins)):
+        others = (c for c in range(len(sizes)) if c != a)
+        parents = tuple(c for c in others if pairs[a, c].clearness > 0)
+        weights: dict[Pair, Floats] = {}
+        if parents and sizes[a] > 1:
+            head = _Head(rows, margins, a, parents, pairs, ridge, None)
+            bias, weights = head.fit(iterations)
+        found.append((bias, {c: table for (_, c), table in weights.items()}))
+    return found
 
 
 @dataclass(frozen=True)

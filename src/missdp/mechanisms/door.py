@@ -12,20 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
+from missdp.inference.conditionals import Conditionals
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
 from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
+from missdp.mechanisms.pair_rates import PairRate, RateSteps
 from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
+from missdp.schema import PairDenial
 from missdp.sources import Clique, MemorySource, Reads
 from missdp.sources.counts import weighing
-from missdp.sources.strategies import (
-    ExactCounts,
-    MergedCounts,
-    complete_schema,
-    filled_rows,
-)
+from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
+from missdp.sources.strategies import ExactCounts, MergedCounts
 
 __all__ = [
     "Clique",
@@ -33,6 +32,7 @@ __all__ = [
     "Facts",
     "Given",
     "Noise",
+    "PairRate",
     "PrivateTraining",
     "Products",
     "Reads",
@@ -215,6 +215,53 @@ class Door(PrivateCliques):
 
         return sums.read(np.asarray(self._release(event, noise, exact)))
 
+    @property
+    def denials(self) -> tuple[PairDenial, ...]:
+        """The denial constraints about two rows: public facts."""
+        return self._modelled.whole.rulebook.pairs
+
+    def pair_rate(self, denial: PairDenial, cost: Cost) -> PairRate:
+        """Return a noisy share of the pairs of rows that violate a denial constraint.
+
+        Counted are rows with a value of all its attributes, by their exact numbers, as they were
+        before holes were filled or levels merged; only complete rows if only those are counted. See
+        `missdp.mechanisms.pair_rates` for the proof that one row moves it by no more than is
+        charged for.
+
+        Parameters
+        ----------
+        denial : PairDenial
+            One of ``denials``.
+        cost : Cost
+
+        Raises
+        ------
+        ParameterError
+            If it is none of them, or rows are streamed. Nothing is charged.
+        DataError
+            If the rows hold only bins of a numeric attribute that is compared.
+        """
+        if not any(denial is known for known in self.denials):
+            raise ParameterError("a rate is released of the schema's own denial constraints only")
+        rows, plain = self._rows, self._modelled
+        if not isinstance(rows, MemorySource):
+            raise ParameterError(
+                "pairs of rows are counted in memory, and these rows are streamed; read them with "
+                "Table.read"
+            )
+        steps, whole = RateSteps(cost), self._strategy.complete_only
+        gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
+        kind, scale = steps.noise.kind, steps.noise.scale
+        event = count_event(kind, scale, steps.bound, gate=gate or None, label=label)
+
+        def exact() -> NDArray[np.int64]:
+            table = rows.table
+            holed = plain.table(table).incomplete_rows() if whole else np.zeros(len(table), bool)
+            with no_warnings():
+                return steps.exact(denial, table, complete=~holed)
+
+        return steps.read(np.asarray(self._release(event, steps.noise, exact)))
+
     def train(
         self,
         plan: Training,
@@ -303,15 +350,16 @@ class Door(PrivateCliques):
 
     # The same rows, changed row by row
 
-    def filled(self, laws: Mapping[str, ArrayLike]) -> Door:
+    def filled(self, laws: Mapping[str, ArrayLike] | Conditionals) -> Door:
         """Return a door to the rows with every hole drawn from a released law.
 
         Each row is filled by itself, so that adding or removing one still changes one row.
 
         Parameters
         ----------
-        laws : mapping of str to array
-            For each nullable attribute a probability for each level, from released values only.
+        laws : mapping of str to array, or Conditionals
+            From released values only. For each nullable attribute a probability for each level; or
+            the law of each attribute given all others, as plain numbers, which are copied.
 
         Returns
         -------
@@ -320,15 +368,18 @@ class Door(PrivateCliques):
         """
         if not self._strategy.fills:
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
-        modelled, source = self._modelled, self._source
-        checked = {
-            name: modelled.without_absent(name, self._law(name, laws))
-            for name in self._schema.nullable
-        }
-        rng, schema = self.generator(), complete_schema(self._schema)
-        counts = ExactCounts(
-            lambda: filled_rows(source, checked, rng, modelled), schema, self._strategy
-        )
+        modelled, source, rng = self._modelled, self._source, self.generator()
+        schema = complete_schema(self._schema)
+        if isinstance(laws, Conditionals):
+            given = Conditionals.fixed(laws, [a.size for a in self._schema])
+            opened = lambda: filled_given_all(source, given, rng, modelled)  # noqa: E731
+        else:
+            alone = {
+                name: modelled.without_absent(name, self._law(name, laws))
+                for name in self._schema.nullable
+            }
+            opened = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
+        counts = ExactCounts(opened, schema, self._strategy)
         return self._with(_schema=schema, _counts=counts, _scores={})
 
     def merged(self, groups: Mapping[str, NDArray[np.int64]]) -> Door:

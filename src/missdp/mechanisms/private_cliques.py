@@ -14,6 +14,7 @@ from missdp.mechanisms.choices import Remembered, Score
 from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.noise import NoiseSource
 from missdp.schema import Schema
+from missdp.schema.rulebook import ImpossibleCells
 from missdp.sources import Clique, MarginalSource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import ExactCounts, PrivateCounts, complete_rows
@@ -58,6 +59,16 @@ class PrivateCliques(Handle):
     def schema(self) -> Schema:
         """Public facts about what is counted of the rows: see `Modelled`."""
         return self._schema
+
+    @property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of levels that no row has, by rules."""
+        return self._modelled.impossible
+
+    @property
+    def absent(self) -> dict[int, int]:
+        """By position of an attribute that may be not applicable, its level for that."""
+        return self._modelled.absent
 
     @property
     def strategy(self) -> Strategy:

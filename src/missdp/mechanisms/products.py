@@ -55,6 +55,8 @@ class RowProducts:
 
     most: ClassVar[int] = 60_000_000
     """Most numbers that are released together."""
+    noisiest: ClassVar[float] = _LARGEST / 2.0 ** (3 * _COARSEST)
+    """Largest noise, in units of rows, that is drawn."""
 
     blocks: Mapping[str, NDArray[np.float64]]
     clip: float

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.known import Known, decided
+from missdp.schema.known import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (
@@ -112,6 +112,12 @@ class Modelled:
             if self._whole[name].not_applicable is not None
         }
 
+    @property
+    def never_filled(self) -> dict[int, int]:
+        """By position of an attribute, the level "not applicable", where no rule says when."""
+        names, routes = self.schema.names, self._whole.rulebook.routes
+        return {place: code for place, code in self.absent.items() if names[place] not in routes}
+
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
         """By modelled attribute with holes of several kinds, their codes in the private table."""
@@ -140,17 +146,28 @@ class Modelled:
 
     def settled(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
         """Return codes of rows without holes, with what is not applicable in each row said so."""
-        found, n = dict(codes), len(next(iter(codes.values())))
-        book = self._whole.rulebook
+        found = dict(codes)
+        for name, (_, maybe) in self._routed(found):
+            found[name] = np.where(maybe, found[name], self._whole[name].size)
+        return found
+
+    def lacking(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.bool_]]:
+        """Tell where an attribute is said to be not applicable although it surely is."""
+        found = self._routed(codes)
+        return {
+            name: surely & (codes[name] == self._whole[name].size) for name, (surely, _) in found
+        }
+
+    def _routed(self, codes: dict[str, NDArray[np.int64]]) -> Iterator[tuple[str, Verdict]]:
+        """Yield the attributes that rules route, and where they are applicable."""
+        n, book = len(next(iter(codes.values()), ())), self._whole.rulebook
         for name in book.order:
             if name in book.routes and {*book.routes[name].names} <= {*codes}:
                 known = {
-                    other: Known.of(self._whole[other], found[other], None)
+                    other: Known.of(self._whole[other], codes[other], None)
                     for other in book.routes[name].names
                 }
-                _, maybe = decided(book.routes[name].unless, known, n)
-                found[name] = np.where(maybe, found[name], self._whole[name].size)
-        return found
+                yield name, decided(book.routes[name].unless, known, n)
 
     def table(self, table: Table) -> Table:
         """Return what is modelled of a table's rows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -23,7 +23,6 @@ from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
-from missdp.sources.modelled import Modelled
 from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
 
@@ -35,8 +34,6 @@ __all__ = [
     "PrivateCounts",
     "Strategy",
     "complete_rows",
-    "complete_schema",
-    "filled_rows",
     "is_source",
     "merge_levels",
     "open_source",
@@ -411,39 +408,6 @@ def complete_rows(source: MarginalSource) -> MarginalSource:
     """Return the rows that have no hole; the source must hold its rows in memory."""
     assert isinstance(source, MemorySource)  # checked before anything was charged
     return MemorySource(source.table.take(~source.table.incomplete_rows()))
-
-
-def filled_rows(
-    source: MarginalSource,
-    laws: Mapping[str, NDArray[np.float64]],
-    rng: np.random.Generator,
-    modelled: Modelled,
-) -> MarginalSource:
-    """Return the rows with every hole drawn from its attribute's law, and rules settled again.
-
-    Each row is filled by itself, so adding or removing one row still changes one filled row.
-    A law with all its mass on one level takes no draw.
-    """
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    table = source.table
-    codes = {}
-    for attribute in table.schema:
-        cells = table.codes(attribute.name).astype(np.int64)
-        if attribute.nullable:
-            hole, law = table.mask(attribute.name), laws[attribute.name]
-            sure = np.flatnonzero(law == 1.0)
-            many = int(hole.sum())
-            cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
-        codes[attribute.name] = cells
-    codes = modelled.settled(codes)
-    return MemorySource(Table.from_codes(complete_schema(table.schema), codes, kind=table.kind))
-
-
-def complete_schema(schema: Schema) -> Schema:
-    """Return the schema of a table whose holes have been filled."""
-    return Schema(
-        tuple(replace(a, nullable=False, missing_codes=(), outside="error") for a in schema)
-    )
 
 
 Counts = NDArray[np.int64]

@@ -21,9 +21,9 @@ from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.kept_back import KeptBack
 from missdp.synth.learn_graphical import Learner, Plan
-from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.restore import kinds_share
 from missdp.synth.state import first_array, is_declared, is_whole
 from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
@@ -298,7 +298,7 @@ class AIM(GraphicalSynthesizer):
         Regularisation of the model of missingness, in units of the noise.
     model_rows : int, default 20,000
         Synthetic rows that expectations over the missingness model are computed on.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.

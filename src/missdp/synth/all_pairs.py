@@ -47,7 +47,7 @@ class AllPairs(PairsSynthesizer):
         margins and number of rows, epsilon and delta.
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, by default 0.08.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.clipping import clipped_away, clipped_share, independent_rows
+from missdp.accounting import Cost
+from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
 from missdp.inference.completion import Completed, complete, tree_rows
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds
@@ -22,10 +24,19 @@ from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
-__all__ = ["Crude", "PairRelease", "blocks", "crude_margins", "fit_pairs"]
+__all__ = [
+    "Crude",
+    "PairRelease",
+    "blocks",
+    "crude_margins",
+    "fit_pairs",
+    "impossible_pairs",
+    "plan_products",
+]
 
 Floats = NDArray[np.float64]
 
+_ALONE = 1.6  # factor of single blocks beside their products
 _MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
 _GRID = 2.0**-10
 _MASK = 0.35  # factor of the number that says whether an attribute is missing
@@ -106,6 +117,41 @@ def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None =
 def blocks(crude: Crude) -> list[Floats]:
     """Return what each code of each attribute stands for, given crude margins."""
     return [_block(m, level.n_groups) for m, level in zip(crude.margins, crude.levels, strict=True)]
+
+
+def plan_products(
+    names: Sequence[str], crude: Crude, cost: Cost, *, clip: float | Literal["auto"] = "auto"
+) -> RowProducts:
+    """Return the blocks of rows, and where their vectors are clipped; from released values.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The attributes.
+    crude : Crude
+    cost : Cost
+        What the products may cost.
+    clip : "auto" or float
+        ``"auto"`` follows from the released margins and number of rows, and from the cost.
+    """
+    parts = blocks(crude)
+    if clip == "auto":
+        mu = math.sqrt(cost.amount * (2 if cost.currency == "zcdp" else 1))
+        clip = clip_norm(crude.margins, parts, crude.rows * mu, alone=_ALONE)
+    return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
+
+
+def impossible_pairs(
+    impossible: Mapping[tuple[str, ...], NDArray[np.bool_]], names: Sequence[str]
+) -> Zeros:
+    """Return the impossible cells of pairs by the positions of their attributes, earlier first."""
+    place = {name: i for i, name in enumerate(names)}
+    found: Zeros = {}
+    for clique, table in impossible.items():
+        if len(clique) == 2:
+            a, b = (place[name] for name in clique)
+            found[min(a, b), max(a, b)] = table if a < b else table.T
+    return found
 
 
 def _on_grid(values: Floats) -> Floats:

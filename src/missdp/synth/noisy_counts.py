@@ -1,8 +1,7 @@
-"""Post-processing of noisy counts: the number of rows, consistent proportions, filled holes.
+"""Post-processing of noisy counts: the number of rows, consistent proportions.
 
 How many rows a table has is told by everything released that tells it, put together. Noisy
-marginals are projected onto the simplex and made to agree with each other. Holes are filled, each
-row by itself, from laws made of released one-way marginals (``missing="impute-first"``).
+marginals are projected onto the simplex and made to agree with each other.
 """
 
 from __future__ import annotations
@@ -10,24 +9,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost
-from missdp.errors import MissDPWarning, ParameterError, replacing
-from missdp.mechanisms.door import Door, Noise, Total
-from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.errors import MissDPWarning
+from missdp.mechanisms.door import Total
 
 __all__ = [
-    "Imputer",
     "SmallTableWarning",
     "Total",
-    "check_imputer",
-    "imputation_noise",
-    "impute",
     "least_squares_total",
     "make_consistent",
     "project_to_simplex",
@@ -200,71 +191,3 @@ def _agree_on(
         shape = [1] * len(clique)
         shape[clique.index(name)] = -1
         tables[clique] += ((best - margin) / cells).reshape(shape)
-
-
-Imputer: TypeAlias = Literal["marginal", "random", "mean"]
-
-
-def check_imputer(imputer: str) -> None:
-    """Refuse what is no imputer."""
-    if imputer not in get_args(Imputer):
-        first, *others = map(repr, get_args(Imputer))
-        raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
-
-
-def imputation_noise(schema: Schema, imputer: Imputer, cost: Cost) -> Noise | None:
-    """Return the noise of each margin that `impute` releases, or None if it releases none; public.
-
-    Raises
-    ------
-    ParameterError
-        If no noise can be drawn for so little.
-    """
-    if imputer == "random" or not schema.nullable:
-        return None
-    refused = ParameterError("too little is left of the budget for imputation; use a larger one")
-    with replacing(ParameterError, by=refused):
-        return Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))
-
-
-def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
-    """Return a door to filled rows if the strategy fills holes; the door itself if not.
-
-    Given what was released, each row is filled on its own, so adding or removing one row still
-    changes the filled table by one row: later mechanisms keep their sensitivity.
-
-    Parameters
-    ----------
-    door : Door
-    imputer : {"random", "marginal", "mean"}
-        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
-        released one-way margin of the observed cells. ``"mean"`` is the baseline of Mohapatra et
-        al. (2024): the released mean for numeric attributes, a draw from the margin for others.
-    cost : Cost
-        What the margins may cost, in the currency of the door's budget, split evenly over the
-        nullable attributes; ignored by ``"random"``.
-    """
-    if not door.strategy.fills:
-        return door
-    nullable = [attribute for attribute in door.schema if attribute.nullable]
-    noise = imputation_noise(door.schema, imputer, cost)
-    if noise is None:
-        return door.filled({a.name: np.ones(a.size) for a in nullable})
-    door.expect((a.name,) for a in nullable)
-    laws = {}
-    for attribute in nullable:
-        released = door.marginal((attribute.name,), noise)
-        margin = project_to_simplex(released / max(1.0, float(released.sum())))
-        laws[attribute.name] = _law(imputer, attribute, margin)
-    return door.filled(laws)
-
-
-def _law(
-    imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return how to draw the holes of an attribute, given its released margin."""
-    if imputer == "mean" and isinstance(attribute, Numeric):
-        mean = float(law / law.sum() @ attribute.centres)
-        level = int(attribute.encode_values(np.array([mean]))[0])
-        return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
-    return law

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,20 +14,24 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
 from missdp.errors import MissDPWarning, ParameterError
-from missdp.inference.clipping import clip_norm
 from missdp.inference.model import Draws, Zeros, merge_zeros
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.learn_pairs import Crude, PairRelease, blocks, crude_margins
-from missdp.synth.noisy_counts import Imputer, check_imputer, imputation_noise, impute
+from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
+from missdp.synth.learn_pairs import (
+    Crude,
+    PairRelease,
+    crude_margins,
+    impossible_pairs,
+    plan_products,
+)
 from missdp.synth.restore import kinds_share
 from missdp.synth.state import is_declared, is_number
 
 __all__ = ["PairsSynthesizer"]
 
-_ALONE = 1.6
 _FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
@@ -164,23 +167,11 @@ class PairsSynthesizer(Synthesizer):
 
     def _plan_products(self, names: tuple[str, ...], crude: Crude, left: Cost) -> RowProducts:
         """Blocks of rows, and where their vectors are clipped; from released values."""
-        parts = blocks(crude)
-        clip = self.clip
-        if clip == "auto":
-            signal = crude.rows * math.sqrt(left.amount)
-            clip = clip_norm(crude.margins, parts, signal, alone=_ALONE)
-        by_name = dict(zip(names, parts, strict=True))
-        return RowProducts(by_name, clip=clip, alone=_ALONE)
+        return plan_products(names, crude, left, clip=self.clip)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
-        place = {name: i for i, name in enumerate(schema.names)}
-        found: Zeros = {}
-        for names, table in self._modelled.impossible.items():
-            if len(names) == 2:
-                a, b = (place[name] for name in names)
-                found[min(a, b), max(a, b)] = table if a < b else table.T
-        return found
+        return impossible_pairs(self._modelled.impossible, schema.names)
 
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         """Yield models fitted as this one was, to tables drawn from it as real rows are."""

@@ -14,15 +14,10 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
 from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
-from missdp.synth.noisy_counts import (
-    Imputer,
-    check_imputer,
-    imputation_noise,
-    impute,
-    least_squares_total,
-)
+from missdp.synth.noisy_counts import least_squares_total
 from missdp.synth.restore import kinds_share
 from missdp.synth.restrict import restricted
 from missdp.synth.state import first_array, is_declared, is_number, is_whole
@@ -62,7 +57,7 @@ class PrivBayes(Synthesizer):
         Least ratio of a table's mean count to its noise scale, for ``degree="auto"``.
     structure_share : float in (0, 1), default 0.1
         Share of the budget for choosing parents.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``.
     imputer_share : float in (0, 1), default 0.1
         Share of the budget for the imputer's margins.

@@ -109,7 +109,7 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> schema = yrbss().schema
+    >>> schema = yrbss().schema()
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
     ('all-pairs', 'privbayes')
     """

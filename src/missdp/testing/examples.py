@@ -20,7 +20,8 @@ from missdp.mechanisms.training import Training
 from missdp.schema import Schema
 from missdp.sources import Clique, Counts, MemorySource, Rows
 from missdp.synth import Synthesizer
-from missdp.synth.noisy_counts import impute, project_to_simplex
+from missdp.synth.impute_first import impute
+from missdp.synth.noisy_counts import project_to_simplex
 
 __all__ = [
     "CarryingScore",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from missdp.inference.conditionals import redraw
+from missdp.inference.given_rest import redraw
 from missdp.inference.heads import Heads
 from missdp.inference.model import Levels
 from missdp.table import Table

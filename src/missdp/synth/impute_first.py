@@ -1,0 +1,157 @@
+"""Imputation first: holes of private rows filled, each row by itself, from released laws.
+
+Laws are released with a share of the budget: of each attribute by itself (``"marginal"``), or, from
+one release of all pairs of attributes, of each attribute given all others (``"pairs"``). The door
+fills the rows behind it, and what is released of filled rows costs what it costs of any rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost
+from missdp.errors import ParameterError, replacing
+from missdp.inference.conditionals import Conditionals, fit_conditionals
+from missdp.inference.model import merge_zeros
+from missdp.mechanisms.door import Door, Noise, RowProducts
+from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.synth.learn_pairs import (
+    PairRelease,
+    crude_margins,
+    fit_pairs,
+    impossible_pairs,
+    plan_products,
+)
+from missdp.synth.noisy_counts import project_to_simplex
+
+__all__ = [
+    "Imputer",
+    "check_imputer",
+    "imputation_noise",
+    "impute",
+]
+
+Imputer: TypeAlias = Literal["marginal", "pairs", "random", "mean"]
+
+_FIRST_SHARE = 0.08  # of the cost of "pairs", for the one-way margins
+_COUNT_SHARE = 0.02  # for the number of rows, where no margin tells it
+_LEFT_SHARE = 1 - _FIRST_SHARE - _COUNT_SHARE
+_ROWS = 20_000  # of the model of pairs, by which laws are fitted
+
+
+def check_imputer(imputer: str) -> None:
+    """Refuse what is no imputer."""
+    if imputer not in get_args(Imputer):
+        first, *others = map(repr, get_args(Imputer))
+        raise ParameterError(f"imputer must be {first} or {' or '.join(others)}")
+
+
+def imputation_noise(schema: Schema, imputer: Imputer, cost: Cost) -> Noise | None:
+    """Return the noise of each margin that `impute` releases, or None if it releases none; public.
+
+    Raises
+    ------
+    ParameterError
+        If no noise can be drawn for so little, or not what the imputer needs.
+    """
+    if imputer == "random" or not schema.nullable:
+        return None
+    refused = ParameterError("too little is left of the budget for imputation; use a larger one")
+    if imputer != "pairs":
+        with replacing(ParameterError, by=refused):
+            return Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))
+    if cost.currency == "pure":
+        raise ParameterError("imputer='pairs' needs delta above 0: its noise is Gaussian")
+    with replacing(ParameterError, by=refused):
+        longest = 2.0 * len(schema) + 2.0  # no row's vector of products is
+        if _part(cost, _LEFT_SHARE).scale * longest > RowProducts.noisiest:
+            raise refused
+        _part(cost, _COUNT_SHARE)
+        return _part(cost, _FIRST_SHARE / len(schema))
+
+
+def _part(cost: Cost, share: float) -> Noise:
+    return Noise.worth(replace(cost, amount=share * cost.amount))
+
+
+def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
+    """Return a door to filled rows if the strategy fills holes; the door itself if not.
+
+    Given what was released, each row is filled on its own, so adding or removing one row still
+    changes the filled table by one row: later mechanisms keep their sensitivity.
+
+    Parameters
+    ----------
+    door : Door
+    imputer : {"marginal", "pairs", "random", "mean"}
+        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
+        released one-way margin of the observed cells. ``"pairs"`` draws given all other cells of
+        the row, from laws fitted to one noisy release of all pairs of attributes. ``"mean"`` is the
+        baseline of Mohapatra et al. (2024): the released mean for numeric attributes, a draw from
+        the margin for others.
+    cost : Cost
+        What the releases may cost, in the currency of the door's budget; margins share it evenly.
+        Ignored by ``"random"``.
+    """
+    if not door.strategy.fills:
+        return door
+    nullable = [attribute for attribute in door.schema if attribute.nullable]
+    noise = imputation_noise(door.schema, imputer, cost)
+    if noise is None:
+        return door.filled({a.name: np.ones(a.size) for a in nullable})
+    if imputer == "pairs":
+        return door.filled(_given_all(door, cost, noise))
+    door.expect((a.name,) for a in nullable)
+    laws = {}
+    for attribute in nullable:
+        released = door.marginal((attribute.name,), noise)
+        margin = project_to_simplex(released / max(1.0, float(released.sum())))
+        laws[attribute.name] = _law(imputer, attribute, margin)
+    return door.filled(laws)
+
+
+def _law(
+    imputer: Imputer, attribute: AnyAttribute, law: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how to draw the holes of an attribute, given its released margin."""
+    if imputer == "mean" and isinstance(attribute, Numeric):
+        mean = float(law / law.sum() @ attribute.centres)
+        level = int(attribute.encode_values(np.array([mean]))[0])
+        return np.asarray(np.arange(attribute.size) == level, dtype=np.float64)
+    return law
+
+
+def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
+    """Release all pairs within a cost; return the law of each attribute given all others.
+
+    A pair is measured on the rows in which both are observed, as by ``missing="observed"``.
+    """
+    part = door.reserve(cost, label="imputation")
+    schema, names = part.schema, part.schema.names
+    zeros = impossible_pairs(part.impossible, names)
+    told = any(part.tells_total((name,)) for name in names)
+    number = None if told else part.row_count(_part(cost, _COUNT_SHARE))
+    crude = crude_margins(part, noise, zeros, number)
+    release = PairRelease(crude, None, None)
+    if len(names) > 1:
+        left = part.left
+        plan = plan_products(names, crude, left)
+        groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
+        release = PairRelease(crude, part.merged(groups).products(plan, left), plan)
+    rng = part.generator()
+    never = merge_zeros(zeros, crude.levels)
+    model = fit_pairs(
+        release,
+        base="heads",
+        selective=False,
+        always={v: int(crude.levels[v].groups[level]) for v, level in part.absent.items()},
+        allowed={(c[0], c[1]): ~table for c, table in never.items()},
+        rng=rng,
+    )
+    rows = np.stack(model.sample(_ROWS, rng, keep_holes=False), axis=1)
+    pairs = {(c[0], c[1]): table for c, table in zeros.items()}
+    return fit_conditionals(rows, [a.size for a in schema], impossible=pairs)

@@ -1,0 +1,223 @@
+"""Rates of pairs that violate a denial constraint: what one row moves, and what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.accounting import Budget, Cost, GaussianEvent, LaplaceEvent
+from missdp.errors import BudgetExceededError, CheckFailedError, DataError, ParameterError
+from missdp.mechanisms import Door
+from missdp.mechanisms.laws import Witness
+from missdp.mechanisms.pair_rates import RateSteps
+from missdp.schema import Denial, NotApplicable, PairDenial
+from missdp.sources import DuckDBSource, MemorySource, strategy_named
+from missdp.table.encode import Column
+from missdp.testing import check_sensitivity, neighbours
+from sources.pair_cases import SCHEMA as PLAIN
+from sources.pair_cases import denials, made, partners, tables
+
+COST = Cost(currency="gdp", amount=0.25)
+ORDERS = "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)"
+CITY = "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)&GTE(t1.y,2)"
+SCHEMA = Schema(PLAIN.attributes, (Denial(ORDERS, holds="mostly"), Denial(CITY, holds="mostly")))
+STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
+
+
+class Exact(Witness):
+    """Keeps what is behind the answer, and what was charged for it."""
+
+    def answer(self, event: Any, law: Any, exact: Any) -> Any:
+        self.event, self.law, self.exact = event, law, exact()
+        return super().answer(event, law, lambda: self.exact)
+
+
+def door_to(
+    source: Any, missing: str = "observed", *, cost: Cost | None = None, witness: Any = None
+) -> tuple[Any, Door]:
+    witness = witness or Exact(0)
+    budget = Budget.from_cost(cost or Cost(currency="gdp", amount=1.0), delta=1e-6)
+    source = source if hasattr(source, "counts") else MemorySource(source)
+    return witness, Door(source, strategy_named(missing), budget=budget, noise=witness)
+
+
+def under(table: Table, *rules: Any) -> Table:
+    return Table(
+        Schema(table.schema.attributes, rules), {n: table.column(n) for n in table.schema.names}
+    )
+
+
+def without(table: Table, row: int) -> Table:
+    return table.take(np.arange(len(table)) != row)
+
+
+@settings(max_examples=300, deadline=None)
+@given(denials(), tables(), st.integers(0, 24), st.booleans(), st.sampled_from(["gdp", "pure"]))
+def test_one_row_moves_the_numbers_by_no_more_than_was_charged_for(
+    denial: PairDenial, table: Table, row: int, holes: bool, currency: str
+) -> None:
+    if not len(table):
+        return
+    row %= len(table)
+    if holes:  # the row that is there or not has holes of its own
+        some = {a.name: np.arange(len(table)) == row for a in PLAIN if a.name in denial.names[:1]}
+        table = table.with_missing(some)
+    steps = RateSteps(Cost(currency=currency, amount=0.5))  # type: ignore[arg-type]
+    both = [
+        steps.exact(denial, rows, complete=np.ones(len(rows), dtype=bool))
+        for rows in (table, without(table, row))
+    ]
+    moved = [int(x) for x in both[0] - both[1]]
+    if currency == "gdp":
+        assert sum(x * x for x in moved) <= steps.bound**2  # in whole numbers: nothing is rounded
+    else:
+        assert sum(map(abs, moved)) <= steps.bound
+    if holes:
+        assert moved == [0, 0]
+
+
+def test_the_bound_is_reached() -> None:
+    """One row that violates it with all others: the test above has power."""
+    schema = Schema((Ordinal(name="o", levels=("a", "b")),), (Denial("t1&t2&IQ(t1.o,t2.o)"),))
+    (denial,) = schema.rulebook.pairs
+    table = Table.from_codes(schema, {"o": [0] * 50 + [1]})
+    steps = RateSteps(COST)
+    whole, less = (
+        steps.exact(denial, t, complete=np.ones(len(t), dtype=bool))
+        for t in (table, without(table, 50))
+    )
+    moved = float(np.hypot(*(whole - less)))
+    assert 0.999 < moved / steps.bound <= 1
+    # Were it divided by the number of rows less two, say, it would be too much.
+    assert steps.bound**2 - (1024**2 + 256**2) < 2 * steps.bound
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+def test_it_is_charged_what_it_reads_and_gated_like_a_marginal(missing: str) -> None:
+    table = under(made(400, 1, values=10, holes=0.3), *SCHEMA.rules)
+    witness, door = door_to(table, missing)
+    for denial in door.denials:
+        found = door.pair_rate(denial, COST)
+        exact = witness.exact.tolist()
+        assert type(witness.event) is GaussianEvent
+        assert witness.event.sensitivity == 1056
+        assert witness.event.sigma == witness.law.scale
+        assert witness.law.scale == pytest.approx(1056 / 0.5)
+        door.marginal(denial.names, _loud())
+        gates = [event.gate for event in door._budget.events[-2:]]
+        assert gates[0] == gates[1]
+        rows = table
+        if missing == "complete-rows":
+            rows = table.take(~table.incomplete_rows())
+        for name in denial.names:
+            rows = rows.take(~rows.mask(name))
+        wanted = partners(denial, rows).sum() / 2 / (len(rows) - 1)
+        assert exact == [int(1024 * wanted + 1e-9), 256 * len(rows)]
+        assert found.partners_std == pytest.approx(2 * 1056 / 1024)
+        assert found.std == pytest.approx(2 * found.partners_std / found.rows)
+
+
+def _loud() -> Any:
+    from missdp.mechanisms import Noise
+
+    return Noise("gaussian", 1000.0)
+
+
+def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at() -> None:
+    table = under(made(300, 2, values=10, holes=0.3), *SCHEMA.rules)
+    witness, door = door_to(table, "impute-first")
+    denial = door.denials[0]
+    door.pair_rate(denial, COST)
+    before = witness.exact
+    laws = {a.name: np.ones(door.sizes[a.name]) for a in door.schema}
+    filled = door.filled(laws)
+    merged = filled.merged({n: np.zeros(a.size, dtype=np.int64) for n, a in zip(
+        filled.schema.names, filled.schema, strict=True)})  # fmt: skip
+    for other in (filled, merged):
+        other.pair_rate(denial, COST)
+        assert witness.exact.tolist() == before.tolist()
+        assert witness.event.gate is None  # every row is filled, so nothing is gated
+
+
+def test_the_share_is_that_of_the_rows_as_far_as_noise_allows() -> None:
+    table = under(made(3000, 3, values=10, holes=0.2), *SCHEMA.rules)
+    loud = Cost(currency="gdp", amount=1e6)
+    _, door = door_to(table, cost=Cost(currency="gdp", amount=1e7))
+    for denial in door.denials:
+        rows = table
+        for name in denial.names:
+            rows = rows.take(~rows.mask(name))
+        share = partners(denial, rows).sum() / len(rows) / (len(rows) - 1)
+        found = door.pair_rate(denial, loud)
+        assert found.rate == pytest.approx(share, rel=1e-2)
+        assert found.rows == pytest.approx(len(rows), abs=1)
+
+
+def test_pure_budgets_get_laplace_noise() -> None:
+    witness, door = door_to(
+        under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules),
+        cost=Cost(currency="pure", amount=1.0),
+    )
+    found = door.pair_rate(door.denials[0], Cost(currency="pure", amount=0.5))
+    assert type(witness.event) is LaplaceEvent
+    assert witness.event.sensitivity == 1280
+    assert found.partners_std == pytest.approx(2 * 2**0.5 * 1280 / 1024)
+    assert 0 <= found.rate <= 1
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = (*SCHEMA.rules, NotApplicable("x", unless="c = 'u'"))
+    schema = Schema(PLAIN.attributes, rules)
+
+    def run(witness: Any, table: Any) -> Any:
+        _, door = door_to(table, missing, witness=witness)
+        for denial in door.denials:
+            door.pair_rate(denial, COST)
+        return door._budget
+
+    pairs = list(neighbours(schema, 60, 0))
+    report = check_sensitivity(run, pairs=pairs)
+    assert report.passed
+    assert not report.unchecked
+    if missing == "complete-rows":  # hardly any row is complete here
+        return
+    monkeypatch.setattr(RateSteps, "bound", 300)
+    with pytest.raises(CheckFailedError, match="one row moves"):
+        check_sensitivity(run, pairs=pairs)
+
+
+def test_refusals_are_typed_and_come_before_the_charge() -> None:
+    table = under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules)
+    _, door = door_to(table)
+    (own, _), other = door.denials, Denial(ORDERS).pair(PLAIN)
+    assert other is not None
+    with pytest.raises(ParameterError, match="own denial constraints"):
+        door.pair_rate(other, COST)
+    _, streamed = door_to(DuckDBSource(_relation(), Schema(_RELATED, (Denial(_SAME),))))
+    with pytest.raises(ParameterError, match="these rows are streamed"):
+        streamed.pair_rate(streamed.denials[0], COST)
+    for each in (door, streamed):
+        assert each._budget.events == ()
+    with pytest.raises(BudgetExceededError):
+        door.pair_rate(own, Cost(currency="gdp", amount=9.0))
+    bins = Table(table.schema, {n: Column(table.codes(n)) for n in table.schema.names})
+    with pytest.raises(DataError, match="no numeric values"):
+        door_to(bins)[1].pair_rate(bins.schema.rulebook.pairs[0], COST)
+
+
+_SAME = "t1&t2&EQ(t1.a,t2.a)"
+_RELATED = (Categorical(name="a", levels=("x", "y")), Numeric(name="b", lower=0, upper=1))
+
+
+def _relation() -> Any:
+    import duckdb
+
+    return duckdb.sql("select 'x' as a, 0.5 as b")
