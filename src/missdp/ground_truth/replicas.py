@@ -26,7 +26,7 @@ n - 1``, ``E_Q L^{-s}`` is at most the mean of ``Π_m Z_m^{-s P(m)}``, to which 
 ``a`` contributes ratios with exponents that add up to ``-s p_a``: at most ``exp(s p_a D_{1 + s
 p_a}(Q || present))`` by Hölder's inequality again. So
 
-    D_n  <=  R(n) + Σ_a p_a R_a(n).
+    D_n  <=  R(n) + Σ_a p_a R_a(1 + (n - 1) p_a).
 
 Adaptive choice of the releases costs nothing as long as the bounds ``R_a(k)`` hold on every path:
 caps of privacy filters at one order ``n`` do, and bound every lower order as well. A release that
@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ _EVERY_ROW: Block = frozenset()
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])
 """Integer orders at which the bound is computed."""
+_LEAST_ORDER = 1.01
 _OUTWARD = 1 + 1e-9  # floating-point sums of a few hundred terms are off by far less
 
 
@@ -107,20 +108,26 @@ def replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Flo
     (True, True)
     """
     every = np.arange(1, ORDERS[-1] + 1)  # the first is no order: one copy tells nothing
-    behind: dict[Block, Floats] = defaultdict(lambda: np.zeros(len(every)))
+    behind: dict[Block, list[Event]] = defaultdict(list)
     for event, block in zip(events, _blocks(events, observed), strict=True):
-        behind[block][1:] += rdp_curve(event, every[1:].astype(float)) * _OUTWARD
-    open_to_all = behind.pop(_EVERY_ROW, np.zeros(len(every)))
-    chances = {block: math.prod(observed[name] for name in block) for block in behind}
-    found = np.empty(len(ORDERS))
-    for place, n in enumerate(ORDERS):
-        forwards = backwards = open_to_all[n - 1]
-        for block, costs in behind.items():
-            p = chances[block]
-            forwards += _moment(costs[:n], int(n), p) / (n - 1)
-            backwards += p * costs[n - 1] if p else 0.0
-        found[place] = max(forwards, backwards) * _OUTWARD
-    return found
+        behind[block].append(event)
+    forwards = backwards = _curve(behind.pop(_EVERY_ROW, []), ORDERS)
+    for block, gated in behind.items():
+        p = math.prod(observed[name] for name in block)
+        costs = np.append(0.0, _curve(gated, every[1:]))
+        moments = [_moment(costs[:n], int(n), p) / (n - 1) for n in ORDERS]
+        forwards = forwards + np.array(moments)
+        lower = np.maximum(1 + (ORDERS - 1) * p, _LEAST_ORDER)
+        backwards = backwards + (p * _curve(gated, lower) if p else 0.0)
+    return np.asarray(np.maximum(forwards, backwards) * _OUTWARD)
+
+
+def _curve(events: Sequence[Event], orders: NDArray[Any]) -> Floats:
+    """Return the Rényi divergence that all have together, at each order."""
+    found = np.zeros(len(orders))
+    for event in events:
+        found += rdp_curve(event, orders.astype(float))
+    return found * _OUTWARD
 
 
 def _blocks(events: Sequence[Event], observed: Mapping[str, float]) -> list[Block]:
