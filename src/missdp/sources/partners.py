@@ -20,7 +20,7 @@ from missdp.schema.denial import Single
 from missdp.schema.predicates import MIRRORED, OPERATORS
 from missdp.table import Table
 
-__all__ = ["observed_on", "violating_pairs", "violating_partners"]
+__all__ = ["observed_on", "violates_itself", "violating_pairs", "violating_partners"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -32,7 +32,13 @@ _ALLOWS = {
 _SIGN = {frozenset(allowed): sign for sign, allowed in _ALLOWS.items()}
 
 
-def violating_partners(denial: PairDenial, rows: Table, among: Table | None = None) -> Ints:
+def violating_partners(
+    denial: PairDenial,
+    rows: Table,
+    among: Table | None = None,
+    *,
+    ranks: NDArray[np.integer] | None = None,
+) -> Ints:
     """Count for each row the rows with which it violates a denial constraint.
 
     Parameters
@@ -43,6 +49,8 @@ def violating_partners(denial: PairDenial, rows: Table, among: Table | None = No
         With values of the numeric attributes that are compared.
     among : Table, optional
         Rows that partners are looked for among; by default the other ones of ``rows``.
+    ranks : array of int, optional
+        Only with the other ones of ``rows``: partners of a lower rank are counted, and no others.
 
     Returns
     -------
@@ -69,15 +77,21 @@ def violating_partners(denial: PairDenial, rows: Table, among: Table | None = No
     [1, 1, 2, 0]
     """
     relation = _Relation(denial)
-    ours = _Sides(denial, rows)
+    ours = _Sides(denial, rows, ranks)
     theirs = ours if among is None else _Sides(denial, among)
     as_first = relation.count(ours, theirs, roles=(True, False))
-    itself = ours.first & ours.second & relation.holds_within(ours)
-    alone = itself.astype(np.int64) if among is None else 0
+    alone: Ints | int = 0  # a row is no partner of its own, and has no lower rank than its own
+    if among is None and ranks is None:
+        alone = relation.holds_within(ours).astype(np.int64)
     if relation.symmetric:
         return as_first - alone
     as_second = relation.count(ours, theirs, roles=(False, True))
     return as_first + as_second - relation.count(ours, theirs, roles=(True, True)) - alone
+
+
+def violates_itself(denial: PairDenial, rows: Table) -> Flags:
+    """Tell which rows would violate a denial constraint together with a copy of themselves."""
+    return _Relation(denial).holds_within(_Sides(denial, rows))
 
 
 def violating_pairs(denial: PairDenial, rows: Table) -> int:
@@ -100,10 +114,13 @@ class _Sides:
     ----------
     denial : PairDenial
     rows : Table
+    ranks : array of int, optional
     """
 
-    def __init__(self, denial: PairDenial, rows: Table) -> None:
-        self._rows, self._cells = rows, dict[str, NDArray[Any]]()
+    def __init__(
+        self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None
+    ) -> None:
+        self._rows, self._cells, self.ranks = rows, dict[str, NDArray[Any]](), ranks
         self.first = self._can_be([one for _, one, _ in denial.between], denial.first)
         """Which rows may be t1: what is compared of them is there, and holds within them."""
         self.second = self._can_be([two for _, _, two in denial.between], denial.second)
@@ -158,7 +175,7 @@ class _Relation:
 
     def holds_within(self, rows: _Sides) -> Flags:
         """Tell in which rows all comparisons hold between the row and itself."""
-        found = np.ones(len(rows.first), dtype=bool)
+        found = rows.first & rows.second
         for sign, one, two in self.denial.between:
             found &= OPERATORS[sign](rows.cells(one), rows.cells(two))
         return found
@@ -182,6 +199,9 @@ class _Relation:
             queries = [ours.cells(one)[mine] for one, _ in allowed]
             points = [theirs.cells(two)[others] for _, two in allowed]
             signs = [_SIGN[orders] for orders in allowed.values()]
+            if ours.ranks is not None:
+                queries, points = [*queries, ours.ranks[mine]], [*points, ours.ranks[others]]
+                signs.append(">")
             found[mine] = related(points, queries, signs)
         return found
 

@@ -25,7 +25,7 @@ from missdp.table import FrameKind, Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows
 
-__all__ = ["KindShares", "kinds_share", "release_kinds", "restored"]
+__all__ = ["KindShares", "followed", "kinds_share", "release_kinds", "restored"]
 
 Codes = dict[str, NDArray[np.int64]]
 KindShares = Mapping[str, NDArray[np.float64]]
@@ -140,8 +140,22 @@ def _completed(
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    drawn = Table(schema, columns).with_values(rng)
-    rows = Rows(schema, {name: drawn.column(name) for name in schema.names})
+    return followed(Table(schema, columns).with_values(rng), overrule=overrule)
+
+
+def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
+    """Return synthetic rows with what follows from their cells, and which rows break a rule.
+
+    Parameters
+    ----------
+    table : Table
+        With values.
+    overrule : bool
+        Whether values are taken away where they are surely not applicable; else such rows break a
+        rule.
+    """
+    schema, n = table.schema, len(table)
+    rows = Rows(schema, {name: table.column(name) for name in schema.names})
     book = schema.rulebook
     broken = np.zeros(n, dtype=bool)
     for target in book.order:
@@ -157,7 +171,9 @@ def _completed(
     known = rows.known
     for bound in book.bound:
         broken |= bound.broken(known, n)[0]
-    return Table(schema, {name: rows.column(name) for name in schema.names}), broken
+    return Table(
+        schema, {name: rows.column(name) for name in schema.names}, kind=table.kind
+    ), broken
 
 
 def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
