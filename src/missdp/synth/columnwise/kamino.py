@@ -14,7 +14,7 @@ from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, Total, Training
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial
-from missdp.synth.columnwise.placing import leaned, placed
+from missdp.synth.columnwise.placing import placed
 from missdp.synth.columnwise.rows_again import redrawn
 from missdp.synth.columnwise.sequence import drawing_order
 from missdp.synth.columnwise.trained import Plan, train_heads
@@ -33,7 +33,7 @@ _LENGTHS = {"joint": 700.0, "sequential": 200.0}
 _QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
-_NOMINAL_RATE = 0.05  # for which the order of the accounting is chosen, if no n is declared
+_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
 _MOST_TRAINED = 1 << 20  # weights
 _MOST_STEPS = 100_000
 
@@ -175,7 +175,7 @@ class Kamino(PairsSynthesizer):
         rate = _NOMINAL_RATE
         if is_declared(self.n_rows):
             rate = min(1.0, self.batch / max(1, int(self.n_rows)))
-        cost = Training.cost(self.epsilon, self._delta, rate=rate, steps=self._all_steps)
+        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=self._all_steps)
         return Budget.from_cost(cost, delta=self._delta)
 
     @property
@@ -249,12 +249,9 @@ class Kamino(PairsSynthesizer):
 
     def _finished(self, table: Table, rng: np.random.Generator) -> Table:
         """Return rows between which constraints hold."""
-        soft, hard = self._denials("mostly"), self._denials("always")
+        hard = self._denials("always")
         order = [self.modelled_.names[a] for a in self.model_.law.order]
         again = self._redrawn if self._modelled.plain_rows else None
-        if soft:
-            rates = [self.pair_rates_[denial.text] for denial in soft]
-            table = leaned(table, soft, rates, rng, redraw=again, order=order)
         if hard:
             table = placed(table, hard, rng, redraw=again, order=order)
         return table
