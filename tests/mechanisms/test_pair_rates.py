@@ -204,7 +204,13 @@ def test_refusals_are_typed_and_come_before_the_charge() -> None:
     _, streamed = door_to(DuckDBSource(_relation(), Schema(_RELATED, (Denial(_SAME),))))
     with pytest.raises(ParameterError, match="these rows are streamed"):
         streamed.pair_rate(streamed.denials[0], COST)
-    for each in (door, streamed):
+    many = [Categorical(name=n, levels=("x", "y")) for n in "abcdef"]
+    text = "t1&t2&" + "&".join(f"IQ(t1.{a.name},t2.{a.name})" for a in many)
+    narrow = Schema(tuple(many), (Denial(text),))
+    _, wide = door_to(Table.from_codes(narrow, {a.name: [0] for a in many}))
+    with pytest.raises(ParameterError, match="at most 5 comparisons"):
+        wide.pair_rate(wide.denials[0], COST)
+    for each in (door, streamed, wide):
         assert each._budget.events == ()
     with pytest.raises(BudgetExceededError):
         door.pair_rate(own, Cost(currency="gdp", amount=9.0))

@@ -14,13 +14,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.dominance import related
+from missdp.errors import ParameterError
+from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Numeric, PairDenial
 from missdp.schema.denial import Single
 from missdp.schema.predicates import MIRRORED, OPERATORS
 from missdp.table import Table
 
-__all__ = ["observed_on", "violates_itself", "violating_pairs", "violating_partners"]
+__all__ = [
+    "check_countable",
+    "observed_on",
+    "violates_itself",
+    "violating_pairs",
+    "violating_partners",
+]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -76,6 +83,7 @@ def violating_partners(
     >>> violating_partners(schema.rulebook.pairs[0], rows).tolist()
     [1, 1, 2, 0]
     """
+    check_countable(denial)
     relation = _Relation(denial)
     ours = _Sides(denial, rows, ranks)
     theirs = ours if among is None else _Sides(denial, among)
@@ -97,6 +105,22 @@ def violates_itself(denial: PairDenial, rows: Table) -> Flags:
 def violating_pairs(denial: PairDenial, rows: Table) -> int:
     """Count the pairs of rows, in no order, that violate a denial constraint."""
     return int(violating_partners(denial, rows).sum()) // 2
+
+
+def check_countable(denial: PairDenial) -> None:
+    """Refuse a constraint whose violations take too long to count, whatever the rows are.
+
+    Raises
+    ------
+    ParameterError
+        If too many comparisons between the rows are "not equal".
+    """
+    different = sum(sign == "!=" for sign, _, _ in denial.between)
+    if 2 * different > MOST_DIFFERENT:  # both rows may be t1, so they count twice
+        raise ParameterError(
+            f"at most {MOST_DIFFERENT // 2} comparisons between two rows may be 'not equal', each "
+            f"of which doubles the time: {denial.text}"
+        )
 
 
 def observed_on(names: Iterable[str], rows: Table) -> Flags:
