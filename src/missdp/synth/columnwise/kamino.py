@@ -14,15 +14,15 @@ from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, Total, Training
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial
+from missdp.synth.columnwise.leaning import leaned
 from missdp.synth.columnwise.placing import placed
-from missdp.synth.columnwise.rows_again import redrawn
+from missdp.synth.columnwise.rows_again import Rows, redrawn
 from missdp.synth.columnwise.sequence import drawing_order
 from missdp.synth.columnwise.trained import Plan, train_heads
 from missdp.synth.learn_pairs import Crude, fit_pairs
 from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.restore import kinds_share
 from missdp.synth.state import is_declared, is_whole
-from missdp.table import Table
 
 __all__ = ["HeadsFrom", "Kamino"]
 
@@ -247,14 +247,17 @@ class Kamino(PairsSynthesizer):
             crude.levels, replace(law, allowed=allowed), {}, masks, "heads", crude.rows
         )
 
-    def _finished(self, table: Table, rng: np.random.Generator) -> Table:
+    def _finished(self, table: Rows, rng: np.random.Generator) -> Rows:
         """Return rows between which constraints hold."""
-        hard = self._denials("always")
+        soft, hard = self._denials("mostly"), self._denials("always")
         order = [self.modelled_.names[a] for a in self.model_.law.order]
         again = self._redrawn if self._modelled.plain_rows else None
+        if soft:
+            rates = [self.pair_rates_[denial.text] for denial in soft]
+            table = leaned(table, soft, rates, rng, redraw=again, order=order)
         if hard:
             table = placed(table, hard, rng, redraw=again, order=order)
         return table
 
-    def _redrawn(self, rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> Table:
+    def _redrawn(self, rows: Rows, names: tuple[str, ...], rng: np.random.Generator) -> Rows:
         return redrawn(self.model_.law, self.model_.levels, rows, names, rng)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from missdp.inference.given_rest import redraw
@@ -9,7 +11,10 @@ from missdp.inference.heads import Heads
 from missdp.inference.model import Levels
 from missdp.table import Table
 
-__all__ = ["redrawn"]
+__all__ = ["Rows", "redrawn"]
+
+Rows: TypeAlias = Table
+"""Synthetic rows."""
 
 
 def redrawn(
