@@ -89,7 +89,10 @@ def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
         ("{}", "not a missdp model"),
         ("[1", "not a missdp model"),
         ('{"family": 3}', "not a missdp model"),
-        ('{"family": "Dagobert"}', "not installed; there are AIM, AllPairs, Kamino, MST, PrivBayes, and"),
+        (
+            '{"family": "Dagobert"}',
+            "not installed; there are AIM, AllPairs, Kamino, MST, PrivBayes, and",
+        ),
     ],
 )
 def test_files_that_are_no_models_are_refused(text, match, tmp_path):

@@ -36,7 +36,7 @@ _MOST_SHARE = 0.06  # for those of all
 _VALUE_ROUNDS = 30
 _ROW_ROUNDS = 40
 _LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
-_TRIED = 5000  # rows
+_TRIED = 5000  # rows; if none of so many obeys, other values in the same bins will not either
 
 
 def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
@@ -116,13 +116,14 @@ def _ruled(
     """Return rows with values and what follows from them, and which of them break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
-    for left in range(_VALUE_ROUNDS if free else 1, 0, -1):
+    left, in_vain = _VALUE_ROUNDS if free else 1, 0
+    while left and broken.any():
         again = np.flatnonzero(broken)
-        if not again.size:
-            break
         part = {name: cells[again] for name, cells in codes.items()}
         more, bad = _completed(modelled, part, rng, overrule=left == 1)
         good = np.flatnonzero(~bad)
+        in_vain = 0 if good.size else in_vain + again.size
+        left = min(left - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
         table = _replaced(table, again[good], more, good)
         broken[again[good]] = False
     return table, broken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -37,7 +37,6 @@ from missdp.sources import MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 from missdp.testing.findings import Caught, Guarded, Recorder, expect, refuses
-from missdp.testing.inputs import kinds_of_input, streaming
 from missdp.testing.subject import Subject
 
 __all__ = ["HABITS"]
@@ -419,9 +418,10 @@ def _shape_of(frame: Any) -> tuple[list[str], list[str]]:
     return list(frame.columns), [str(kind) for kind in frame.dtypes]
 
 
-HABITS: dict[str, Callable[..., None]] = {
+HABITS: dict[str, FunctionType] = {
     name: function
     for name, function in list(globals().items())
-    if isinstance(function, FunctionType) and function.__module__ == __name__ and name[0] != "_"
-} | {"kinds_of_input": kinds_of_input, "streaming": streaming}
-"""Each public function above, and those of inputs; its first line is the promise."""
+    if isinstance(function, FunctionType) and name[0] != "_"
+    if function.__module__ in (__name__, "missdp.testing.inputs")
+}
+"""Each public function above, and those of `inputs`; its first line is the promise."""
