@@ -18,7 +18,7 @@ from missdp.mechanisms.pair_rates import RateSteps
 from missdp.schema import Denial, NotApplicable, PairDenial
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table.encode import Column
-from missdp.testing import check_sensitivity, neighbours
+from missdp.testing import check_non_interference, check_sensitivity, neighbours
 from sources.pair_cases import SCHEMA as PLAIN
 from sources.pair_cases import denials, made, partners, tables
 
@@ -192,6 +192,14 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
     monkeypatch.setattr(RateSteps, "bound", 300)
     with pytest.raises(CheckFailedError, match="one row moves"):
         check_sensitivity(run, pairs=pairs)
+
+
+def test_nothing_is_told_but_the_answer() -> None:
+    def told(witness: Any, table: Any) -> Any:
+        _, door = door_to(table, witness=witness)
+        return [door.pair_rate(denial, COST) for denial in door.denials], repr(door)
+
+    assert check_non_interference(told, schema=SCHEMA).passed
 
 
 def test_refusals_are_typed_and_come_before_the_charge() -> None:
