@@ -36,6 +36,7 @@ from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
+from missdp.testing import inputs
 from missdp.testing.findings import Caught, Guarded, Recorder, expect, refuses
 from missdp.testing.subject import Subject
 
@@ -420,8 +421,8 @@ def _shape_of(frame: Any) -> tuple[list[str], list[str]]:
 
 HABITS: dict[str, FunctionType] = {
     name: function
-    for name, function in list(globals().items())
+    for name, function in [*globals().items(), *vars(inputs).items()]
     if isinstance(function, FunctionType) and name[0] != "_"
-    if function.__module__ in (__name__, "missdp.testing.inputs")
+    if function.__module__ in (__name__, inputs.__name__)
 }
 """Each public function above, and those of `inputs`; its first line is the promise."""
