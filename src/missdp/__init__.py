@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, AllPairs, PrivBayes, load, synthesizers
+    from missdp.synth import AIM, MST, AllPairs, Kamino, PrivBayes, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.2.0"
@@ -18,6 +18,7 @@ __all__ = [
     "Budget",
     "Categorical",
     "Guarantee",
+    "Kamino",
     "Numeric",
     "Ordinal",
     "PrivBayes",
@@ -37,6 +38,7 @@ _HOMES = {
     "Budget": "accounting",
     "Categorical": "schema",
     "Guarantee": "accounting",
+    "Kamino": "synth",
     "Numeric": "schema",
     "Ordinal": "schema",
     "PrivBayes": "synth",

@@ -305,6 +305,7 @@ def fit_pairs(
     always: Mapping[int, int],
     allowed: Mapping[Pair, NDArray[np.bool_]],
     rng: np.random.Generator,
+    order: Sequence[int] | None = None,
 ) -> PairModel:
     """Fit a model whose clipped sums are those released.
 
@@ -320,6 +321,8 @@ def fit_pairs(
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
     rng : numpy Generator
+    order : sequence of int, optional
+        In which heads are drawn; by default those with few levels first.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS
@@ -327,7 +330,7 @@ def fit_pairs(
     known = complete(tables, rng=rng, always=always, rounds=_ROUNDS if selective else 0)
     moved = math.inf
     for turn in range(1, last + 1):
-        law = fit_law(known, base=base, rng=rng, allowed=allowed)
+        law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
         if base == "tree":
             rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
         else:
