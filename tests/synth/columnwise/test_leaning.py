@@ -53,7 +53,7 @@ def test_pairs_violate_as_often_as_was_released(texts: tuple[str, ...], times: f
     table = drawn(3000, 1, *texts)
     rates = shares(table) * times
     found = toward(table, rates)
-    assert shares(found) == pytest.approx(rates, rel=0.12)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
     assert np.array_equal(found.codes("z"), table.codes("z"))
 
 
@@ -70,11 +70,20 @@ def test_what_is_met_within_the_noise_stays_as_it_is() -> None:
     assert leaned(table, (), (), np.random.default_rng(0)) is table
 
 
+@pytest.mark.parametrize("times", [0.5, 1.5])
+def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times: float) -> None:
+    table = drawn(3000, 7, TEXTS[0])
+    (share,) = shares(table)
+    found = toward(table, [times * share], std=0.1 * share)
+    edge = times + (0.2 if times < 1 else -0.2)
+    assert shares(found)[0] == pytest.approx(edge * share, rel=0.15)
+
+
 def test_one_rate_is_mended_while_another_stays() -> None:
     table = drawn(3000, 3, TEXTS[0], TEXTS[2])
     rates = shares(table) * [1.0, 0.5]
     found = toward(table, rates)
-    assert shares(found) == pytest.approx(rates, rel=0.12)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
 
 
 def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() -> None:
@@ -109,7 +118,7 @@ def test_rules_of_single_rows_go_on_holding() -> None:
     table = table.take(~followed(table)[1])
     rates = 0.6 * shares(table)
     found = toward(table, rates)
-    assert shares(found) == pytest.approx(rates, rel=0.12)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
     assert rule_violations(found).broken_rows == 0
 
 

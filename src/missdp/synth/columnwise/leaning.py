@@ -1,9 +1,9 @@
 """Synthetic rows that violate denial constraints about as often as they were released to.
 
 A model draws rows without looking at constraints between them. If pairs violate one too often, or
-too seldom, by more than the noise of the released rate, the law of the rows is tilted: a value
-``v`` of the attribute that is drawn last gets weight ``p(v) exp(-w violations(v))``, where ``p`` is
-the model's law given the rest of the row.
+too seldom, by more than the noise of the released rate can be, the law of the rows is tilted: a
+value ``v`` of the attribute that is drawn last gets weight ``p(v) exp(-w violations(v))``, where
+``p`` is the model's law given the rest of the row.
 
 It is done in small steps that leave most rows alone. Each row is offered one draw from ``p``, and
 takes it with a probability that grows with the violations that it saves; none if it saves none.
@@ -17,7 +17,7 @@ one goes half as far. Several constraints are led to their rates together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -36,11 +36,12 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _NEAR = 0.1  # of a rate: what need not be mended, however little noise there was
 _SURE = 2.0  # standard deviations
+_LEAST = 1e-4  # rate
 _STEPS = 30
 _AT_ONCE = 0.6  # of what is lacking, since all rows move at once
 _SLOW = 0.9  # of what was lacking is left: another attribute is tried
 _IN_VAIN = 8  # steps
-_DEAR = 0.02  # what it costs to change all rows, in squares of rates
+_DEAR = 0.2  # what it costs to change all rows, in squares of rates
 _MOST_SEEN = 50_000  # rows that violations are counted among
 _WEIGHTS = 50  # halvings
 _ROUNDING = 1e-9  # of the largest gain
@@ -58,7 +59,8 @@ def leaned(
     """Return synthetic rows changed so that pairs violate constraints as often as was released.
 
     Rows stay as they are where the rates are met already, within a tenth or two standard
-    deviations of the noise.
+    deviations of the noise. Else they are led as far as to two standard deviations from the rate:
+    a model that has seen all pairs of attributes is seldom far off, and noise may be.
 
     Parameters
     ----------
@@ -93,13 +95,13 @@ def leaned(
     """
     if len(rows) < 2 or not denials:
         return rows
-    aims = [_Aim(d, *rate) for d, rate in zip(denials, rates, strict=True)]
+    seen = _Seen.of([_Aim(denial, 0.0) for denial in denials], rows, rng)
+    known = zip(denials, seen.shares.tolist(), rates, strict=True)
+    aims = [_Aim(denial, _aimed(share, *rate)) for denial, share, rate in known]
     place = {name: i for i, name in enumerate(order)}
     draw = redraw or redrawn_from_others(rows)
     tried: dict[str, int] = {}
-    before, pace, vain = _Seen.of(aims, rows, rng), 1.0, 0
-    if not before.far:
-        return rows
+    before, pace, vain = replace(seen, aims=aims), 1.0, 0
     for _ in range(_STEPS):
         worst = aims[int(np.argmax(before.lacking))]
         names = [n for n in worst.denial.names if n not in rows.schema.rulebook.derives]
@@ -116,6 +118,19 @@ def leaned(
     return rows
 
 
+def _aimed(share: float, rate: float, std: float) -> float:
+    """Return what a share is led to: as near to where the model has it as the release allows.
+
+    Examples
+    --------
+    >>> _aimed(0.5, 0.25, 0.0), _aimed(0.5, 0.25, 0.0625), _aimed(0.5, 0.25, 0.25)
+    (0.25, 0.375, 0.5)
+    """
+    if abs(share - rate) <= max(_NEAR * rate, _SURE * std):
+        return share
+    return float(rate + np.clip(share - rate, -_SURE * std, _SURE * std))
+
+
 @dataclass(frozen=True, eq=False)
 class _Aim:
     """How often a constraint is to be violated.
@@ -123,22 +138,16 @@ class _Aim:
     Parameters
     ----------
     denial : PairDenial
-    rate, std : float
+    rate : float
     """
 
     denial: PairDenial
     rate: float
-    std: float
-
-    @property
-    def near(self) -> float:
-        """How far a share may be from the rate."""
-        return max(_NEAR * self.rate, _SURE * self.std)
 
     @property
     def unit(self) -> float:
         """In what a distance from the rate is measured."""
-        return max(self.rate, self.near, 1e-9)
+        return max(self.rate, _LEAST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,14 +193,7 @@ class _Seen:
     @property
     def lacking(self) -> Floats:
         """How far each share is from its rate, in the same units; 0 if it is near enough."""
-        room = np.array([aim.near / 2 / aim.unit for aim in self.aims])
-        return np.asarray(np.maximum(0.0, np.abs(self.excess) - room))
-
-    @property
-    def far(self) -> bool:
-        """Whether a share is so far from its rate that rows have to change."""
-        pairs = zip(self.shares, self.aims, strict=True)
-        return any(abs(share - aim.rate) > aim.near for share, aim in pairs)
+        return np.asarray(np.maximum(0.0, np.abs(self.excess) - _NEAR))
 
 
 def _partners(aim: _Aim, rows: Table, among: Table) -> Floats:
