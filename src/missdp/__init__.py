@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.preprocess import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, AllPairs, PrivBayes, load, synthesizers
+    from missdp.synth import AIM, MST, AllPairs, Kamino, PrivBayes, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.2.0"
@@ -20,6 +20,7 @@ __all__ = [
     "Categorical",
     "DPImputer",
     "Guarantee",
+    "Kamino",
     "Numeric",
     "Ordinal",
     "PrivBayes",
@@ -40,6 +41,7 @@ _HOMES = {
     "Categorical": "schema",
     "DPImputer": "preprocess",
     "Guarantee": "accounting",
+    "Kamino": "synth",
     "Numeric": "schema",
     "Ordinal": "schema",
     "PrivBayes": "synth",

@@ -410,6 +410,9 @@ def test_rules_about_two_rows_are_listed_and_counted_apart(
     Path("schema.toml").write_text(SCHEMA + rule, encoding="utf-8")
     out = run(capsys, "schema", "check", "schema.toml", "data.csv")[1]
     assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in out
+    soft = SCHEMA + rule + 'holds = "mostly"\n'
+    Path("soft.toml").write_text(soft, encoding="utf-8")
+    assert f"  {text} (mostly)\n" in run(capsys, "schema", "check", "soft.toml", "data.csv")[1]
     survey(300, 1).to_csv("other.csv", index=False)
     code, out, _ = run(capsys, *EVALUATE)
     assert code == 0

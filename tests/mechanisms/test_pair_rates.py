@@ -18,7 +18,7 @@ from missdp.mechanisms.pair_rates import RateSteps
 from missdp.schema import Denial, NotApplicable, PairDenial
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table.encode import Column
-from missdp.testing import check_sensitivity, neighbours
+from missdp.testing import check_non_interference, check_sensitivity, neighbours
 from sources.pair_cases import SCHEMA as PLAIN
 from sources.pair_cases import denials, made, partners, tables
 
@@ -194,6 +194,14 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
         check_sensitivity(run, pairs=pairs)
 
 
+def test_nothing_is_told_but_the_answer() -> None:
+    def told(witness: Any, table: Any) -> Any:
+        _, door = door_to(table, witness=witness)
+        return [door.pair_rate(denial, COST) for denial in door.denials], repr(door)
+
+    assert check_non_interference(told, schema=SCHEMA).passed
+
+
 def test_refusals_are_typed_and_come_before_the_charge() -> None:
     table = under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules)
     _, door = door_to(table)
@@ -204,7 +212,13 @@ def test_refusals_are_typed_and_come_before_the_charge() -> None:
     _, streamed = door_to(DuckDBSource(_relation(), Schema(_RELATED, (Denial(_SAME),))))
     with pytest.raises(ParameterError, match="these rows are streamed"):
         streamed.pair_rate(streamed.denials[0], COST)
-    for each in (door, streamed):
+    many = [Categorical(name=n, levels=("x", "y")) for n in "abcdef"]
+    text = "t1&t2&" + "&".join(f"IQ(t1.{a.name},t2.{a.name})" for a in many)
+    narrow = Schema(tuple(many), (Denial(text),))
+    _, wide = door_to(Table.from_codes(narrow, {a.name: [0] for a in many}))
+    with pytest.raises(ParameterError, match="at most 5 comparisons"):
+        wide.pair_rate(wide.denials[0], COST)
+    for each in (door, streamed, wide):
         assert each._budget.events == ()
     with pytest.raises(BudgetExceededError):
         door.pair_rate(own, Cost(currency="gdp", amount=9.0))

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from missdp import Table
 from missdp.errors import DataError
 from missdp.schema import Denial, PairDenial
-from missdp.sources.partners import observed_on, violating_pairs, violating_partners
+from missdp.sources.partners import (
+    observed_on,
+    violates_itself,
+    violating_pairs,
+    violating_partners,
+)
 from sources.pair_cases import SCHEMA, denials, made, partners, tables, violates
 
 
@@ -21,6 +26,11 @@ def test_partners_are_counted_as_by_looking_at_every_pair(
     within = partners(denial, rows)
     assert violating_partners(denial, rows).tolist() == within.tolist()
     assert violating_pairs(denial, rows) == within.sum() // 2
+    ranks = np.random.default_rng(len(rows)).integers(0, 5, len(rows))
+    pairs = violates(denial, rows, rows)
+    lower = (pairs | pairs.T) & (ranks[:, np.newaxis] > ranks)
+    assert violating_partners(denial, rows, ranks=ranks).tolist() == lower.sum(axis=1).tolist()
+    assert violates_itself(denial, rows).tolist() == pairs.diagonal().tolist()
     across = violates(denial, rows, others) | violates(denial, others, rows).T
     assert violating_partners(denial, rows, others).tolist() == across.sum(axis=1).tolist()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import PrivBayes, Table
-from missdp.synth import AIM, MST, AllPairs
+from missdp.synth import AIM, MST, AllPairs, Kamino
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
 from synth.worked_example import Independent
@@ -68,6 +68,21 @@ FAMILIES = [
         ("impute-first",),
         (),
         {"delta": 1e-6, "imputer": "pairs"},
+    ),
+    Family("kamino", Kamino, Kamino.strategies, ("observed",)),
+    Family(
+        "kamino-joint",
+        Kamino,
+        ("observed",),
+        (),
+        {"heads": "joint", "steps": 2, "batch": 100},
+    ),
+    Family(
+        "kamino-sequential",
+        Kamino,
+        ("observed", "complete-rows"),
+        (),
+        {"heads": "sequential", "steps": 1, "batch": 100},
     ),
     Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]

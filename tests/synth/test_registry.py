@@ -28,7 +28,14 @@ def install(tmp_path, monkeypatch, points, module=""):
 
 def test_a_package_adds_a_family_that_is_listed_fitted_saved_and_loaded(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, {"independent": "stranger:Independent"}, SOURCE)
-    assert list(missdp.synthesizers()) == ["aim", "all-pairs", "mst", "privbayes", "independent"]
+    assert list(missdp.synthesizers()) == [
+        "aim",
+        "all-pairs",
+        "kamino",
+        "mst",
+        "privbayes",
+        "independent",
+    ]
     family = synthesizer_named("independent")
     model = family(epsilon=1.0).fit(pd.DataFrame({"a": ["x", None, "y"] * 300}), schema=SCHEMA)
     model.save(tmp_path / "m.json")
@@ -59,7 +66,9 @@ def test_a_broken_package_is_named_and_leaves_the_others_alone(
 
 
 def test_an_unknown_name_is_told_which_there_are():
-    with pytest.raises(ParameterError, match="'mist'; there are aim, all-pairs, mst, privbayes"):
+    with pytest.raises(
+        ParameterError, match="'mist'; there are aim, all-pairs, kamino, mst, privbayes"
+    ):
         synthesizer_named("mist")
 
 
@@ -80,7 +89,10 @@ def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
         ("{}", "not a missdp model"),
         ("[1", "not a missdp model"),
         ('{"family": 3}', "not a missdp model"),
-        ('{"family": "Kamino"}', "not installed; there are AIM, AllPairs, MST, PrivBayes, and"),
+        (
+            '{"family": "Dagobert"}',
+            "not installed; there are AIM, AllPairs, Kamino, MST, PrivBayes, and",
+        ),
     ],
 )
 def test_files_that_are_no_models_are_refused(text, match, tmp_path):

@@ -108,11 +108,12 @@ def check(
         document["rules"] = [rule.text for rule in facts.rules]
     lines = [f"{len(facts)} attributes, {len(facts.nullable)} may be missing."]
     lines += [*_kinds_in_words(facts)]
-    pairs = [pair.text for pair in facts.rulebook.pairs]
+    pairs = {pair.text: pair.holds for pair in facts.rulebook.pairs}
     if rules := [rule.text for rule in facts.rules if rule.text not in pairs]:
         lines += ["Rules, which hold for every row:", *(f"  {text}" for text in rules)]
     if pairs:
-        lines += ["Rules about two rows:", *(f"  {text}" for text in pairs)]
+        soft = {"always": "", "mostly": " (mostly)"}
+        lines += ["Rules about two rows:", *(f"  {t}{soft[holds]}" for t, holds in pairs.items())]
     if data is not None:
         lines.append("The data fits.")
     if facts.undeclared:

@@ -20,6 +20,7 @@ from missdp.accounting.costs import (
     proven,
     pure_cost,
     pure_epsilon,
+    rdp_curve,
     zcdp_rho_of,
 )
 from missdp.accounting.events import Adjacency, Event
@@ -35,6 +36,7 @@ from missdp.ground_truth.one_gate import (
     largest_gate_probability,
 )
 from missdp.ground_truth.partition import candidate_partitions
+from missdp.ground_truth.replicas import replica_epsilon
 
 __all__ = ["Bound", "amplify", "best_bound"]
 
@@ -146,6 +148,7 @@ def _proven(
         if isinstance(structure, FixedGates):
             yield _mixture(events, delta, observed)
             yield _partitions(events, delta, observed)
+            yield _replicas(events, delta, observed)
             gates = [event.gate for event in events if event.gate]
             core = frozenset.intersection(*gates) if gates else frozenset[str]()
             yield _one_gate(events, delta, gate_probability(core, observed))
@@ -227,6 +230,16 @@ def _partitions(events: Sequence[Event], delta: float, observed: dict[str, float
         ]
         best = min(best, float(_composed(parts).get_epsilon_for_delta(delta)))
     return Bound(epsilon=best, delta=delta, method="loss distributions of disjoint gates")
+
+
+def _replicas(events: Sequence[Event], delta: float, observed: dict[str, float]) -> Bound | None:
+    """Rényi divergences behind gates of one attribute each, caps among them."""
+    gated = any(observed.get(a, 1.0) < 1 for event in events for a in event.gate or ())
+    curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
+    if delta == 0.0 or not gated or not curved:
+        return None
+    found = replica_epsilon(events, delta, observed)
+    return Bound(epsilon=found, delta=delta, method="replicas of the mask")
 
 
 def _strength(event: Event) -> float:

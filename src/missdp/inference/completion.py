@@ -33,7 +33,7 @@ from missdp.inference.model import Codes
 from missdp.inference.raking import rake, resample
 from missdp.inference.shrinkage import centred, shrunk
 
-__all__ = ["Completed", "NoisyPairs", "complete", "tree_rows"]
+__all__ = ["Completed", "NoisyPairs", "complete", "rows_enough", "tree_rows"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -46,7 +46,10 @@ _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its t
 _COINCIDENCE = 3.0  # standard deviations
 _SWEEPS = 15
 _RAKING = 8
+_LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
 _ROWS = 30_000
+_FEWEST = 10_000  # rows, however many pairs of attributes there are
+_PAIRS = 200  # of attributes, beyond which fewer rows are drawn
 
 
 class NoisyPairs(Protocol):
@@ -175,11 +178,26 @@ def _rates(tables: NoisyPairs) -> Floats:
     return np.array([m[s:].sum() for m, s in zip(tables.margins, tables.sizes, strict=True)])
 
 
+def rows_enough(n: int, attributes: int) -> int:
+    """Return how many of n rows are looked at, so that many pairs of attributes stay affordable.
+
+    Work grows with the rows and with the pairs. What rows are drawn for are means over many of
+    them: with many attributes the noise of the pairs is larger by far than that of fewer rows.
+
+    Examples
+    --------
+    >>> rows_enough(30_000, 15), rows_enough(30_000, 30), rows_enough(30_000, 60)
+    (30000, 13793, 10000)
+    """
+    pairs = attributes * (attributes - 1) // 2
+    return min(n, max(_FEWEST, n * _PAIRS // max(1, pairs)))
+
+
 def tree_rows(
     known: Completed,
     rng: np.random.Generator,
     *,
-    n: int = _ROWS,
+    n: int | None = None,
     allowed: Mapping[tuple[int, int], Bools] | None = None,
 ) -> Codes:
     """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold.
@@ -188,7 +206,8 @@ def tree_rows(
     ----------
     known : Completed
     rng : numpy Generator
-    n : int
+    n : int, optional
+        By default 30,000, and fewer if there are many pairs (see `rows_enough`).
     allowed : mapping of (attribute, attribute) to ndarray of bool, optional
         Which cells of a pair are possible (public).
 
@@ -202,6 +221,7 @@ def tree_rows(
     800
     """
     margins, pairs, noise = known.margins, known.pairs, known.variances
+    n = rows_enough(_ROWS, len(margins)) if n is None else n
     rows = fit_tree(margins, pairs, noise, allowed=allowed).sample(n, rng)
     wanted: dict[Clique, Floats] = {}
     for (a, b), moment in pairs.items():
@@ -210,7 +230,7 @@ def tree_rows(
         wanted[a, b] = shrunk(
             moment + product, product, np.sqrt(noise[a, b] / max(degrees, _LEAST_DEGREES))
         )
-    weights = rake(rows, wanted, sweeps=_RAKING, least_share=0.0)
+    weights = rake(rows, wanted, sweeps=_RAKING, least_share=_LEAST_EFFECTIVE)
     drawn: Codes = rows[resample(weights, n, rng)]
     return drawn
 
@@ -262,6 +282,7 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
     for margin, size, chance in zip(tables.margins, sizes, alone, strict=True):
         lifted = np.maximum(margin[:size], _LEAST_SHARE) / chance
         margins.append(lifted / lifted.sum())
+    rates = _rates(tables)
     counts = PairCounts(np.ascontiguousarray(rows.T), np.ascontiguousarray(seen.T), sizes)
     pairs, variances = {}, {}
     for (a, b), table in tables.tables.items():
@@ -273,7 +294,7 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
             weighted = np.bincount(cells, each, number.size).astype(np.float64).reshape(shape)
         number = number + _PRIOR_ROWS
         chance = (weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])) / number
-        chance = _scaled(chance, number / number.sum(), tables, (a, b))
+        chance = _scaled(chance, number / number.sum(), tables, (a, b), rates)
         whole = table[: shape[0], : shape[1]] / chance
         total = max(_LEAST_CHANCE, float(whole.sum()))
         pairs[a, b] = centred(whole - np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
@@ -290,12 +311,14 @@ def _alone(codes: Codes, seen: Floats, size: int, rate: float) -> Floats:
     return chance
 
 
-def _scaled(chance: Floats, law: Floats, tables: NoisyPairs, pair: tuple[int, int]) -> Floats:
+def _scaled(
+    chance: Floats, law: Floats, tables: NoisyPairs, pair: tuple[int, int], rates: Floats
+) -> Floats:
     """Chance to be observed on a pair, scaled to how often that is, if holes coincide."""
     at = tuple(tables.sizes[v] for v in pair)
     table = tables.tables[pair]
     if table.shape == (at[0] + 1, at[1] + 1):
-        rate = max(_LEAST_CHANCE, 1 - float(_rates(tables)[list(pair)].sum() - table[at]))
+        rate = max(_LEAST_CHANCE, 1 - float(rates[list(pair)].sum() - table[at]))
         expected = float((law * chance).sum())
         if abs(rate - expected) > _COINCIDENCE * np.sqrt(tables.variances[pair][at]):
             chance = chance * (rate / expected)

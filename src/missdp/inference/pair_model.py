@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeAlias
@@ -102,6 +102,7 @@ def fit_law(
     base: Base,
     rng: np.random.Generator,
     allowed: Mapping[Pair, Bools],
+    order: Sequence[int] | None = None,
 ) -> Heads:
     """Return a law of complete rows.
 
@@ -112,11 +113,13 @@ def fit_law(
     rng : numpy Generator
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
+    order : sequence of int, optional
+        In which heads are drawn.
     """
     parts = known.margins, known.pairs, known.variances
     if base == "tree":
         return fit_tree(*parts, allowed=allowed)
-    return fit_heads(*parts, rng=rng, allowed=allowed)
+    return fit_heads(*parts, rng=rng, allowed=allowed, order=order)
 
 
 def targets(known: Completed, rows: Codes, *, base: Base) -> dict[Clique, Floats]:

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 
 _LEAST = 1e-3  # of the model's share of a cell, whatever is released
 _SWEEPS = 20
+_HELD = 1e-12  # of a margin: no further from it than rounding
 
 
 def centred(table: Floats) -> Floats:
@@ -52,11 +53,17 @@ def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SWEEPS
     >>> scaled_to(np.array([[3.0, 1.0], [1.0, 3.0]]), [half, half]).tolist()
     [[0.375, 0.125], [0.125, 0.375]]
     """
+    others = [tuple(i for i in range(table.ndim) if i != axis) for axis in range(table.ndim)]
+    shapes = [[-1 if i == axis else 1 for i in range(table.ndim)] for axis in range(table.ndim)]
     for _ in range(sweeps):
-        for axis, margin in enumerate(margins):
-            found = table.sum(axis=tuple(i for i in range(table.ndim) if i != axis))
-            factor = np.divide(margin, found, out=np.zeros_like(found), where=found > 0)
-            table = table * factor.reshape([-1 if i == axis else 1 for i in range(table.ndim)])
+        furthest = 0.0
+        for margin, other, shape in zip(margins, others, shapes, strict=True):
+            found = table.sum(axis=other)
+            factor = np.divide(margin, found, out=np.ones_like(found), where=found > 0)
+            table = table * factor.reshape(shape)
+            furthest = max(furthest, float(np.abs(factor - 1).max(initial=0.0)))
+        if furthest < _HELD:
+            break
     return table
 
 

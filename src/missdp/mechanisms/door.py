@@ -24,6 +24,7 @@ from missdp.schema import PairDenial
 from missdp.sources import Clique, MemorySource, Reads
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
+from missdp.sources.partners import check_countable
 from missdp.sources.strategies import ExactCounts, MergedCounts
 
 __all__ = [
@@ -237,12 +238,13 @@ class Door(PrivateCliques):
         Raises
         ------
         ParameterError
-            If it is none of them, or rows are streamed. Nothing is charged.
+            If it is none of them, cannot be counted, or rows are streamed. Nothing is charged.
         DataError
             If the rows hold only bins of a numeric attribute that is compared.
         """
         if not any(denial is known for known in self.denials):
             raise ParameterError("a rate is released of the schema's own denial constraints only")
+        check_countable(denial)
         rows, plain = self._rows, self._modelled
         if not isinstance(rows, MemorySource):
             raise ParameterError(

@@ -70,7 +70,7 @@ class RuleBook:
             for rule in schema.rules
             if isinstance(rule, Denial) and (pair := rule.pair(schema)) is not None
         )
-        """What no two rows have; nothing makes synthetic rows obey it by itself."""
+        """What no two rows have, or few if it holds mostly; drawing row by row ignores it."""
         self.solved = tuple(
             rule.solved(schema[name])
             for rule in self.derives.values()

@@ -151,7 +151,7 @@ def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     """
     if reads == "rows" and not isinstance(source, MemorySource):
         raise ParameterError(
-            "this fit reads single rows, and these are streamed; read them with Table.read"
+            "this fit needs the rows in memory, and these are streamed; read them with Table.read"
         )
     return weighing(source) if reads == "weights" else source
 

@@ -76,6 +76,15 @@ class Modelled:
         return self.schema is self._whole
 
     @property
+    def plain_rows(self) -> bool:
+        """Whether nothing follows from anything in a row, and no attribute has levels of its own.
+
+        Then any cell of a row may be exchanged without a look at the others.
+        """
+        same = self.schema.shape(self.schema.names) == self._whole.shape(self._whole.names)
+        return same and not self._whole.rulebook.bound
+
+    @property
     def filled(self) -> frozenset[str]:
         """Attributes that a row may have settled although no value of them was observed.
 

@@ -14,13 +14,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.dominance import related
+from missdp.errors import ParameterError
+from missdp.inference.dominance import MOST_DIFFERENT, related
 from missdp.schema import Numeric, PairDenial
 from missdp.schema.denial import Single
 from missdp.schema.predicates import MIRRORED, OPERATORS
 from missdp.table import Table
 
-__all__ = ["observed_on", "violating_pairs", "violating_partners"]
+__all__ = [
+    "check_countable",
+    "observed_on",
+    "violates_itself",
+    "violating_pairs",
+    "violating_partners",
+]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -32,7 +39,13 @@ _ALLOWS = {
 _SIGN = {frozenset(allowed): sign for sign, allowed in _ALLOWS.items()}
 
 
-def violating_partners(denial: PairDenial, rows: Table, among: Table | None = None) -> Ints:
+def violating_partners(
+    denial: PairDenial,
+    rows: Table,
+    among: Table | None = None,
+    *,
+    ranks: NDArray[np.integer] | None = None,
+) -> Ints:
     """Count for each row the rows with which it violates a denial constraint.
 
     Parameters
@@ -43,6 +56,8 @@ def violating_partners(denial: PairDenial, rows: Table, among: Table | None = No
         With values of the numeric attributes that are compared.
     among : Table, optional
         Rows that partners are looked for among; by default the other ones of ``rows``.
+    ranks : array of int, optional
+        Only with the other ones of ``rows``: partners of a lower rank are counted, and no others.
 
     Returns
     -------
@@ -68,21 +83,44 @@ def violating_partners(denial: PairDenial, rows: Table, among: Table | None = No
     >>> violating_partners(schema.rulebook.pairs[0], rows).tolist()
     [1, 1, 2, 0]
     """
+    check_countable(denial)
     relation = _Relation(denial)
-    ours = _Sides(denial, rows)
+    ours = _Sides(denial, rows, ranks)
     theirs = ours if among is None else _Sides(denial, among)
     as_first = relation.count(ours, theirs, roles=(True, False))
-    itself = ours.first & ours.second & relation.holds_within(ours)
-    alone = itself.astype(np.int64) if among is None else 0
+    alone: Ints | int = 0  # a row is no partner of its own, and has no lower rank than its own
+    if among is None and ranks is None:
+        alone = relation.holds_within(ours).astype(np.int64)
     if relation.symmetric:
         return as_first - alone
     as_second = relation.count(ours, theirs, roles=(False, True))
     return as_first + as_second - relation.count(ours, theirs, roles=(True, True)) - alone
 
 
+def violates_itself(denial: PairDenial, rows: Table) -> Flags:
+    """Tell which rows would violate a denial constraint together with a copy of themselves."""
+    return _Relation(denial).holds_within(_Sides(denial, rows))
+
+
 def violating_pairs(denial: PairDenial, rows: Table) -> int:
     """Count the pairs of rows, in no order, that violate a denial constraint."""
     return int(violating_partners(denial, rows).sum()) // 2
+
+
+def check_countable(denial: PairDenial) -> None:
+    """Refuse a constraint whose violations take too long to count, whatever the rows are.
+
+    Raises
+    ------
+    ParameterError
+        If too many comparisons between the rows are "not equal".
+    """
+    different = sum(sign == "!=" for sign, _, _ in denial.between)
+    if 2 * different > MOST_DIFFERENT:  # both rows may be t1, so they count twice
+        raise ParameterError(
+            f"at most {MOST_DIFFERENT // 2} comparisons between two rows may be 'not equal', each "
+            f"of which doubles the time: {denial.text}"
+        )
 
 
 def observed_on(names: Iterable[str], rows: Table) -> Flags:
@@ -100,10 +138,13 @@ class _Sides:
     ----------
     denial : PairDenial
     rows : Table
+    ranks : array of int, optional
     """
 
-    def __init__(self, denial: PairDenial, rows: Table) -> None:
-        self._rows, self._cells = rows, dict[str, NDArray[Any]]()
+    def __init__(
+        self, denial: PairDenial, rows: Table, ranks: NDArray[np.integer] | None = None
+    ) -> None:
+        self._rows, self._cells, self.ranks = rows, dict[str, NDArray[Any]](), ranks
         self.first = self._can_be([one for _, one, _ in denial.between], denial.first)
         """Which rows may be t1: what is compared of them is there, and holds within them."""
         self.second = self._can_be([two for _, _, two in denial.between], denial.second)
@@ -158,7 +199,7 @@ class _Relation:
 
     def holds_within(self, rows: _Sides) -> Flags:
         """Tell in which rows all comparisons hold between the row and itself."""
-        found = np.ones(len(rows.first), dtype=bool)
+        found = rows.first & rows.second
         for sign, one, two in self.denial.between:
             found &= OPERATORS[sign](rows.cells(one), rows.cells(two))
         return found
@@ -182,6 +223,9 @@ class _Relation:
             queries = [ours.cells(one)[mine] for one, _ in allowed]
             points = [theirs.cells(two)[others] for _, two in allowed]
             signs = [_SIGN[orders] for orders in allowed.values()]
+            if ours.ranks is not None:
+                queries, points = [*queries, ours.ranks[mine]], [*points, ours.ranks[others]]
+                signs.append(">")
             found[mine] = related(points, queries, signs)
         return found
 

@@ -1,10 +1,11 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
 * `base`: what every family is: one charged fit, free sampling; `state` is what a fit leaves behind,
-  in memory and in a file, with its guarantee for the table before values went missing; `registry`
-  knows all families by name.
+  in memory and in a file, and `before_holes` what it guarantees for the table before values went
+  missing; `registry` knows all families by name.
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
+* `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
@@ -12,6 +13,7 @@
 from missdp.synth.aim import AIM
 from missdp.synth.all_pairs import AllPairs
 from missdp.synth.base import Synthesizer
+from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
@@ -21,6 +23,7 @@ __all__ = [
     "AIM",
     "MST",
     "AllPairs",
+    "Kamino",
     "PrivBayes",
     "SmallTableWarning",
     "Synthesizer",

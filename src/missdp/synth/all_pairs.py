@@ -45,8 +45,8 @@ class AllPairs(PairsSynthesizer):
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
         margins and number of rows, epsilon and delta.
-    first_share : float in (0, 1), default 0.08
-        Share of the budget for the one-way margins.
+    first_share : float in (0, 1), optional
+        Share of the budget for the one-way margins, by default 0.08.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
     n_rows, random_state, budget

@@ -81,6 +81,7 @@ class Synthesizer(FittedState, abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
+    fixed_gates: ClassVar[bool] = False  # see `before_holes`
 
     epsilon: float
     delta: float | None = None
@@ -155,7 +156,7 @@ class Synthesizer(FittedState, abc.ABC):
         warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
         source, kind = open_data(data, schema)
         conditions = fit_conditions(source.schema, undeclared, self.random_state, self.n_rows)
-        self._strategy.check(readable(source, self._reads))
+        self._strategy.check(readable(source, self._reads(source.schema)))
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
         fresh.schema_, fresh.kind_ = source.schema, kind
@@ -314,6 +315,7 @@ class Synthesizer(FittedState, abc.ABC):
             strategy=self._applied_strategy,
             modelled=self._modelled,
             assumption=assumption,
+            fixed_gates=self.fixed_gates,
         )
 
     @property
@@ -321,9 +323,7 @@ class Synthesizer(FittedState, abc.ABC):
         """The strategy that ``missing`` names."""
         return strategy_named(self.missing)
 
-    @property
-    def _reads(self) -> Reads:
-        """What is asked of a source."""
+    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "counts"
 
     @property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from missdp.accounting import (
     Condition,
@@ -12,9 +14,12 @@ from missdp.accounting import (
     Guarantee,
     MissingCompletelyAtRandom,
     PureEvent,
+    RDPEvent,
     difference,
     releases,
 )
+from missdp.accounting.exact import exact, float_up
+from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
 from missdp.schema import Schema
@@ -25,7 +30,12 @@ __all__ = ["synthesizer_ground_truth"]
 
 
 def synthesizer_ground_truth(
-    guarantee: Guarantee, *, strategy: Strategy, modelled: Modelled, assumption: Condition | None
+    guarantee: Guarantee,
+    *,
+    strategy: Strategy,
+    modelled: Modelled,
+    assumption: Condition | None,
+    fixed_gates: bool = False,
 ) -> Guarantee:
     """Return the ground-truth guarantee of a fit.
 
@@ -39,6 +49,9 @@ def synthesizer_ground_truth(
         Public facts: which attributes are modelled, and which of them rules may fill.
     assumption : Condition
         How values went missing.
+    fixed_gates : bool
+        Whether the family fixes, by public facts and parameters, what a row must have observed for
+        each of its releases, and the noise of those that it does not reserve a part for.
 
     Raises
     ------
@@ -68,9 +81,14 @@ def synthesizer_ground_truth(
     at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
     are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
     Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
+    With gates that the family fixed, divergences at one Rényi order are amplified gate by gate,
+    each up to its cap (`missdp.ground_truth.replicas`).
     """
     _check_names(assumption, modelled.whole)
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    if isinstance(whole, FilterEvent) and fixed_gates and whole.cost.currency == "renyi":
+        merged = replace(guarantee, events=_gate_by_gate(whole))
+        return ground_truth_guarantee(merged, assumption, structure=FixedGates())
     if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
         return ground_truth_guarantee(guarantee, assumption)
     gated, chosen = _gated(whole, strategy)
@@ -119,6 +137,34 @@ def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], b
             gate = smallest if chosen else frozenset.intersection(*known)
             found.append(_cap(part, part.cost.amount, gate))
     return [part for part in found if part.gate], chosen
+
+
+def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
+    """Return what each gate's releases cost at most, and one event of all that is left of the cap.
+
+    A release whose noise was fixed costs what it costs; a part that was reserved, its cap.
+    """
+    cap, order = whole.cost, float(whole.cost.order or 0)
+    found: dict[frozenset[str], Fraction] = defaultdict(Fraction)
+    for part in whole.log:
+        gates = {release.gate or frozenset() for release in releases(part)}
+        gate = frozenset.intersection(*gates) if gates else frozenset[str]()
+        if isinstance(part, FilterEvent):
+            same = part.cost.order == cap.order
+            cost = exact(part.cost.amount) if same else Fraction(0)
+        else:
+            cost = filter_cost(part, cap)
+        if gate:
+            found[gate] += cost
+    amounts = {gate: float_up(cost) for gate, cost in found.items()}
+    rest = difference(cap.amount, *map(float, amounts.values()), up=True)
+
+    def at_order(amount: float, gate: frozenset[str] | None, label: str) -> FilterEvent:
+        capacity = RDPEvent(orders=(order,), epsilons=(amount,))
+        return FilterEvent(capacity=capacity, gate=gate, label=label)
+
+    gated = [at_order(amount, gate, "behind one gate") for gate, amount in amounts.items()]
+    return (*gated, at_order(max(0.0, rest), None, "everything else"))
 
 
 def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:

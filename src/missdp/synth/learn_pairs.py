@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
-from missdp.inference.completion import Completed, complete, tree_rows
+from missdp.inference.completion import Completed, complete, rows_enough, tree_rows
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds
 from missdp.inference.pair_model import Base, PairModel, fit_law, targets
@@ -44,7 +44,11 @@ _LEAST_SHARE = 1e-7
 _HOLES = 2.0  # standard deviations of noise, below which a missing rate is taken for none
 _POINTS = 4096  # rows by which clipping is first guessed
 _ROWS = 20_000  # rows of a model by which it is undone
-_TURNS = 3
+_TURNS = 3  # at least
+_MOST_TURNS = 12
+_LEAST_VARIANCE = 1e-14  # of a share
+_STILL = 0.2  # standard deviations of noise, below which tables no longer move
+_NEARER = 0.8  # of the last move, above which they only move to and fro
 _ROUNDS = 3  # of the models of rows and of masks
 
 
@@ -301,6 +305,7 @@ def fit_pairs(
     always: Mapping[int, int],
     allowed: Mapping[Pair, NDArray[np.bool_]],
     rng: np.random.Generator,
+    order: Sequence[int] | None = None,
 ) -> PairModel:
     """Fit a model whose clipped sums are those released.
 
@@ -316,27 +321,49 @@ def fit_pairs(
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
     rng : numpy Generator
+    order : sequence of int, optional
+        In which heads are drawn; by default those with few levels first.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
-    turns = 1 if release.products is None else _TURNS
-    known = complete(release.guessed(), rng=rng, always=always, rounds=_ROUNDS if selective else 0)
-    for _ in range(turns):
-        law = fit_law(known, base=base, rng=rng, allowed=allowed)
+    last = 1 if release.products is None else _MOST_TURNS
+    tables = release.guessed()
+    known = complete(tables, rng=rng, always=always, rounds=_ROUNDS if selective else 0)
+    moved = math.inf
+    for turn in range(1, last + 1):
+        law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
         if base == "tree":
             rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
         else:
             rows = law.sample(_ROWS, rng)
-        tables = release.corrected(np.where(known.masks.draw(rows, rng), sizes, rows))
+        holes, before = known.masks.draw(rows, rng), tables
+        tables = release.corrected(np.where(holes, sizes, rows))
         known = complete(
             tables,
             rng=rng,
-            draw=_drawn(rows),
+            draw=_drawn(rows[: rows_enough(_ROWS, len(sizes))]),
             always=always,
             rounds=int(selective),
             start=known.masks if selective else None,
         )
+        last_move, moved = moved, _moved(before, tables)
+        if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
+            break
     wanted, number = targets(known, rows, base=base), release.crude.rows
     return PairModel(release.crude.levels, law, wanted, known.masks, base, number)
+
+
+def _moved(before: PairTables, after: PairTables) -> float:
+    """By how many standard deviations of their noise tables have moved, on average over pairs.
+
+    Where clipping took much from most rows, as it does with few attributes, putting it back takes
+    more turns: stopped too early, all tables would be biased the same way.
+    """
+    moved = [
+        float(np.square(table - before.tables[pair]).mean())
+        / max(_LEAST_VARIANCE, float(after.variances[pair].mean()))
+        for pair, table in after.tables.items()
+    ]
+    return math.sqrt(np.mean(moved)) if moved else 0.0
 
 
 def _drawn(rows: Codes) -> Callable[[Completed], Codes]:

@@ -32,6 +32,7 @@ from missdp.synth.state import is_declared, is_number
 
 __all__ = ["PairsSynthesizer"]
 
+_FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
 
@@ -44,14 +45,14 @@ class PairsSynthesizer(Synthesizer):
     ----------
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.
-    first_share : float in (0, 1), default 0.08
+    first_share : float in (0, 1), optional
         Share of the budget for the one-way margins.
     imputer, imputer_share
         For ``"impute-first"``.
     """
 
     clip: float | Literal["auto"] = "auto"
-    first_share: float = 0.08
+    first_share: float | None = None
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
 
@@ -67,8 +68,9 @@ class PairsSynthesizer(Synthesizer):
                 "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
             )
         check_imputer(self.imputer)
-        for name in ("imputer_share", "first_share"):
-            self._check_share(name)
+        self._check_share("imputer_share")
+        if self.first_share is not None:
+            self._check_share("first_share")
         given = is_number(self.clip) and _CLIPS[0] <= self.clip <= _CLIPS[1]
         if not (given or (isinstance(self.clip, str) and self.clip == "auto")):
             raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
@@ -88,11 +90,10 @@ class PairsSynthesizer(Synthesizer):
             shares += (1 - shares) * count
         if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
             shares += self.imputer_share
-        first = (1 - shares) * self.first_share / max(1, len(schema))
+        first = (1 - shares) * self._margins_share / max(1, len(schema))
         Noise.worth(replace(left, amount=left.amount * first))
 
-    @property
-    def _reads(self) -> Reads:
+    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "weights"
 
     @property
@@ -103,6 +104,10 @@ class PairsSynthesizer(Synthesizer):
     @property
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+
+    @property
+    def _margins_share(self) -> float:
+        return _FIRST_SHARE if self.first_share is None else self.first_share
 
     @property
     def _imputation_cost(self) -> Cost:
@@ -130,7 +135,7 @@ class PairsSynthesizer(Synthesizer):
     def _crude(self, door: Door, total: Total | None) -> Crude:
         """Release the one-way margins; with the whole budget if there is one attribute only."""
         self._report("measuring single attributes", 0.05)
-        share = 1.0 if len(door.schema) == 1 else self.first_share
+        share = 1.0 if len(door.schema) == 1 else self._margins_share
         noise = Noise.worth(door.share(share / len(door.schema)))
         return crude_margins(door, noise, self._zeros(door.schema), total)
 

@@ -25,7 +25,7 @@ from missdp.table import FrameKind, Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows
 
-__all__ = ["KindShares", "kinds_share", "release_kinds", "restored"]
+__all__ = ["KindShares", "followed", "kinds_share", "release_kinds", "restored"]
 
 Codes = dict[str, NDArray[np.int64]]
 KindShares = Mapping[str, NDArray[np.float64]]
@@ -36,7 +36,7 @@ _MOST_SHARE = 0.06  # for those of all
 _VALUE_ROUNDS = 30
 _ROW_ROUNDS = 40
 _LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
-_TRIED = 5000  # rows
+_TRIED = 5000  # rows; if none of so many obeys, other values in the same bins will not either
 
 
 def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
@@ -116,13 +116,14 @@ def _ruled(
     """Return rows with values and what follows from them, and which of them break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
-    for left in range(_VALUE_ROUNDS if free else 1, 0, -1):
+    left, in_vain = _VALUE_ROUNDS if free else 1, 0
+    while left and broken.any():
         again = np.flatnonzero(broken)
-        if not again.size:
-            break
         part = {name: cells[again] for name, cells in codes.items()}
         more, bad = _completed(modelled, part, rng, overrule=left == 1)
         good = np.flatnonzero(~bad)
+        in_vain = 0 if good.size else in_vain + again.size
+        left = min(left - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
         table = _replaced(table, again[good], more, good)
         broken[again[good]] = False
     return table, broken
@@ -140,8 +141,22 @@ def _completed(
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
-    drawn = Table(schema, columns).with_values(rng)
-    rows = Rows(schema, {name: drawn.column(name) for name in schema.names})
+    return followed(Table(schema, columns).with_values(rng), overrule=overrule)
+
+
+def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
+    """Return synthetic rows with what follows from their cells, and which rows break a rule.
+
+    Parameters
+    ----------
+    table : Table
+        With values.
+    overrule : bool
+        Whether values are taken away where they are surely not applicable; else such rows break a
+        rule.
+    """
+    schema, n = table.schema, len(table)
+    rows = Rows(schema, {name: table.column(name) for name in schema.names})
     book = schema.rulebook
     broken = np.zeros(n, dtype=bool)
     for target in book.order:
@@ -157,7 +172,9 @@ def _completed(
     known = rows.known
     for bound in book.bound:
         broken |= bound.broken(known, n)[0]
-    return Table(schema, {name: rows.column(name) for name in schema.names}), broken
+    return Table(
+        schema, {name: rows.column(name) for name in schema.names}, kind=table.kind
+    ), broken
 
 
 def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:

@@ -33,9 +33,10 @@ from missdp.errors import (
 )
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
-from missdp.sources import DuckDBSource, MemorySource, strategy_named
+from missdp.sources import MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
+from missdp.testing import inputs
 from missdp.testing.findings import Caught, Guarded, Recorder, expect, refuses
 from missdp.testing.subject import Subject
 
@@ -92,8 +93,13 @@ def clones_share_the_budget(on: Subject) -> None:
     """A clone spends from the same budget."""
     budget = _enough(on, 1.2)
     model = on.build(budget=budget).fit(on.table())
-    with refuses(BudgetExceededError, "a second fit in a budget for one"):
+    before = len(budget.events)
+    try:
         clone(model).fit(on.table())
+    except BudgetExceededError:
+        return
+    # Two fits that were counted at a Rényi order may cost little more than one.
+    expect(len(budget.events) > before, "a second fit was not charged to the budget for one")
 
 
 def charged_before_reading(on: Subject) -> None:
@@ -350,36 +356,6 @@ def repeatable(on: Subject) -> None:
     expect(not secure[0].equals(secure[1]), "without a seed, two fits drew the same rows")
 
 
-def kinds_of_input(on: Subject, folder: Path) -> None:
-    """Frames, files and tables are all taken, and the kind of frame comes back."""
-    frame = on.frame()
-    frame.to_csv(folder / "x.csv", index=False)
-    for data in (frame, folder / "x.csv", str(folder / "x.csv")):
-        out = on.build().fit(data, schema=on.schema).sample(5)
-        expect(type(out) is type(frame), "pandas and files must give pandas")
-    other = on.table().to_arrow()
-    out = on.build().fit(other, schema=on.schema).sample(5)
-    expect(type(out) is type(other), "the kind of frame that was fitted must come back")
-    with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
-        on.build().fit(frame)
-
-
-def streaming(on: Subject, folder: Path) -> None:
-    """Streamed rows give what rows in memory give, or are refused before anything is charged."""
-    frame = on.frame()
-    frame.to_parquet(folder / "x.parquet")
-    source = DuckDBSource(folder / "x.parquet", on.schema)
-    if strategy_named(on.strategy).needs_rows:
-        budget = Budget(10 * on.epsilon, min(0.9, 10 * on.delta))
-        with refuses(ParameterError, "streamed rows", containing="in memory"):
-            on.build(budget=budget).fit(source)
-        expect(not budget.events, "streamed rows were charged for before they were refused")
-        return
-    streamed = on.build().fit(source).sample(50)
-    in_memory = on.build().fit(Table.read(frame, on.schema)).sample(50)
-    expect(streamed.equals(in_memory), "streamed rows give another model")
-
-
 def odd_names(on: Subject) -> None:
     """Columns may have any name."""
     names = ("schema", "counts", "größe", "a b", "missing", "大")
@@ -444,7 +420,8 @@ def _shape_of(frame: Any) -> tuple[list[str], list[str]]:
 
 HABITS: dict[str, FunctionType] = {
     name: function
-    for name, function in list(globals().items())
-    if isinstance(function, FunctionType) and function.__module__ == __name__ and name[0] != "_"
+    for name, function in [*globals().items(), *vars(inputs).items()]
+    if isinstance(function, FunctionType) and name[0] != "_"
+    if function.__module__ in (__name__, inputs.__name__)
 }
-"""Each public function above; its first line is the promise."""
+"""Each public function above, and those of `inputs`; its first line is the promise."""

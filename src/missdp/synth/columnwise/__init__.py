@@ -1,0 +1,1 @@
+"""Synthesis attribute by attribute, under constraints between rows."""

@@ -1,0 +1,243 @@
+"""Heads trained on the private rows: noisy steps of clipped gradients, all planned in advance.
+
+A head is a multinomial logistic regression of one attribute on the earlier ones (see
+`missdp.inference.heads`). What a row lacks of its context is filled in by the heads themselves,
+with the mean of their law: a function of that row and of released weights. A head learns nothing
+from a row in which its own attribute is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.inference.clipping import independent_rows
+from missdp.inference.heads import Heads, Pair
+from missdp.mechanisms.door import Door, Training
+from missdp.synth.learn_pairs import Crude
+
+__all__ = ["Plan", "train_heads"]
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+_RARE = 1e-12
+_LEAST = 1e-7  # share of a level
+_LEAST_SEEN = 0.02  # share of the rows
+_SHORTEST = 1e-3
+_POINTS = 4096
+_NUMBERS_AT_ONCE = 1 << 22  # of the gradients of a block of rows: 32 MB
+_MOST_AT_ONCE = 128
+_SETTLING = 0.5  # of the steps, before weights are averaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How heads are trained, fixed before the first step.
+
+    Parameters
+    ----------
+    steps : int
+        For each group of heads.
+    batch : int
+        Rows that a step is expected to read.
+    length : float
+        Of all steps together, which get shorter and shorter.
+    quantile : float
+        Share of independent rows whose first gradient is not clipped.
+    """
+
+    steps: int
+    batch: int
+    length: float
+    quantile: float
+
+    def step(self, t: int) -> float:
+        """Return the length of a step."""
+        return 2 * self.length / self.steps * (1 - t / self.steps)
+
+    def averaged(self, t: int) -> float:
+        """Return the share of the weights after a step in what is kept."""
+        first = int(_SETTLING * self.steps)
+        return (t >= first) / (self.steps - first)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Where attributes lie among all levels, and which weights are learned together.
+
+    Parameters
+    ----------
+    order : tuple of int
+    margins : tuple of ndarray
+        Shares of the levels, missing cells left out.
+    """
+
+    order: tuple[int, ...]
+    margins: tuple[Floats, ...]
+
+    @cached_property
+    def starts(self) -> Codes:
+        return np.cumsum([0, *(len(margin) for margin in self.margins)])
+
+    @property
+    def width(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def sizes(self) -> Codes:
+        return np.diff(self.starts)
+
+    @property
+    def state(self) -> tuple[Floats, Floats, Codes, Codes]:
+        centres = np.concatenate(self.margins)
+        return np.log(np.maximum(centres, _RARE)), centres, self.starts, np.array(self.order)
+
+    def span(self, a: int) -> slice:
+        return slice(int(self.starts[a]), int(self.starts[a + 1]))
+
+    def learned(self, targets: Sequence[int]) -> tuple[Codes, Codes]:
+        """Return the positions of the levels that are drawn, and of those that tell of them."""
+        place = {a: k for k, a in enumerate(self.order)}
+        levels = np.arange(self.starts[-1])
+        left, right = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for a in targets:
+            earlier = np.concatenate(
+                [levels[:0], *(levels[self.span(c)] for c in self.order[: place[a]])]
+            )
+            drawn = levels[self.span(a)]
+            left.append(np.repeat(drawn, len(earlier)))
+            right.append(np.tile(earlier, len(drawn)))
+        return np.concatenate(left), np.concatenate(right)
+
+
+def train_heads(
+    door: Door,
+    crude: Crude,
+    order: Sequence[int],
+    groups: Sequence[Sequence[int]],
+    plan: Plan,
+    *,
+    report: Callable[[float], None],
+    gated: bool,
+) -> Heads:
+    """Return heads trained on the rows behind a door, with all that is left of its budget.
+
+    Parameters
+    ----------
+    door : Door
+        To rows on groups of levels; its budget counts divergences at a Rényi order.
+    crude : Crude
+        Released margins, at which biases start and by which contexts are centred.
+    order : sequence of int
+        The attributes as they are drawn.
+    groups : sequence of sequences of int
+        Which attributes' heads are trained together, in this order.
+    plan : Plan
+    report : callable
+        Told the share of the work that is done.
+    gated : bool
+        Whether a group has one attribute, and rows in which it is missing are not read at all.
+    """
+    kept = [m[: lv.n_groups] for m, lv in zip(crude.margins, crude.levels, strict=True)]
+    layout = _Layout(tuple(order), tuple(map(_positive, kept)))
+    observed = np.array([np.clip(margin.sum(), _LEAST_SEEN, 1.0) for margin in kept])
+    weights = np.zeros((layout.width, layout.width))
+    waiting = [group for group in groups if len(layout.learned(group)[0])]
+    for k, group in enumerate(waiting):
+        seen = float(observed[group[0]]) if gated else 1.0
+        names = tuple(door.schema.names[a] for a in group)
+        left, right = layout.learned(group)
+        rows = max(1.0, crude.rows * seen)
+        label = "heads of " + ", ".join(names)
+        part = door.reserve(door.share(1 / (len(waiting) - k)), label=label)
+        setting = Training.worth(
+            part.left,
+            rate=min(1.0, plan.batch / rows),
+            steps=plan.steps,
+            clip=_clip(layout, group, plan.quantile),
+        )
+        training = part.train(
+            setting,
+            _gradient,
+            (weights, *layout.state, left, right),
+            rows_at_once=max(1, min(_MOST_AT_ONCE, _NUMBERS_AT_ONCE // len(left))),
+            observed=names if gated else (),
+            label=label,
+        )
+        # Of a head that reads all rows, those in which its attribute is missing say nothing.
+        spoken = rows * (1.0 if gated else np.repeat(observed, layout.sizes)[left])
+        mean = np.zeros(len(left))
+        for t in range(plan.steps):
+            found = training.step(weights, *layout.state, left, right)
+            weights[left, right] += plan.step(t) * found / (setting.rate * spoken)
+            mean += weights[left, right] * plan.averaged(t)
+            report((k + (t + 1) / plan.steps) / len(waiting))
+        weights[left, right] = mean
+    return _heads(layout, weights)
+
+
+def _positive(margin: Floats) -> Floats:
+    found = np.maximum(margin, _LEAST)
+    return np.asarray(found / found.sum())
+
+
+def _gradient(
+    codes: Mapping[str, Codes],
+    weights: Floats,
+    biases: Floats,
+    centres: Floats,
+    starts: Codes,
+    order: Codes,
+    left: Codes,
+    right: Codes,
+) -> Floats:
+    """Return the gradient of each row's log-likelihood: residuals times centred contexts."""
+    columns = list(codes.values())
+    rows = len(columns[0])
+    context = np.zeros((rows, len(centres)))
+    residual = np.zeros((rows, len(centres)))
+    for a in order:
+        start, end = starts[a], starts[a + 1]
+        scores = biases[start:end] + context @ weights[start:end].T
+        law = np.exp(scores - scores.max(axis=1, keepdims=True))
+        law /= law.sum(axis=1, keepdims=True)
+        seen = np.flatnonzero(columns[a] < end - start)
+        known = law.copy()
+        known[seen] = 0.0
+        known[seen, columns[a][seen]] = 1.0
+        context[:, start:end] = known - centres[start:end]
+        residual[:, start:end] = known - law
+    return np.asarray(residual[:, left] * context[:, right])
+
+
+def _clip(layout: _Layout, group: Sequence[int], quantile: float) -> float:
+    """Return a quantile of the norms of gradients at the start, of rows as margins have them."""
+    rows = independent_rows(layout.margins, _POINTS)
+    squares = np.array(
+        [
+            np.square(np.eye(len(m)) - m).sum(axis=1)[rows[:, a]]
+            for a, m in enumerate(layout.margins)
+        ]
+    )
+    total = np.zeros(len(rows))
+    for a in group:
+        earlier = layout.order[: layout.order.index(a)]
+        total += squares[a] * squares[list(earlier)].sum(axis=0)
+    return max(_SHORTEST, float(np.sqrt(np.quantile(total, quantile))))
+
+
+def _heads(layout: _Layout, weights: Floats) -> Heads:
+    """Return the heads in the form in which rows are drawn: levels' weights, centred."""
+    found: dict[Pair, Floats] = {}
+    for k, a in enumerate(layout.order):
+        for c in layout.order[:k]:
+            block = weights[layout.span(a), layout.span(c)]
+            if block.any():
+                found[a, c] = block - (block @ layout.margins[c])[:, None]
+    biases = tuple(np.log(np.maximum(margin, _RARE)) for margin in layout.margins)
+    return Heads(layout.order, layout.margins, biases, found)
