@@ -138,6 +138,13 @@ class Rows:
         self._fill(rule, derived, np.ones(self.n, dtype=bool))
         self._put(self._schema[rule.target.name], derived.absent, rule.target.size)
 
+    def complete(self, rule: Derives) -> None:
+        """Fill the holes of what follows, "not applicable" included; leave what is there."""
+        hole = self._known[rule.target.name].hole
+        derived = rule.derived(self._known, self.n)
+        self._fill(rule, derived, hole)
+        self._put(self._schema[rule.target.name], hole & derived.absent, rule.target.size)
+
     def solve(self, rule: Derives) -> bool:
         """Fill holes with what an equation leaves for them; tell if any was."""
         hole = self._known[rule.target.name].hole
