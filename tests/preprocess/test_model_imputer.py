@@ -1,6 +1,7 @@
 """Filling by a released model: row by row, as rules have it, and nothing is learned from rows."""
 
 import pickle
+import tracemalloc
 import warnings
 from functools import cache
 
@@ -181,6 +182,18 @@ def test_few_rows_or_none(n):
     filled = IMPUTER.transform(holey(n, rate=1.0))
     assert len(filled) == n
     assert filled.notna().all().all()
+
+
+def test_many_rows_are_filled_in_little_memory_beside_them():
+    rows = Table.read(holey(), SCHEMA).take(np.resize(np.arange(3000), 200_000))
+    IMPUTER.fit()
+    tracemalloc.start()
+    filled = IMPUTER.transform(rows)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not filled.incomplete_rows().any()
+    held = 200_000 * (4 + 2 * 8)  # codes, and values of two columns
+    assert most < held + 30e6
 
 
 def test_rows_of_holes_are_drawn_from_the_model():
