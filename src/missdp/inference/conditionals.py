@@ -206,7 +206,7 @@ def fit_conditionals(
         Cells of pairs that no row has (public).
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    zeros: Zeros = {**(impossible or {})}
+    zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
     kinds = level_kinds(zeros, sizes)
     levels = tuple(
         _merged(rows[:, a], size, kind)
