@@ -29,7 +29,7 @@ __all__ = ["HeadsFrom", "Kamino"]
 HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
 
 _STEPS = {"joint": 100, "sequential": 40}
-_LENGTHS = {"joint": 700.0, "sequential": 200.0}
+_NOISE = 0.35  # that training adds to a weight
 _QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
@@ -232,7 +232,7 @@ class Kamino(PairsSynthesizer):
             Plan(
                 steps=self._steps,
                 batch=int(self.batch),
-                length=_LENGTHS[self.heads],
+                noise=_NOISE,
                 quantile=_QUANTILE,
             ),
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
