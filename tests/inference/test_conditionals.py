@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals, Factors, fit_conditionals
+from missdp.inference.model import Levels
 
 SIZES = (2, 3, 4)
 TABLE = np.array([[0.4, 0.1], [0.1, 0.4]])
@@ -101,7 +102,9 @@ class Looking(Factors):
 
 def test_a_fixed_copy_does_what_its_numbers_say_and_cannot_be_changed():
     some = LAWS.given_some
-    given_laws = Conditionals(LAWS.order, LAWS.given_all, Looking(some.odds, some.factors))
+    given_laws = Conditionals(
+        LAWS.order, LAWS.given_all, Looking(some.levels, some.odds, some.factors)
+    )
     fixed = Conditionals.fixed(given_laws, SIZES)
     assert type(fixed.given_some) is Factors
     row = np.array([[0, 0, 4]])
@@ -129,13 +132,17 @@ ODDS = LAWS.given_all.odds
         {"factors": {(0, 1): np.full((4, 2), np.inf)}},
         {"factors": 3},
         {"given_some": None},
+        {"levels": LAWS.given_all.levels[:2]},
+        {"levels": (*LAWS.given_all.levels[:2], Levels(np.array([0, 2, 3, 4]), np.ones(4)))},
+        {"levels": (*LAWS.given_all.levels[:2], Levels(np.arange(4), np.array([0, 1, 1, 1])))},
     ],
 )
 def test_what_are_no_laws_of_the_attributes_is_refused(change):
     whole = {"order": LAWS.order, "given_all": LAWS.given_all, "given_some": LAWS.given_some}
-    parts = {name: value for name, value in change.items() if name in ("odds", "factors")}
+    parts = {k: v for k, v in change.items() if k in ("odds", "factors", "levels")}
     if parts:
-        change = {"given_all": Factors(**{"odds": ODDS, "factors": {}, **parts})}
+        plain = {"levels": LAWS.given_all.levels, "odds": ODDS, "factors": {}}
+        change = {"given_all": Factors(**{**plain, **parts})}
     with pytest.raises(ParameterError, match="laws must be of the attributes"):
         Conditionals.fixed(Conditionals(**{**whole, **change}), SIZES)
 
@@ -144,3 +151,28 @@ def test_laws_are_written_and_read_again():
     again = Conditionals.from_json(LAWS.to_json())
     row = np.array([[0, 3, 4]])
     assert (again.given_all.of(1, row) == LAWS.given_all.of(1, row)).all()
+
+
+def test_rare_levels_of_long_lists_are_merged_and_drawn_in_their_shares():
+    rng = np.random.default_rng(0)
+    common = rng.integers(0, 2, 20_000)
+    rare = rng.choice(np.arange(2, 200), 20_000, p=np.arange(198, 0, -1) / (99 * 199))
+    long = np.where(rng.random(20_000) < 0.3, rare, common)
+    both = np.stack([long, (long == 1).astype(int)], axis=1)
+    laws = fit_conditionals(both, [200, 2])
+    assert laws.sizes == (200, 2)
+    assert 3 < laws.given_all.levels[0].n_groups < 150
+    law = laws.given_all.of(0, np.array([[200, 0]]))[0]
+    shares = np.bincount(long[both[:, 1] == 0], minlength=200) / (both[:, 1] == 0).sum()
+    np.testing.assert_allclose(law, shares, atol=0.01)
+    assert laws.given_all.of(1, np.array([[1, 2], [199, 2]])).argmax(axis=1).tolist() == [1, 0]
+
+
+def test_only_levels_alike_are_merged():
+    never = np.zeros((2, 100), dtype=bool)
+    never[0, 50:] = True
+    rows = np.stack([np.ones(500, dtype=int), np.arange(500) % 100], axis=1)
+    laws = fit_conditionals(rows, [2, 100], impossible={(0, 1): never})
+    groups = laws.given_all.levels[1].groups
+    assert not {*groups[:50].tolist()} & {*groups[50:].tolist()}
+    assert laws.given_all.of(1, np.array([[0, 100]]))[0, 50:].sum() < 1e-50

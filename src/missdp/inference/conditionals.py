@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, replacing
 from missdp.inference.fit_heads import fit_given_all
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes
+from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.record import Record
 
 __all__ = ["Conditionals", "Factors", "fit_conditionals"]
@@ -30,6 +30,8 @@ Bools = NDArray[np.bool_]
 
 _LARGEST = 20.0  # logarithm of a factor, either way
 _NEVER = 1e-60  # factor of what is impossible
+_MANY = 64  # levels; of longer lists, those with few rows are merged
+_FEW = 40
 _AT_ONCE = 8  # factors, before a law is scaled: their product stays far from what doubles can hold
 
 
@@ -39,31 +41,36 @@ class Factors(Record):
 
     Parameters
     ----------
+    levels : tuple of Levels
+        How the levels of each attribute are grouped.
     odds : tuple of ndarray
-        For each attribute the odds of its levels, before another one speaks.
+        For each attribute the odds of its groups of levels, before another one speaks.
     factors : mapping of (attribute, other attribute) to ndarray
-        By what the odds are multiplied for each level of the other attribute: one row for each of
-        its levels, and a last one for a value that is not known.
+        By what the odds are multiplied for each group of levels of the other attribute: one row for
+        each of them, and a last one for a value that is not known.
     """
 
+    levels: tuple[Levels, ...]
     odds: tuple[Floats, ...]
     factors: dict[Pair, Floats]
 
     def fixed(self, sizes: Sequence[int]) -> Factors:
         """Return a copy that nobody can change, of numbers alone; see `Conditionals.fixed`."""
+        levels = tuple(_held_levels(level) for level in self.levels)
         odds = tuple(_held(table) for table in self.odds)
         factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
-        places = {*range(len(sizes))}
-        fits = [table.shape for table in odds] == [(size,) for size in sizes]
-        fits = fits and {v for pair in factors for v in pair} <= places
+        width = [level.n_groups for level in levels]
+        fits = [len(level.groups) for level in levels] == list(sizes)
+        fits = fits and [table.shape for table in odds] == [(size,) for size in width]
+        fits = fits and {v for pair in factors for v in pair} <= {*range(len(sizes))}
         fits = fits and all(
-            a != c and table.shape == (sizes[c] + 1, sizes[a]) for (a, c), table in factors.items()
+            a != c and table.shape == (width[c] + 1, width[a]) for (a, c), table in factors.items()
         )
         tables = (*odds, *factors.values())
         fits = fits and all((t >= 0).all() and (t < np.inf).all() for t in tables)
         if not (fits and all(table.any() for table in odds)):
             raise ValueError
-        return Factors(odds, factors)
+        return Factors(levels, odds, factors)
 
     def of(self, a: int, rows: Codes) -> Floats:
         """Return the law of an attribute for each row, shape (rows, levels).
@@ -77,13 +84,21 @@ class Factors(Record):
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
         law = start.copy()
         for k, c in enumerate([c for b, c in self.factors if b == a]):
-            law *= self.factors[a, c][rows[:, c]]
+            law *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
             if k % _AT_ONCE == _AT_ONCE - 1:
                 law = _scaled(law, start)
         law = _scaled(law, start)
+        level = self.levels[a]
+        if len(level.groups) > level.n_groups:
+            law = law[:, level.groups] * level.shares
         # Added up one after the other, so that the sum of a row is rounded as it is by itself.
         law /= np.cumsum(law, axis=1)[:, -1:]
         return law
+
+
+def _grouped(level: Levels, codes: Codes) -> Codes:
+    """Return the group of each code; the one after the last group if the value is not known."""
+    return np.append(level.groups, level.n_groups)[codes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +131,7 @@ class Conditionals(Record):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of levels of each attribute."""
-        return tuple(len(odds) for odds in self.given_all.odds)
+        return tuple(len(level.groups) for level in self.given_all.levels)
 
     def fixed(self, sizes: Sequence[int]) -> Conditionals:
         """Return a copy that nobody can change, of numbers alone.
@@ -145,6 +160,16 @@ def _held(table: Floats) -> Floats:
     held = np.array(table, dtype=np.float64)
     held.setflags(write=False)
     return held
+
+
+def _held_levels(level: Levels) -> Levels:
+    groups, shares = np.array(level.groups, dtype=np.int64), _held(level.shares)
+    groups.setflags(write=False)
+    whole = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
+    known = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
+    if not (whole and known and np.bincount(groups, weights=shares).all()):
+        raise ValueError
+    return Levels(groups, shares)
 
 
 def _scaled(law: Floats, otherwise: Floats) -> Floats:
@@ -181,20 +206,36 @@ def fit_conditionals(
         Cells of pairs that no row has (public).
     """
     rng = np.random.default_rng(0) if rng is None else rng
+    zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
+    kinds = level_kinds(zeros, sizes)
+    levels = tuple(
+        _merged(rows[:, a], size, kind)
+        for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
+    )
+    given = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
+    groups = np.stack(given, axis=1) if given else rows
+    width = [level.n_groups for level in levels]
     hidden = rng.random(rows.shape) < rng.random((len(rows), 1))
-    told = np.where(hidden, np.array(sizes, dtype=np.int64), rows)
-    never = _both_ways(impossible or {})
+    told = np.where(hidden, np.array(width, dtype=np.int64), groups)
+    never = _both_ways({(c[0], c[1]): t for c, t in merge_zeros(zeros, levels).items()})
     return Conditionals(
-        _told_best_first(rows, sizes),
-        _factors(rows, sizes, None, never),
-        _factors(rows, sizes, told, never),
+        _told_best_first(groups, width),
+        _factors(groups, levels, None, never),
+        _factors(groups, levels, told, never),
     )
 
 
+def _merged(codes: Codes, size: int, kinds: NDArray[np.int64]) -> Levels:
+    """Return how the levels of an attribute are merged: of many, those with few rows."""
+    counts = np.bincount(codes, minlength=size).astype(np.float64)
+    return Levels.from_counts(counts, threshold=_FEW if size > _MANY else -1.0, kinds=kinds)
+
+
 def _factors(
-    rows: Codes, sizes: Sequence[int], told: Codes | None, never: Mapping[Pair, Bools]
+    rows: Codes, levels: tuple[Levels, ...], told: Codes | None, never: Mapping[Pair, Bools]
 ) -> Factors:
     """Return the laws that fit rows, given all other attributes or what is told of them."""
+    sizes = [level.n_groups for level in levels]
     heads = fit_given_all(rows, sizes, told=told) if len(rows) else []
     odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
     known: dict[Pair, Floats] = {}
@@ -207,7 +248,7 @@ def _factors(
         free = known.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
         closed = np.vstack([cells.T, np.zeros((1, sizes[a]), dtype=bool)])
         known[a, c] = np.where(closed, _NEVER, free)
-    return Factors(odds or tuple(np.ones(size) for size in sizes), known)
+    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
 
 
 def _both_ways(tables: Mapping[Pair, Bools]) -> dict[Pair, Bools]:

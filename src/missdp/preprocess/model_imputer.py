@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -16,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Condition, Guarantee
 from missdp.errors import DataError, NotFittedError, ParameterError
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.mechanisms.products import RowProducts
 from missdp.preprocess.assumptions import ModelPaidApart
 from missdp.preprocess.completed_rows import completed
 from missdp.preprocess.domain import FloatArray, RowDomain, column_names
@@ -91,7 +89,10 @@ class DPImputer(StableTransformer):
     either adjacency neighbours become neighbours, with as many rows replaced or added as before,
     and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
     is that of `missdp.sources.filling.fill_codes`). If the model was fitted to the same rows, its
-    own guarantee composes with that, as for any two releases: use one budget for both.
+    own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
+    are read although nothing was observed in them, and tell of their row's other cells: of what is
+    fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
+    table before values went missing.
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
@@ -302,17 +303,12 @@ _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionar
 
 def _laws_of(model: ReleasedModel) -> Conditionals:
     """Return the law of each attribute given all others, fitted to rows of the model, once."""
-    known = _LAWS.get(model)
+    kept = isinstance(model, Hashable)
+    known = _LAWS.get(model) if kept else None
     if known is not None and known[0] is model.guarantee_:  # not fitted again since
         return known[1]
     modelled = Modelled(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
-    cells = sum(a * b for a, b in combinations(sizes, 2))
-    if cells > RowProducts.most:
-        raise ParameterError(
-            f"all pairs of attributes have {cells:,} cells, more than the {RowProducts.most:,} "
-            "that an imputer takes; use fewer attributes, bins or levels"
-        )
     rows = modelled_codes(modelled.table(model.sample_table(_ROWS, random_state=_SEED)))
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
     place = {name: i for i, name in enumerate(modelled.schema.names)}
@@ -322,5 +318,6 @@ def _laws_of(model: ReleasedModel) -> Conditionals:
         if len(names) == 2
     }
     laws = fit_conditionals(rows, sizes, impossible=impossible)
-    _LAWS[model] = (model.guarantee_, laws)
+    if kept:
+        _LAWS[model] = (model.guarantee_, laws)
     return laws

@@ -74,7 +74,7 @@ class Kamino(PairsSynthesizer):
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, at which all heads start: by default 0.08, or
         0.15 if heads are trained, which leaves margins as they are.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
