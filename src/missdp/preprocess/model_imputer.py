@@ -97,6 +97,7 @@ class DPImputer(StableTransformer):
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
+    Rules about two rows are not looked at, since no other row may have a part in it.
 
     Examples
     --------
