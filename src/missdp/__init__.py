@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
+    from missdp.preprocess import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
     from missdp.synth import AIM, MST, AllPairs, Kamino, PrivBayes, load, synthesizers
     from missdp.table import Table
@@ -17,6 +18,7 @@ __all__ = [
     "AllPairs",
     "Budget",
     "Categorical",
+    "DPImputer",
     "Guarantee",
     "Kamino",
     "Numeric",
@@ -37,6 +39,7 @@ _HOMES = {
     "AllPairs": "synth",
     "Budget": "accounting",
     "Categorical": "schema",
+    "DPImputer": "preprocess",
     "Guarantee": "accounting",
     "Kamino": "synth",
     "Numeric": "schema",

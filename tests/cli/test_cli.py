@@ -456,3 +456,97 @@ def test_the_same_schema_rests_on_the_same_conditions(folder, capsys, command):
         assert code == 0
         found = [c["kind"] for c in json.loads(out)["guarantee"]["conditions"]]
         assert found == expected
+
+
+IMPUTE = ("impute", "data.csv", "--schema", "schema.toml", "--model", "m.json", "-o", "filled.csv")
+
+
+@pytest.fixture
+def released(folder, capsys):
+    assert run(capsys, *SYNTHESIZE, "--model", "m.json")[0] == 0
+    return folder
+
+
+def test_impute_fills_holes_and_says_that_rows_stay_private(released, capsys):
+    code, out, err = run(capsys, *IMPUTE)
+    assert (code, err) == (0, "")
+    assert "as private as the rows were" in out
+    assert "300" not in out  # how many rows there are is private
+    before, after = (Table.read(released / name, SCHEMA) for name in ("data.csv", "filled.csv"))
+    assert not after.incomplete_rows().any()
+    for name in SCHEMA.names:
+        kept = ~before.mask(name)
+        assert (after.codes(name)[kept] == before.codes(name)[kept]).all()
+
+
+def test_impute_json_seed_and_formats(released, capsys):
+    found = []
+    for _ in range(2):
+        code, out, _ = run(capsys, *IMPUTE, "-o", "f.parquet", "--seed", 1, "--json")
+        assert code == 0
+        said = json.loads(out)
+        found.append((released / "f.parquet").read_bytes())
+    assert said["output"] == "f.parquet"
+    assert said["private"] is True
+    assert Guarantee.from_dict(said["guarantee"]) == missdp.load("m.json").guarantee_
+    assert found[0] == found[1]
+    assert len(Table.read(released / "f.parquet", SCHEMA)) == 300
+
+
+def test_impute_several_times_or_not_at_all(released, capsys, monkeypatch):
+    code, out, _ = run(capsys, *IMPUTE, "--draws", 3, "--filling", "random")
+    assert code == 0
+    drawn = [(released / f"filled-{k}.csv").read_text(encoding="utf-8") for k in (1, 2, 3)]
+    assert len(set(drawn)) == 3
+    assert all(f"filled-{k}.csv" in out for k in (1, 2, 3))
+    assert not (released / "filled.csv").exists()
+    before = sorted(os.listdir(released))
+    written = []
+
+    def fail_at_the_third(table, place):
+        written.append(place)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        place.write_bytes(b"half")
+
+    monkeypatch.setattr("missdp.table.table.pa.csv.write_csv", fail_at_the_third)
+    code, _, err = run(capsys, *IMPUTE, "--draws", 3)
+    assert code == 5
+    assert "No space left" in err
+    assert sorted(os.listdir(released)) == before
+    again = [(released / f"filled-{k}.csv").read_text(encoding="utf-8") for k in (1, 2, 3)]
+    assert again == drawn
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "match"),
+    [
+        (("--draws", 0), 2, "--draws must be from 1"),
+        (("--seed", -1), 2, "--seed must be"),
+        (("-o", "filled.txt"), 5, "end the name in"),
+        (("-o", "data.csv"), 5, "same command"),
+        (("-o", "m.json.csv", "--model", "absent.json"), 3, "no model file"),
+        (("--schema", "other.toml"), 3, "another schema"),
+    ],
+)
+def test_impute_refuses_what_is_wrong(released, capsys, extra, code, match):
+    other = Schema((*SCHEMA.attributes[:1], Numeric(name="age", lower=0, upper=120)))
+    other.to_toml("other.toml")
+    before = sorted(os.listdir(released))
+    found, _, err = run(capsys, *IMPUTE, *extra)
+    assert found == code
+    assert match in err
+    assert sorted(os.listdir(released)) == before
+
+
+def test_impute_rows_that_do_not_fit_quotes_none(released, capsys):
+    (released / "data.csv").write_text("größe,age\nxyzzy,5\n", encoding="utf-8")
+    code, _, err = run(capsys, *IMPUTE)
+    assert code == 3
+    assert "xyzzy" not in err
+
+
+def test_impute_empty_files(released, capsys):
+    (released / "data.csv").write_text("größe,age\n", encoding="utf-8")
+    assert run(capsys, *IMPUTE)[0] == 0
+    assert len(Table.read(released / "filled.csv", SCHEMA)) == 0

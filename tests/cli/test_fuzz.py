@@ -114,6 +114,8 @@ COMMANDS = {
     "schema check {0}": (".csv", FACTS),
     "schema draft {0} -o new.toml": (".csv", DATA),
     "sample {0} -o new.csv": (".json", MODEL),
+    "impute {0} --schema schema.toml --model model.json -o new.csv": (".csv", DATA),
+    "impute good.csv --schema schema.toml --model {0} -o new.csv": (".json", MODEL),
     "price {0}": (".json", MODEL),
     "price {0} --delta 1e-6": (".toml", FACTS),
 }

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.errors import ParameterError
-from missdp.inference.conditionals import Conditionals, fit_conditionals
+from missdp.inference.conditionals import Conditionals, Factors, fit_conditionals
+from missdp.inference.model import Levels
 
 SIZES = (2, 3, 4)
 TABLE = np.array([[0.4, 0.1], [0.1, 0.4]])
@@ -27,34 +28,43 @@ LAWS = fit_conditionals(rows(), SIZES)
 def test_laws_are_those_of_the_rows():
     drawn = rows(200_000, seed=1)
     for a, level in ((0, 0), (1, 2), (2, 3)):
-        told = LAWS.of(a, drawn)[:, level]
         groups = np.delete(drawn, a, axis=1) @ [4, 1]
+        for laws, near in ((LAWS.given_all, 0.05), (LAWS.given_some, 0.12)):
+            told = laws.of(a, drawn)[:, level]
+            for group in np.unique(groups):
+                here = groups == group
+                if here.sum() > 2000:
+                    right = (drawn[here, a] == level).mean()
+                    assert told[here][0] == pytest.approx(right, abs=near)
+
+
+@pytest.mark.parametrize("hidden", [(0, 2), (1, 2), (2,), (0, 1, 2)])
+def test_laws_given_some_are_those_of_the_rows(hidden):
+    drawn = rows(200_000, seed=1)
+    told = np.where(np.isin(np.arange(3), hidden), SIZES, drawn)
+    for a in hidden:
+        law = LAWS.given_some.of(a, told)
+        groups = told @ [20, 5, 1]
         for group in np.unique(groups):
             here = groups == group
-            if here.sum() > 2000:
-                assert told[here][0] == pytest.approx((drawn[here, a] == level).mean(), abs=0.04)
-
-
-def test_what_is_not_known_says_nothing():
-    nothing = LAWS.of(1, np.array([[2, 3, 4]]))[0]
-    np.testing.assert_allclose(nothing, LAWS.odds[1] / LAWS.odds[1].sum())
-    margin = np.bincount(rows()[:, 1], minlength=3) / 6000
-    np.testing.assert_allclose(nothing, margin, atol=0.05)
+            right = np.bincount(drawn[here, a], minlength=SIZES[a]) / here.sum()
+            np.testing.assert_allclose(law[here][0], right, atol=0.12)
 
 
 def test_what_is_impossible_is_not_drawn():
     never = np.zeros((2, 3), dtype=bool)
     never[0, 1] = True
-    laws = fit_conditionals(rows(), SIZES, impossible={(0, 1): never})
-    assert laws.of(0, np.array([[2, 1, 0]]))[0, 0] < 1e-50
-    assert laws.of(1, np.array([[0, 3, 0]]))[0, 1] < 1e-50
+    both = fit_conditionals(rows(), SIZES, impossible={(0, 1): never})
+    for laws in (both.given_all, both.given_some):
+        assert laws.of(0, np.array([[2, 1, 0]]))[0, 0] < 1e-50
+        assert laws.of(1, np.array([[0, 3, 0]]))[0, 1] < 1e-50
 
 
 def test_a_row_to_which_nothing_is_possible_has_a_law_all_the_same():
     never = np.ones((2, 2), dtype=bool)
     table = {(a, 11): never for a in range(11)}
     laws = fit_conditionals(np.zeros((4, 12), dtype=np.int64), [2] * 12, impossible=table)
-    law = laws.of(11, np.zeros((1, 12), dtype=np.int64))
+    law = laws.given_all.of(11, np.zeros((1, 12), dtype=np.int64))
     assert np.isfinite(law).all()
     assert law.sum() == pytest.approx(1)
 
@@ -62,14 +72,14 @@ def test_a_row_to_which_nothing_is_possible_has_a_law_all_the_same():
 @pytest.mark.parametrize("n", [0, 1])
 def test_hardly_any_rows_still_make_laws(n):
     laws = fit_conditionals(rows()[:n], SIZES)
-    law = laws.of(2, np.array([[0, 0, 4]]))
+    law = laws.given_some.of(2, np.array([[0, 0, 4]]))
     assert law.shape == (1, 4)
     assert (law > 0).all()
 
 
 def test_one_attribute_and_one_level():
     laws = fit_conditionals(np.zeros((5, 1), dtype=np.int64), [1])
-    assert laws.of(0, np.array([[1]])).tolist() == [[1.0]]
+    assert laws.given_some.of(0, np.array([[1]])).tolist() == [[1.0]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,26 +87,33 @@ def test_one_attribute_and_one_level():
 def test_a_law_is_bit_by_bit_that_of_the_row_alone(seed, n, a):
     rng = np.random.default_rng(seed)
     many = np.stack([rng.integers(0, size + 1, n) for size in SIZES], axis=1)
-    together = LAWS.of(a, many)
-    order = rng.permutation(n)
-    assert (LAWS.of(a, many[order]) == together[order]).all()
-    for i in range(n):
-        assert (LAWS.of(a, many[i : i + 1])[0] == together[i]).all()
+    for laws in (LAWS.given_all, LAWS.given_some):
+        together = laws.of(a, many)
+        order = rng.permutation(n)
+        assert (laws.of(a, many[order]) == together[order]).all()
+        for i in range(n):
+            assert (laws.of(a, many[i : i + 1])[0] == together[i]).all()
 
 
-class Looking(Conditionals):
+class Looking(Factors):
     def of(self, a, rows):
         return np.ones((len(rows), len(self.odds[a])))
 
 
 def test_a_fixed_copy_does_what_its_numbers_say_and_cannot_be_changed():
-    given_laws = Looking(LAWS.order, LAWS.odds, LAWS.factors)
+    some = LAWS.given_some
+    given_laws = Conditionals(
+        LAWS.order, LAWS.given_all, Looking(some.levels, some.odds, some.factors)
+    )
     fixed = Conditionals.fixed(given_laws, SIZES)
-    assert type(fixed) is Conditionals
+    assert type(fixed.given_some) is Factors
     row = np.array([[0, 0, 4]])
-    assert (fixed.of(2, row) == LAWS.of(2, row)).all()
+    assert (fixed.given_some.of(2, row) == some.of(2, row)).all()
     with pytest.raises(ValueError, match="read-only"):
-        fixed.odds[0][0] = 3.0
+        fixed.given_all.odds[0][0] = 3.0
+
+
+ODDS = LAWS.given_all.odds
 
 
 @pytest.mark.parametrize(
@@ -104,24 +121,58 @@ def test_a_fixed_copy_does_what_its_numbers_say_and_cannot_be_changed():
     [
         {"order": (0, 1)},
         {"order": (0, 1, 1)},
-        {"odds": LAWS.odds[:2]},
-        {"odds": (*LAWS.odds[:2], np.zeros(4))},
-        {"odds": (*LAWS.odds[:2], np.full(4, np.nan))},
+        {"odds": ODDS[:2]},
+        {"odds": (*ODDS[:2], np.zeros(4))},
+        {"odds": (*ODDS[:2], np.full(4, np.nan))},
         {"odds": ("a", "b", "c")},
         {"factors": {(0, 1): np.ones((3, 2))}},
         {"factors": {(0, 0): np.ones((3, 2))}},
         {"factors": {(0, 7): np.ones((4, 2))}},
         {"factors": {(0, 1): -np.ones((4, 2))}},
+        {"factors": {(0, 1): np.full((4, 2), np.inf)}},
         {"factors": 3},
+        {"given_some": None},
+        {"levels": LAWS.given_all.levels[:2]},
+        {"levels": (*LAWS.given_all.levels[:2], Levels(np.array([0, 2, 3, 4]), np.ones(4)))},
+        {"levels": (*LAWS.given_all.levels[:2], Levels(np.arange(4), np.array([0, 1, 1, 1])))},
     ],
 )
 def test_what_are_no_laws_of_the_attributes_is_refused(change):
-    parts = {"order": LAWS.order, "odds": LAWS.odds, "factors": LAWS.factors}
+    whole = {"order": LAWS.order, "given_all": LAWS.given_all, "given_some": LAWS.given_some}
+    parts = {k: v for k, v in change.items() if k in ("odds", "factors", "levels")}
+    if parts:
+        plain = {"levels": LAWS.given_all.levels, "odds": ODDS, "factors": {}}
+        change = {"given_all": Factors(**{**plain, **parts})}
     with pytest.raises(ParameterError, match="laws must be of the attributes"):
-        Conditionals.fixed(Conditionals(**{**parts, **change}), SIZES)
+        Conditionals.fixed(Conditionals(**{**whole, **change}), SIZES)
 
 
 def test_laws_are_written_and_read_again():
     again = Conditionals.from_json(LAWS.to_json())
     row = np.array([[0, 3, 4]])
-    assert (again.of(1, row) == LAWS.of(1, row)).all()
+    assert (again.given_all.of(1, row) == LAWS.given_all.of(1, row)).all()
+
+
+def test_rare_levels_of_long_lists_are_merged_and_drawn_in_their_shares():
+    rng = np.random.default_rng(0)
+    common = rng.integers(0, 2, 20_000)
+    rare = rng.choice(np.arange(2, 200), 20_000, p=np.arange(198, 0, -1) / (99 * 199))
+    long = np.where(rng.random(20_000) < 0.3, rare, common)
+    both = np.stack([long, (long == 1).astype(int)], axis=1)
+    laws = fit_conditionals(both, [200, 2])
+    assert laws.sizes == (200, 2)
+    assert 3 < laws.given_all.levels[0].n_groups < 150
+    law = laws.given_all.of(0, np.array([[200, 0]]))[0]
+    shares = np.bincount(long[both[:, 1] == 0], minlength=200) / (both[:, 1] == 0).sum()
+    np.testing.assert_allclose(law, shares, atol=0.01)
+    assert laws.given_all.of(1, np.array([[1, 2], [199, 2]])).argmax(axis=1).tolist() == [1, 0]
+
+
+def test_only_levels_alike_are_merged():
+    never = np.zeros((2, 100), dtype=bool)
+    never[0, 50:] = True
+    rows = np.stack([np.ones(500, dtype=int), np.arange(500) % 100], axis=1)
+    laws = fit_conditionals(rows, [2, 100], impossible={(0, 1): never})
+    groups = laws.given_all.levels[1].groups
+    assert not {*groups[:50].tolist()} & {*groups[50:].tolist()}
+    assert laws.given_all.of(1, np.array([[0, 100]]))[0, 50:].sum() < 1e-50

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
+import pandas as pd
 
+from missdp import AllPairs, Numeric, Schema
 from missdp.preprocess import (
     Deduplicator,
+    DPImputer,
     MeanImputer,
     MedianImputer,
     MinMaxScaler,
@@ -170,6 +174,21 @@ def regression_case(pair: Pair) -> Case:
         regularization=ridge,
         least_eigenvalue=max(0.0, min(least)) * (1 - 1e-9),
     )
+    return step, _domain(pair, complete=False)
+
+
+@cache
+def model_of(d: int) -> AllPairs:
+    names = "abc"[:d]
+    facts = [Numeric(name=n, lower=-1, upper=1, bins=4, nullable=True) for n in names]
+    rng = np.random.default_rng(d)
+    rows = rng.uniform(-1, 1, (400, 1)) + 0.2 * rng.normal(size=(400, d))
+    frame = pd.DataFrame(np.clip(rows, -1, 1), columns=list(names))
+    return AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=Schema(tuple(facts)))
+
+
+def model_case(pair: Pair) -> Case:
+    step = DPImputer(model=model_of(pair[0].shape[1]), random_state=1)
     return step, _domain(pair, complete=False)
 
 

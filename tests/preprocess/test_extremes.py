@@ -17,6 +17,7 @@ from stability_cases import (
     mean_case,
     median_case,
     min_max_case,
+    model_case,
     neighbours_case,
     pca_case,
     pca_dimension_case,
@@ -56,7 +57,9 @@ def trimmed_once_case(pair):
     return trimmed_case(pair, trim=1)
 
 
-IMPUTERS = [mean_case, median_case, trimmed_once_case, regression_case, neighbours_case]
+IMPUTERS = [
+    mean_case, median_case, trimmed_once_case, regression_case, neighbours_case, model_case,
+]  # fmt: skip
 OTHERS = [
     standard_case, standard_floor_case, min_max_case, pca_case, pca_second_case,
     pca_dimension_case, deduplicate_case, quantize_case,

@@ -17,6 +17,7 @@ from stability_cases import (
     mean_one_cell_case,
     median_case,
     min_max_case,
+    model_case,
     neighbours_case,
     pca_case,
     pca_dimension_case,
@@ -71,7 +72,9 @@ def in_collection(case, pair):
 
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("replaced", [1, 3])
-@pytest.mark.parametrize("case", [mean_case, median_case, trimmed_case, neighbours_case])
+@pytest.mark.parametrize(
+    "case", [mean_case, median_case, trimmed_case, neighbours_case, model_case]
+)
 @given(seed=SEEDS)
 @FAST
 def test_imputation_stays_within_its_map(case, replaced, moving, seed):

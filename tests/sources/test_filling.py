@@ -87,11 +87,13 @@ def test_holes_have_their_law_given_the_rest():
         assert np.abs(told - true).sum() / 2 < 0.03
 
 
-def test_the_likeliest_level_is_taken_if_asked_for():
-    rows = np.array([[2, 0, 0]] * 50)
-    uniforms = np.random.default_rng(0).random((50, DRAWS, 3))
+def test_the_likeliest_level_given_what_was_observed_is_taken_if_asked_for():
+    rows = np.array([[2, 0, 0]] * 50 + [[2, 0, 4]] * 50)
+    uniforms = np.random.default_rng(0).random((100, DRAWS, 3))
     likely = fill_codes(LAWS, rows, uniforms, filling="likely")
-    assert (likely[:, 0] == LAWS.of(0, rows[:1])[0].argmax()).all()
+    assert (likely[:50, 0] == LAWS.given_all.of(0, rows[:1])[0].argmax()).all()
+    for a in (0, 2):
+        assert (likely[50:, a] == LAWS.given_some.of(a, rows[50:51])[0].argmax()).all()
     assert len(np.unique(fill_codes(LAWS, rows, uniforms)[:, 0])) == 2
 
 

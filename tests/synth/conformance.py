@@ -62,13 +62,6 @@ FAMILIES = [
         (),
         {"imputer": "pairs"},
     ),
-    Family(
-        "privbayes-imputed",
-        PrivBayes,
-        ("impute-first",),
-        (),
-        {"delta": 1e-6, "imputer": "pairs"},
-    ),
     Family("kamino", Kamino, Kamino.strategies, ("observed",)),
     Family(
         "kamino-joint",

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from missdp import AIM, AllPairs, Categorical, PrivBayes, Schema
-from missdp.accounting import Budget, FilterEvent, releases
+from missdp.accounting import Budget, FilterEvent, MissingCompletelyAtRandom, releases
 from missdp.errors import ParameterError
+from missdp.testing import check_non_interference
 
 SCHEMA = Schema(
     tuple(Categorical(name=n, levels=tuple("wxyz"), nullable=True) for n in ("a", "b", "c"))
@@ -91,6 +92,21 @@ def test_too_little_for_pairs_is_refused_before_anything_is_charged():
     with pytest.raises(ParameterError):
         model.set_params(imputer_share=1e-9).fit(cells, schema=SCHEMA)
     assert not budget.events
+
+
+@pytest.mark.parametrize("family", [AIM, PrivBayes])
+def test_what_other_families_show_was_released(family):
+    options = {"delta": 1e-6, "imputer": "pairs"}
+    options |= {"rounds": 2, "model_rows": 100} if family is AIM else {}
+    check_non_interference(family, parameters=options, strategies=["impute-first"])
+
+
+def test_the_ground_truth_gains_nothing_that_is_not_proven():
+    cells, _ = frame(500)
+    model = AllPairs(epsilon=1.0, delta=1e-6, missing="impute-first", imputer="pairs")
+    known = MissingCompletelyAtRandom({"a": 0.9, "b": 0.5, "c": 0.5})
+    found = model.fit(cells, schema=SCHEMA).ground_truth_guarantee(known)
+    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
 @pytest.mark.parametrize("columns", [("a",), ("a", "b")])

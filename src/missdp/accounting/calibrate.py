@@ -19,6 +19,8 @@ from missdp.record import check_delta, check_nonnegative, check_positive, check_
 
 __all__ = ["calibrate", "gaussian_delta", "gaussian_sigma", "laplace_scale"]
 
+_MOST_COUNT = 100_000  # events that are put together one by one
+
 
 def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
     """Return the Laplace scale for ``count`` releases that are epsilon-DP together.
@@ -122,13 +124,19 @@ def gaussian_sigma(
         return total * _least(
             lambda sigma: gaussian_delta(epsilon, sigma=sigma) <= delta, 1.0, 1e-12, 1000
         )
+    if count > _MOST_COUNT:
+        raise ParameterError(f"count must be at most {_MOST_COUNT:,} for discrete noise")
+    sensitivity = check_positive("sensitivity", sensitivity)
     if integer_shift(sensitivity) < 1:
         raise ParameterError(f"an integer query has sensitivity at least 1, got {sensitivity}")
 
     def make(sigma: float) -> list[Event]:
         return [GaussianEvent(sensitivity=sensitivity, sigma=sigma)] * count
 
-    safe = sensitivity * math.sqrt(count / (2 * zcdp_rho(epsilon, delta)))
+    rho = zcdp_rho(epsilon, delta)
+    if rho == 0:
+        raise ParameterError("no noise meets the target: epsilon and delta are too small")
+    safe = sensitivity * math.sqrt(count / (2 * rho))
     if epsilon_under(make(safe), delta, "add-remove") > epsilon:
         safe *= 1 + 1e-9  # zCDP inverted and evaluated again may differ in the last bits
     return calibrate(make, epsilon, delta, start=safe)
@@ -215,7 +223,7 @@ def _least(
         if not enough(low):
             break
         low, high = low / 2, low
-    while high - low > tolerance * high:
+    while high - low > tolerance * high and low < (low + high) / 2 < high:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high

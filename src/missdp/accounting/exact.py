@@ -24,7 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from missdp.errors import ParameterError
-from missdp.record import check_delta, check_positive
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 
 __all__ = [
     "add_remove_share",
@@ -131,6 +131,7 @@ def share_of(amount: float, part: float) -> float:
     >>> share_of(0.3, 0.1)
     0.03
     """
+    amount, part = check_nonnegative("amount", amount), check_nonnegative("part", part)
     return float_down(exact(amount) * exact(part))
 
 
@@ -144,7 +145,8 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
     >>> difference(1.0, 0.1, 0.2)
     0.7
     """
-    left = max(Fraction(0), exact(amount) - sum(map(exact, parts)))
+    taken = sum(exact(check_nonnegative("part", part)) for part in parts)
+    left = max(Fraction(0), exact(check_nonnegative("amount", amount)) - taken)
     return float_up(left) if up else float_down(left)
 
 
@@ -158,7 +160,10 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
     (10.0, 4.2857142857142865)
     """
-    target = count * Fraction(sensitivity) / exact(epsilon)
+    moved = Fraction(check_positive("sensitivity", sensitivity))
+    target = (
+        check_whole("count", count, least=1) * moved / exact(check_positive("epsilon", epsilon))
+    )
     near = _float(target)
     while near < math.inf and Fraction(near) < target:  # the noise is drawn at the binary number
         near = math.nextafter(near, math.inf)
@@ -286,6 +291,8 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
     >>> replace_one_of(1.0, 0.0)
     (2.0, 0.0)
     """
+    delta = check_nonnegative("delta", delta)
+    epsilon = epsilon if epsilon == math.inf else check_nonnegative("epsilon", epsilon)
     if delta == 0:
         return 2 * epsilon, 0.0
     factor = 1 + math.exp(epsilon) if epsilon < 700 else math.inf
@@ -403,7 +410,7 @@ def _sampled_step(rate: float, multiplier: float) -> FloatArray:
     start, order, k, log_choose = _binomials()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rest = np.where(order == k, 0.0, (order - k) * np.log1p(-rate))
-        gain = k * (k - 1) / (2 * multiplier**2)
+        gain = k * (k - 1) / (2 * multiplier * multiplier)
         log_gain = gain + np.log(-np.expm1(-gain))
         terms = log_choose + k * math.log(rate) + rest + log_gain
         top = np.maximum.reduceat(terms, start)

@@ -47,7 +47,7 @@ from missdp.accounting.gdp import (
     mu_worth,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.record import check_nonnegative, check_positive
+from missdp.record import check_delta, check_nonnegative, check_positive
 
 __all__ = [
     "Cost",
@@ -121,7 +121,8 @@ class Cost:
             return cls(currency=currency, amount=epsilon)
         if currency not in get_args(Currency):
             raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
-        if delta <= 0:
+        epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
+        if delta == 0:
             raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
         if currency == "gdp":
             return cls(currency=currency, amount=mu_worth(epsilon, delta) ** 2)._within(
@@ -145,7 +146,8 @@ class Cost:
         >>> round(cost.amount, 2), cost.epsilon(1e-6)
         (1.46, 3.0)
         """
-        if not 0 < delta < 1:
+        epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
+        if delta == 0:
             raise ParameterError("a Rényi divergence is worth nothing at delta 0")
         amount = max(0.0, epsilon - float(overhead(order, delta)))
         return cls(currency="renyi", amount=amount, order=order)._within(epsilon, delta)
@@ -161,6 +163,7 @@ class Cost:
         """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
         if self.currency == "pure" or self.amount == 0:
             return self.amount
+        delta = check_delta("delta", delta)
         if self.currency == "zcdp":
             return epsilon_from_rho(self.amount, delta)
         if self.currency == "gdp":

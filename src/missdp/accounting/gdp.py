@@ -238,7 +238,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu * 40
     if not delta_from_mu(mu, high) <= delta:
         return math.inf
-    while high - low > 1e-12 * high:
+    while high - low > 1e-12 * high and low < (low + high) / 2 < high:
         middle = (low + high) / 2
         low, high = (low, middle) if delta_from_mu(mu, middle) <= delta else (middle, high)
     return high
@@ -254,7 +254,7 @@ def mu_worth(epsilon: float, delta: float) -> float:
     0.2367
     """
     low, high = 0.0, 1.0
-    while delta_from_mu(high, epsilon) <= delta:
+    while high < math.inf and delta_from_mu(high, epsilon) <= delta:
         low, high = high, 2 * high
     while high - low > 1e-12 * high and low < (low + high) / 2 < high:
         middle = (low + high) / 2

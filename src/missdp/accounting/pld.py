@@ -33,6 +33,9 @@ __all__ = ["PLDAccountant", "bare", "compose", "supports", "to_dp_event"]
 _INTERVAL = 1e-4
 # Discrete laws are tabulated over +- 12 sigma, or over the sensitivity: not worth it beyond this.
 _MAX_TABLE = 20_000.0
+_SCALES = ("sensitivity", "scale", "sigma", "rate", "noise_multiplier")
+_SMALLEST = 1e-100  # whose square can still be computed
+_MOST_STEPS = 10_000_000
 # A loss of one event above this makes tables of millions of cells.
 _MAX_LOSS = 40.0
 
@@ -92,6 +95,9 @@ def bare(event: Event) -> Event:
 
 def _refusal(event: Event) -> str | None:
     """Return why the event cannot be tabulated; None if it can."""
+    numbers = [vars(event).get(name, 1.0) for name in _SCALES]
+    if not all(number == 0 or _SMALLEST <= number <= 1 / _SMALLEST for number in numbers):
+        return "its numbers are too small or too large to tabulate"
     if type(event) is GaussianEvent:
         return _gaussian_refusal(event)
     if type(event) is LaplaceEvent:
@@ -104,6 +110,8 @@ def _refusal(event: Event) -> str | None:
     if type(event) is SampledGaussianEvent:
         if event.discrete:
             return "discrete noise on a sample has no known dominating pair"
+        if event.steps > _MOST_STEPS:
+            return "its steps are too many to tabulate"
         return None if event.noise_multiplier >= 0.2 else "its noise is too small to tabulate"
     return f"no dominating pair is known for {type(event).__name__}"
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "schema": "Draft and check schemas.",
     "synthesize": "Turn a private table with holes into a synthetic one.",
     "sample": "Draw rows from a saved model, at no cost.",
+    "impute": "Fill holes of private rows from a saved model, at no cost; they stay private.",
     "evaluate": "Compare a synthetic table with the private one, for the curator.",
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
@@ -45,6 +46,9 @@ COMMANDS = {
 }
 """Each command with a line for the overview; its file is imported when it is called."""
 _SYNTHESIZE = "missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv"
+_IMPUTE = (
+    "missdp impute patients.csv --schema patients.toml --model synthetic.model.json -o filled.csv"
+)
 _QUERY = "missdp query patients.csv --schema patients.toml --impute age --match smoker --epsilon 1"
 EXAMPLES = {
     "schema": (
@@ -60,6 +64,10 @@ EXAMPLES = {
         f"{_SYNTHESIZE} --keep-holes --holes codes",
     ),
     "sample": ("missdp sample synthetic.model.json -o more.csv --rows 500",),
+    "impute": (
+        _IMPUTE,
+        f"{_IMPUTE} --draws 5",
+    ),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
     "simulate": (
         "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o patients.csv",
@@ -84,6 +92,7 @@ _FILES = {
     "evaluate": "curator",
     "demo": "curator",
     "sample": "synthesize",
+    "impute": "fill_holes",
 }
 # Parameters of the Python API whose options have another name.
 _OPTIONS = {"n": "rows", "n_rows": "public-rows", "random_state": "seed", "match_on": "match"}

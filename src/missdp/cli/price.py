@@ -84,7 +84,7 @@ def price(
 def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:
     if plot is not None:
         check_writable(plot)
-    pipeline = load_pipeline(path)
+    pipeline = load_pipeline(path, open_model=load)
     found = price_pipeline(pipeline, delta=delta)
     warn_if_weak(found.epsilon, found.delta, n=pipeline.rows)
     if plot is not None:

@@ -48,8 +48,9 @@ _SWEEPS = 15
 _RAKING = 8
 _LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
 _ROWS = 30_000
-_FEWEST = 10_000  # rows, however many pairs of attributes there are
-_PAIRS = 200  # of attributes, beyond which fewer rows are drawn
+_FEWEST = 6_000  # rows
+_PAIRS = 200  # of attributes, beyond which fewer rows are looked at
+_TIMES = 20  # as many rows as are known
 
 
 class NoisyPairs(Protocol):
@@ -154,10 +155,11 @@ def complete(
     known = _corrected(tables, rows, masks)
     if not masks.present.any():
         return known
+    enough = rows_enough(_ROWS, attributes=len(tables.sizes), known=tables.n_rows)
     strips, both = _strips(tables, masks.present), _coincidences(tables)
     for turn in range(rounds):
         first = turn == 0 and start is None
-        rows = tree_rows(known, rng) if draw is None else draw(known)
+        rows = tree_rows(known, rng, n=enough) if draw is None else draw(known)
         masks.learn(
             rows,
             tables.n_rows,
@@ -178,26 +180,38 @@ def _rates(tables: NoisyPairs) -> Floats:
     return np.array([m[s:].sum() for m, s in zip(tables.margins, tables.sizes, strict=True)])
 
 
-def rows_enough(n: int, attributes: int) -> int:
-    """Return how many of n rows are looked at, so that many pairs of attributes stay affordable.
+def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
+    """Return how many of n rows of a model are enough to look at.
 
-    Work grows with the rows and with the pairs. What rows are drawn for are means over many of
-    them: with many attributes the noise of the pairs is larger by far than that of fewer rows.
+    What they are drawn for are means. With many attributes, work grows with the pairs, and the
+    noise of pairs is larger by far than that of fewer rows; and where few private rows are known,
+    these vary more among themselves than twenty times as many of a model.
+
+    Parameters
+    ----------
+    n : int
+        Most rows.
+    attributes : int
+    known : float
+        Released number of private rows.
 
     Examples
     --------
-    >>> rows_enough(30_000, 15), rows_enough(30_000, 30), rows_enough(30_000, 60)
-    (30000, 13793, 10000)
+    >>> rows_enough(30_000, attributes=15), rows_enough(30_000, attributes=30)
+    (30000, 13793)
+    >>> rows_enough(30_000, known=500), rows_enough(30_000, known=1e6)
+    (10000, 30000)
     """
     pairs = attributes * (attributes - 1) // 2
-    return min(n, max(_FEWEST, n * _PAIRS // max(1, pairs)))
+    enough = min(n * _PAIRS / max(1, pairs), _TIMES * max(0.0, known))
+    return min(n, int(max(_FEWEST, enough)))
 
 
 def tree_rows(
     known: Completed,
     rng: np.random.Generator,
     *,
-    n: int | None = None,
+    n: int = _ROWS,
     allowed: Mapping[tuple[int, int], Bools] | None = None,
 ) -> Codes:
     """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold.
@@ -206,8 +220,7 @@ def tree_rows(
     ----------
     known : Completed
     rng : numpy Generator
-    n : int, optional
-        By default 30,000, and fewer if there are many pairs (see `rows_enough`).
+    n : int
     allowed : mapping of (attribute, attribute) to ndarray of bool, optional
         Which cells of a pair are possible (public).
 
@@ -221,7 +234,6 @@ def tree_rows(
     800
     """
     margins, pairs, noise = known.margins, known.pairs, known.variances
-    n = rows_enough(_ROWS, len(margins)) if n is None else n
     rows = fit_tree(margins, pairs, noise, allowed=allowed).sample(n, rng)
     wanted: dict[Clique, Floats] = {}
     for (a, b), moment in pairs.items():

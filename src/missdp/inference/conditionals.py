@@ -1,9 +1,11 @@
-"""The law of each attribute given all others, for filling holes; released values only.
+"""The law of each attribute given others, for filling holes; released values only.
 
-A law is a product of factors, one for the level of each other attribute. An attribute whose value
-is not known has the factor 1, which is right to first order: logarithms of factors are zero on
-average. Factors, not their logarithms, are kept, because products of doubles are rounded the same
-whatever stands beside them: so a law is, bit by bit, a function of the levels that it is given.
+A law is a product of factors, one for the level of each other attribute. There are two sets of
+laws: given all other attributes; and given some of them, where not to be known is one more level
+of an attribute, with a factor of its own.
+
+Factors, not their logarithms, are kept, because products of doubles are rounded the same whatever
+stands beside them: so a law is, bit by bit, a function of the levels that it is given.
 """
 
 from __future__ import annotations
@@ -18,49 +20,118 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, replacing
 from missdp.inference.fit_heads import fit_given_all
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes
+from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.record import Record
 
-__all__ = ["Conditionals", "fit_conditionals"]
+__all__ = ["Conditionals", "Factors", "fit_conditionals"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _LARGEST = 20.0  # logarithm of a factor, either way
 _NEVER = 1e-60  # factor of what is impossible
+_MANY = 64  # levels; of longer lists, those with few rows are merged
+_FEW = 40
 _AT_ONCE = 8  # factors, before a law is scaled: their product stays far from what doubles can hold
 
 
 @dataclass(frozen=True, eq=False)
+class Factors(Record):
+    """The law of each attribute given others, as products of factors.
+
+    Parameters
+    ----------
+    levels : tuple of Levels
+        How the levels of each attribute are grouped.
+    odds : tuple of ndarray
+        For each attribute the odds of its groups of levels, before another one speaks.
+    factors : mapping of (attribute, other attribute) to ndarray
+        By what the odds are multiplied for each group of levels of the other attribute: one row for
+        each of them, and a last one for a value that is not known.
+    """
+
+    levels: tuple[Levels, ...]
+    odds: tuple[Floats, ...]
+    factors: dict[Pair, Floats]
+
+    def fixed(self, sizes: Sequence[int]) -> Factors:
+        """Return a copy that nobody can change, of numbers alone; see `Conditionals.fixed`."""
+        levels = tuple(_held_levels(level) for level in self.levels)
+        odds = tuple(_held(table) for table in self.odds)
+        factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
+        width = [level.n_groups for level in levels]
+        fits = [len(level.groups) for level in levels] == list(sizes)
+        fits = fits and [table.shape for table in odds] == [(size,) for size in width]
+        fits = fits and {v for pair in factors for v in pair} <= {*range(len(sizes))}
+        fits = fits and all(
+            a != c and table.shape == (width[c] + 1, width[a]) for (a, c), table in factors.items()
+        )
+        tables = (*odds, *factors.values())
+        fits = fits and all((t >= 0).all() and (t < np.inf).all() for t in tables)
+        if not (fits and all(table.any() for table in odds)):
+            raise ValueError
+        return Factors(levels, odds, factors)
+
+    def of(self, a: int, rows: Codes) -> Floats:
+        """Return the law of an attribute for each row, shape (rows, levels).
+
+        Parameters
+        ----------
+        a : int
+        rows : ndarray of int64, shape (n, d)
+            The code after the last level stands for a value that is not known.
+        """
+        start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
+        law = start.copy()
+        for k, c in enumerate([c for b, c in self.factors if b == a]):
+            law *= self.factors[a, c][_grouped(self.levels[c], rows[:, c])]
+            if k % _AT_ONCE == _AT_ONCE - 1:
+                law = _scaled(law, start)
+        law = _scaled(law, start)
+        level = self.levels[a]
+        if len(level.groups) > level.n_groups:
+            law = law[:, level.groups] * level.shares
+        # Added up one after the other, so that the sum of a row is rounded as it is by itself.
+        law /= np.cumsum(law, axis=1)[:, -1:]
+        return law
+
+
+def _grouped(level: Levels, codes: Codes) -> Codes:
+    """Return the group of each code; the one after the last group if the value is not known."""
+    return np.append(level.groups, level.n_groups)[codes]
+
+
+@dataclass(frozen=True, eq=False)
 class Conditionals(Record):
-    """The law of each attribute given all others: released values, and nothing but numbers.
+    """Laws by which holes are filled: released values, and nothing but numbers.
 
     Parameters
     ----------
     order : tuple of int
         The attributes, those first that are told best by the others.
-    odds : tuple of ndarray
-        For each attribute the odds of its levels, before another one speaks.
-    factors : mapping of (attribute, other attribute) to ndarray
-        By what the odds are multiplied for each level of the other attribute: one row for each of
-        its levels, and a last one, of ones, for a value that is not known.
+    given_all : Factors
+        The law of each attribute given all others.
+    given_some : Factors
+        The same, where others may not be known.
 
     Examples
     --------
-    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
+    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [450, 150, 100, 300], axis=0)
     >>> laws = fit_conditionals(rows, [2, 2])
-    >>> laws.of(0, np.array([[2, 0], [2, 1], [2, 2]])).round(1).tolist()
-    [[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]]
+    >>> laws.given_all.of(0, np.array([[2, 0], [2, 1]])).round(1).tolist()
+    [[0.8, 0.2], [0.3, 0.7]]
+    >>> laws.given_some.of(0, np.array([[2, 2]])).round(1).tolist()
+    [[0.6, 0.4]]
     """
 
     order: tuple[int, ...]
-    odds: tuple[Floats, ...]
-    factors: dict[Pair, Floats]
+    given_all: Factors
+    given_some: Factors
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of levels of each attribute."""
-        return tuple(len(odds) for odds in self.odds)
+        return tuple(len(level.groups) for level in self.given_all.levels)
 
     def fixed(self, sizes: Sequence[int]) -> Conditionals:
         """Return a copy that nobody can change, of numbers alone.
@@ -77,54 +148,28 @@ class Conditionals(Record):
         """
         refused = ParameterError("the laws must be of the attributes and levels of the schema")
         with replacing(TypeError, ValueError, AttributeError, by=refused):
-            odds = tuple(_held(table) for table in self.odds)
-            factors = {(int(a), int(c)): _held(table) for (a, c), table in self.factors.items()}
             order = tuple(map(int, self.order))
-        places = {*range(len(sizes))}
-        fits = [table.shape for table in odds] == [(size,) for size in sizes] and {*order} == places
-        fits &= {v for pair in factors for v in pair} <= places and len(order) == len(sizes)
-        if not fits or not all(
-            a != c and table.shape == (sizes[c] + 1, sizes[a]) for (a, c), table in factors.items()
-        ):
+            # Of these classes: none that does something else.
+            parts = [Factors.fixed(part, sizes) for part in (self.given_all, self.given_some)]
+        if sorted(order) != list(range(len(sizes))):
             raise refused
-        if not all((t >= 0).all() and (t < np.inf).all() for t in (*odds, *factors.values())):
-            raise refused
-        if not all(table.any() for table in odds):
-            raise refused
-        return Conditionals(order, odds, factors)  # of this class: none that does something else
-
-    def of(self, a: int, rows: Codes) -> Floats:
-        """Return the law of an attribute for each row, shape (rows, levels).
-
-        Parameters
-        ----------
-        a : int
-        rows : ndarray of int64, shape (n, d)
-            The code after the last level stands for a value that is not known.
-        """
-        start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
-        law = start.copy()
-        for k, c in enumerate(self._others[a]):
-            law *= self.factors[a, c][rows[:, c]]
-            if k % _AT_ONCE == _AT_ONCE - 1:
-                law = _scaled(law, start)
-        law = _scaled(law, start)
-        # Added up one after the other, so that the sum of a row is rounded as it is by itself.
-        law /= np.cumsum(law, axis=1)[:, -1:]
-        return law
-
-    @property
-    def _others(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {a: [] for a in range(len(self.odds))}
-        for a, c in self.factors:
-            found[a].append(c)
-        return found
+        return Conditionals(order, *parts)
 
 
 def _held(table: Floats) -> Floats:
     held = np.array(table, dtype=np.float64)
     held.setflags(write=False)
     return held
+
+
+def _held_levels(level: Levels) -> Levels:
+    groups, shares = np.array(level.groups, dtype=np.int64), _held(level.shares)
+    groups.setflags(write=False)
+    whole = {*groups.tolist()} == {*range(int(groups.max()) + 1)}
+    known = shares.shape == groups.shape and bool((shares >= 0).all() and (shares <= 1).all())
+    if not (whole and known and np.bincount(groups, weights=shares).all()):
+        raise ValueError
+    return Levels(groups, shares)
 
 
 def _scaled(law: Floats, otherwise: Floats) -> Floats:
@@ -137,12 +182,17 @@ def _scaled(law: Floats, otherwise: Floats) -> Floats:
 
 
 def fit_conditionals(
-    rows: Codes, sizes: Sequence[int], *, impossible: Mapping[Pair, Bools] | None = None
+    rows: Codes,
+    sizes: Sequence[int],
+    *,
+    rng: np.random.Generator | None = None,
+    impossible: Mapping[Pair, Bools] | None = None,
 ) -> Conditionals:
-    """Fit the law of each attribute given all others to rows of a released model.
+    """Fit the law of each attribute given others to rows of a released model.
 
     Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
-    by it than by boosted trees, and ten times as fast.
+    by it than by boosted trees, and ten times as fast. For the laws given some attributes, cells of
+    the rows are hidden at random, from none to all of a row.
 
     Parameters
     ----------
@@ -150,41 +200,65 @@ def fit_conditionals(
         Complete rows; without any, all levels are as likely as each other.
     sizes : sequence of int
         Levels of each attribute.
+    rng : numpy Generator, optional
+        Hides cells.
     impossible : mapping of (attribute, attribute) to ndarray of bool, optional
         Cells of pairs that no row has (public).
     """
-    if not len(rows):
-        known: dict[Pair, Floats] = {}
-        odds = tuple(np.ones(size) for size in sizes)
-    else:
-        heads = fit_given_all(rows, sizes)
-        odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
-        known = {
-            (a, c): np.exp(np.clip(weights.T, -_LARGEST, _LARGEST))
-            for a, (_, given) in enumerate(heads)
-            for c, weights in given.items()
-        }
-    for (a, c), never in _both_ways(impossible or {}).items():
-        free = known.get((a, c), np.ones((sizes[c], sizes[a])))
-        known[a, c] = np.where(never.T, _NEVER, free)
-    factors = {
-        (a, c): np.vstack([table, np.ones((1, sizes[a]))]) for (a, c), table in known.items()
-    }
-    return Conditionals(_told_best_first(rows, sizes, factors), odds, factors)
+    rng = np.random.default_rng(0) if rng is None else rng
+    zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}
+    kinds = level_kinds(zeros, sizes)
+    levels = tuple(
+        _merged(rows[:, a], size, kind)
+        for a, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
+    )
+    given = [_grouped(level, rows[:, a]) for a, level in enumerate(levels)]
+    groups = np.stack(given, axis=1) if given else rows
+    width = [level.n_groups for level in levels]
+    hidden = rng.random(rows.shape) < rng.random((len(rows), 1))
+    told = np.where(hidden, np.array(width, dtype=np.int64), groups)
+    never = _both_ways({(c[0], c[1]): t for c, t in merge_zeros(zeros, levels).items()})
+    return Conditionals(
+        _told_best_first(groups, width),
+        _factors(groups, levels, None, never),
+        _factors(groups, levels, told, never),
+    )
+
+
+def _merged(codes: Codes, size: int, kinds: NDArray[np.int64]) -> Levels:
+    """Return how the levels of an attribute are merged: of many, those with few rows."""
+    counts = np.bincount(codes, minlength=size).astype(np.float64)
+    return Levels.from_counts(counts, threshold=_FEW if size > _MANY else -1.0, kinds=kinds)
+
+
+def _factors(
+    rows: Codes, levels: tuple[Levels, ...], told: Codes | None, never: Mapping[Pair, Bools]
+) -> Factors:
+    """Return the laws that fit rows, given all other attributes or what is told of them."""
+    sizes = [level.n_groups for level in levels]
+    heads = fit_given_all(rows, sizes, told=told) if len(rows) else []
+    odds = tuple(np.exp(bias - bias.max()) for bias, _ in heads)
+    known: dict[Pair, Floats] = {}
+    for a, (_, given) in enumerate(heads):
+        for c, weights in given.items():
+            table = np.ones((sizes[c] + 1, sizes[a]))
+            table[: weights.shape[1]] = np.exp(np.clip(weights.T, -_LARGEST, _LARGEST))
+            known[a, c] = table
+    for (a, c), cells in never.items():
+        free = known.get((a, c), np.ones((sizes[c] + 1, sizes[a])))
+        closed = np.vstack([cells.T, np.zeros((1, sizes[a]), dtype=bool)])
+        known[a, c] = np.where(closed, _NEVER, free)
+    return Factors(levels, odds or tuple(np.ones(size) for size in sizes), known)
 
 
 def _both_ways(tables: Mapping[Pair, Bools]) -> dict[Pair, Bools]:
     return {**tables, **{(c, a): table.T for (a, c), table in tables.items()}}
 
 
-def _told_best_first(
-    rows: Codes, sizes: Sequence[int], factors: Mapping[Pair, Floats]
-) -> tuple[int, ...]:
-    """Order attributes by how much of their spread the others explain."""
+def _told_best_first(rows: Codes, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Order attributes by how much of their spread the others explain, one by one."""
     told = np.zeros(len(sizes))
-    for a, c in combinations(range(len(sizes)), 2):
-        if (a, c) not in factors or not len(rows):
-            continue
+    for a, c in combinations(range(len(sizes)) if len(rows) else (), 2):
         cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
         table = cells.reshape(sizes[a], sizes[c]) / len(rows)
         product = np.outer(table.sum(axis=1), table.sum(axis=0))

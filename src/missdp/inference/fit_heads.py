@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,7 +162,13 @@ def fit_tree(
 
 
 def fit_given_all(
-    rows: Codes, sizes: Sequence[int], *, ridge: float = 1.0, iterations: int = 25
+    rows: Codes,
+    sizes: Sequence[int],
+    *,
+    told: Codes | None = None,
+    most_parents: int = 32,
+    ridge: float = 1.0,
+    iterations: int = 25,
 ) -> list[tuple[Floats, dict[int, Floats]]]:
     """Fit a multinomial logistic regression of every attribute given all others to rows.
 
@@ -172,6 +178,11 @@ def fit_given_all(
         At least one, complete.
     sizes : sequence of int
         Levels of each attribute.
+    told : ndarray of int64, shape (n, d), optional
+        The same rows as regressions are told of them: the code after the last level stands for a
+        value that is not known, and is one more level then.
+    most_parents : int
+        Most other attributes of each regression, those with the clearest dependence.
     ridge : float
         Factor on the allowance for the sampling noise of the rows.
     iterations : int
@@ -192,26 +203,41 @@ def fit_given_all(
     >>> bool(abs(np.exp(odds[1] - odds[0]) - 4) < 0.1)
     True
     """
-    n = len(rows)
-    counts = [np.bincount(rows[:, a], minlength=m) for a, m in enumerate(sizes)]
-    margins = [np.asarray((k + 0.5 / len(k)) / (n + 0.5), dtype=np.float64) for k in counts]
-    moments, variances = {}, {}
-    for a, c in combinations(range(len(sizes)), 2):
-        cells = np.bincount(rows[:, a] * sizes[c] + rows[:, c], minlength=sizes[a] * sizes[c])
-        product = np.outer(margins[a], margins[c])
-        moments[a, c] = cells.reshape(product.shape) / n - product
-        variances[a, c] = np.maximum(product, _RARE) / n
-    pairs = _pairs(margins, moments, variances)
+    wide = [size + (told is not None) for size in sizes]
+    given = rows if told is None else told
+    margins = [_shares(given[:, c], size) for c, size in enumerate(wide)]
     found = []
-    for a, bias in enumerate(_logs(margins)):
-        others = (c for c in range(len(sizes)) if c != a)
-        parents = tuple(c for c in others if pairs[a, c].clearness > 0)
+    for a, size in enumerate(sizes):
+        own = _shares(rows[:, a], size)
+        seen = {
+            (a, c): _told(rows[:, a], given[:, c], own, margins[c])
+            for c in range(len(sizes))
+            if c != a
+        }
+        best = sorted(seen, key=lambda pair: -seen[pair].clearness)[:most_parents]
+        parents = tuple(c for _, c in sorted(best) if seen[a, c].clearness > 0)
+        bias: Floats = np.log(own)
         weights: dict[Pair, Floats] = {}
-        if parents and sizes[a] > 1:
-            head = _Head(rows, margins, a, parents, pairs, ridge, None)
-            bias, weights = head.fit(iterations)
+        if parents and size > 1:
+            mine = [own if c == a else margin for c, margin in enumerate(margins)]
+            bias, weights = _Head(given, mine, a, parents, seen, ridge, None).fit(iterations)
         found.append((bias, {c: table for (_, c), table in weights.items()}))
     return found
+
+
+def _shares(codes: Codes, size: int) -> Floats:
+    """Share of each level, none of them 0."""
+    counts = np.bincount(codes, minlength=size)
+    return np.asarray((counts + 0.5 / size) / (len(codes) + 0.5), dtype=np.float64)
+
+
+def _told(one: Codes, other: Codes, own: Floats, margin: Floats) -> _Moments:
+    """Dependence of two attributes in rows, and its sampling noise."""
+    cells = np.bincount(one * len(margin) + other, minlength=len(own) * len(margin))
+    product = np.outer(own, margin)
+    spread = np.outer(own * (1 - own), margin * (1 - margin))
+    variance = np.maximum(product, _RARE) / len(one)
+    return _Moments.of(cells.reshape(product.shape) / len(one) - product, variance, spread)
 
 
 @dataclass(frozen=True)

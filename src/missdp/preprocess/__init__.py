@@ -10,7 +10,8 @@ Read the files in this order:
 * `domain`: what is publicly known of private rows, and how arrays and tables are read as rows.
 * `maps`: how far two tables are apart, and what that means for the outputs of a mechanism.
 * `steps`: what a step must state and prove. The steps: `impute` (by columns), `near_rows` (by
-  neighbours and clusters), `scale` (and principal components).
+  neighbours and clusters), `scale` (and principal components), and `model_imputer`, by a released
+  model (`completed_rows` fills tables, `encoded_rows` rows of numbers).
 * `vector_query`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients,
   whose privacy maps are in `gradient_maps`.
 * `chain`: a chain of steps, and the best bound on what a question after it reveals.
@@ -32,6 +33,7 @@ from missdp.preprocess.assumptions import (
     LeastEigenvalue,
     LeastRange,
     LeastStandardDeviation,
+    ModelPaidApart,
     NotFittedOnThisTable,
     StepCondition,
     TrimmedRange,
@@ -57,6 +59,7 @@ from missdp.preprocess.impute import (
     TrimmedMeanImputer,
 )
 from missdp.preprocess.maps import NEIGHBOURS, TableDistance
+from missdp.preprocess.model_imputer import DPImputer
 from missdp.preprocess.near_rows import Deduplicator, NeighbourImputer, Quantizer, packing_number
 from missdp.preprocess.pipeline import (
     PricedPipeline,
@@ -91,6 +94,7 @@ __all__ = [
     "ColumnImputer",
     "ConstantImputer",
     "CovarianceGap",
+    "DPImputer",
     "Deduplicator",
     "ExtremeGaps",
     "FrameOverlap",
@@ -103,6 +107,7 @@ __all__ = [
     "MeanImputer",
     "MedianImputer",
     "MinMaxScaler",
+    "ModelPaidApart",
     "NeighbourImputer",
     "NotFittedOnThisTable",
     "PCADimensionReducer",

@@ -18,6 +18,7 @@ __all__ = [
     "LeastEigenvalue",
     "LeastRange",
     "LeastStandardDeviation",
+    "ModelPaidApart",
     "NotFittedOnThisTable",
     "StepCondition",
     "TrimmedRange",
@@ -46,6 +47,16 @@ class NotFittedOnThisTable(StepCondition):
     """The rows were not preprocessed by anything that had looked at the same table."""
 
     sentence = "No preprocessing of these rows was fitted on the same table."
+
+
+@dataclass(frozen=True)
+class ModelPaidApart(StepCondition):
+    """What an imputer's model cost, if anything, is composed with the guarantee by the user."""
+
+    sentence = (
+        "The imputer's model was not fitted to these rows, or its own guarantee is composed with "
+        "this one."
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from missdp.preprocess import estimators, impute, near_rows, scale, steps
 from missdp.preprocess.chain import Stage, bounds
 from missdp.preprocess.domain import RowDomain
 from missdp.preprocess.maps import NEIGHBOURS
+from missdp.preprocess.model_imputer import DPImputer
 from missdp.preprocess.pipeline import PricedPipeline
 from missdp.record import Record
 from missdp.schema.schema import load_toml
@@ -292,6 +293,7 @@ _STEPS: dict[str, type[steps.StableTransformer]] = {
     "impute-trimmed-mean": impute.TrimmedMeanImputer,
     "impute-regression": impute.RegressionImputer,
     "impute-knn": near_rows.NeighbourImputer,
+    "impute-model": DPImputer,
     "scale-standard": scale.StandardScaler,
     "scale-min-max": scale.MinMaxScaler,
     "pca-rank": scale.PCARankReducer,
@@ -309,7 +311,9 @@ _MECHANISMS: dict[str, Any] = {
 _NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
 
 
-def load_pipeline(path: str | Path) -> PricedPipeline:
+def load_pipeline(
+    path: str | Path, *, open_model: Callable[[Path], Any] | None = None
+) -> PricedPipeline:
     """Read a pipeline from a TOML file.
 
     Parameters
@@ -318,6 +322,9 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
         With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
         ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
         and one ``[mechanism]`` (kind and parameters).
+    open_model : callable, optional
+        Opens the model that a step ``impute-model`` names by its path beside this file:
+        :func:`missdp.load`.
 
     Returns
     -------
@@ -365,7 +372,10 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     for number, entry in enumerate(listed, start=1):
         facts = dict(entry)
         name = str(facts.pop("name", facts.get("kind", number)))
-        chain.append((name, _make(f"[[step]] {number}", facts, _STEPS)))
+        step = _make(f"[[step]] {number}", facts, _STEPS)
+        if isinstance(step, DPImputer):
+            _open_model(step, Path(path).parent, open_model)
+        chain.append((name, step))
     if len({name for name, _ in chain}) < len(chain):
         raise ParameterError("two steps share a name: give each [[step]] its own `name`")
     mechanism = _make("[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS)
@@ -385,6 +395,16 @@ def load_pipeline(path: str | Path) -> PricedPipeline:
     with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
         pipeline.bounds()
     return pipeline
+
+
+def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | None) -> None:
+    """Put the model in the place of its name."""
+    if not isinstance(step.model, str):
+        raise ParameterError("impute-model needs model, the path of a saved model")
+    if opened is None:
+        raise ParameterError("impute-model needs load_pipeline(open_model=missdp.load)")
+    step.model = opened(folder / step.model)
+    step.fit()
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Filling: TypeAlias = Literal["random", "likely"]
 
 SWEEPS = 4
-"""How often each hole of a row with several is drawn: the last time given all others, drawn too."""
+"""How often each hole of a row with several is drawn: all but the first time given all others."""
 
 DRAWS = SWEEPS + 1
 """Random numbers of each row for each attribute."""
@@ -55,7 +55,11 @@ def fill_codes(
     never: Mapping[int, int] | None = None,
     filling: Filling = "random",
 ) -> Codes:
-    """Fill the holes of rows, each row by itself, by Gibbs sampling from released laws.
+    """Fill the holes of rows, each row by itself, from released laws.
+
+    A hole alone is drawn from its law given all other cells. Of several holes in a row each is
+    first drawn given what is known by then, and then, in turns, given all other cells (Gibbs
+    sampling).
 
     Parameters
     ----------
@@ -67,8 +71,7 @@ def fill_codes(
     never : mapping of int to int, optional
         By attribute, a level that no hole becomes.
     filling : {"random", "likely"}
-        Draw from the law, or take the level that is likeliest, on average over what was drawn for
-        the other holes of the row.
+        Draw from the law, or take the level that is likeliest given the observed cells.
 
     Notes
     -----
@@ -87,27 +90,25 @@ def fill_codes(
     >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
     >>> laws = fit_conditionals(rows, [2, 2])
     >>> uniforms = np.random.default_rng(0).random((3, SWEEPS, 2))
-    >>> fill_codes(laws, np.array([[2, 1], [0, 1], [2, 2]]), uniforms).tolist()
+    >>> fill_codes(laws, np.array([[2, 1], [0, 1], [0, 2]]), uniforms).tolist()
     [[1, 1], [0, 1], [0, 0]]
     """
     filled = codes.copy()
     holes = codes >= np.array(laws.sizes, dtype=np.int64)
     several = holes.sum(axis=1) > 1
-    where = {a: np.flatnonzero(holes[:, a]) for a in laws.order}
-    sums: dict[int, Floats] = {}
-    for sweep in range(SWEEPS):
-        for a, rows in where.items():
-            if sweep:  # a hole alone was drawn from its very law
-                rows = rows[several[rows]]
-            if not rows.size:
-                continue
-            law = _without(laws.of(a, filled[rows]), (never or {}).get(a))
+    never = never or {}
+    for a in laws.order:
+        for given, chosen in ((laws.given_all, ~several), (laws.given_some, several)):
+            rows = np.flatnonzero(holes[:, a] & chosen)
+            known = filled if filling == "random" else codes
+            law = _without(given.of(a, known[rows]), never.get(a))
+            likeliest = filling == "likely"
+            filled[rows, a] = law.argmax(axis=1) if likeliest else _drawn(law, uniforms[rows, 0, a])
+    for sweep in range(1, SWEEPS) if filling == "random" else ():
+        for a in laws.order:
+            rows = np.flatnonzero(holes[:, a] & several)
+            law = _without(laws.given_all.of(a, filled[rows]), never.get(a))
             filled[rows, a] = _drawn(law, uniforms[rows, sweep, a])
-            if filling == "likely":
-                total = sums.setdefault(a, np.zeros((len(codes), law.shape[1])))
-                total[rows] = law if sweep <= 1 else total[rows] + law
-    for a, total in sums.items():
-        filled[where[a], a] = total[where[a]].argmax(axis=1)
     return filled
 
 
@@ -184,7 +185,7 @@ def fill_modelled(
         if name not in lacking:
             continue
         rows = np.flatnonzero(lacking[name] & (codes[:, place] != filled[:, place]))
-        law = _without(laws.of(place, filled[rows]), modelled.absent[place])
+        law = _without(laws.given_all.of(place, filled[rows]), modelled.absent[place])
         filled[rows, place] = _drawn(law, uniforms[rows, SWEEPS, place])
     return filled
 

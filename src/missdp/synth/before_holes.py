@@ -178,15 +178,16 @@ def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
             cost = filter_cost(part, cap)
         if gate:
             found[gate] += cost
+    # Each is rounded up by itself: the rest is what is left exactly, not less for their rounding.
     amounts = {gate: float_up(cost) for gate, cost in found.items()}
-    rest = difference(cap.amount, *map(float, amounts.values()), up=True)
+    rest = float_up(max(Fraction(0), exact(cap.amount) - sum(found.values())))
 
     def at_order(amount: float, gate: frozenset[str] | None, label: str) -> FilterEvent:
         capacity = RDPEvent(orders=(order,), epsilons=(amount,))
         return FilterEvent(capacity=capacity, gate=gate, label=label)
 
     gated = [at_order(amount, gate, "behind one gate") for gate, amount in amounts.items()]
-    return (*gated, at_order(max(0.0, rest), None, "everything else"))
+    return (*gated, at_order(rest, None, "everything else"))
 
 
 def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:

@@ -154,4 +154,4 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
     )
     rows = np.stack(model.sample(_ROWS, rng, keep_holes=False), axis=1)
     pairs = {(c[0], c[1]): table for c, table in zeros.items()}
-    return fit_conditionals(rows, [a.size for a in schema], impossible=pairs)
+    return fit_conditionals(rows, [a.size for a in schema], rng=rng, impossible=pairs)

@@ -326,21 +326,18 @@ def fit_pairs(
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS
-    tables = release.guessed()
+    tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     known = complete(tables, rng=rng, always=always, rounds=_ROUNDS if selective else 0)
     moved = math.inf
     for turn in range(1, last + 1):
         law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
-        if base == "tree":
-            rows = tree_rows(known, rng, n=_ROWS, allowed=allowed)
-        else:
-            rows = law.sample(_ROWS, rng)
+        rows = tree_rows(known, rng, n=n, allowed=allowed) if base == "tree" else law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
         known = complete(
             tables,
             rng=rng,
-            draw=_drawn(rows[: rows_enough(_ROWS, len(sizes))]),
+            draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
             always=always,
             rounds=int(selective),
             start=known.masks if selective else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -286,9 +287,22 @@ def write_arrow(table: pa.Table, path: Path) -> None:
     OutputError
         If the path cannot be written.
     """
-    kind = output_format(path)
-    with atomic_path(path) as temporary:
-        if kind == "csv":
-            pa.csv.write_csv(table, temporary)
-        else:
-            pa.parquet.write_table(table, temporary)
+    write_all([path], [table])
+
+
+def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
+    """Write Arrow tables, each to its path: all of them whole, or none at all.
+
+    Raises
+    ------
+    OutputError
+        If a path cannot be written.
+    """
+    kinds = [output_format(path) for path in paths]
+    with ExitStack() as drafts:
+        places = [drafts.enter_context(atomic_path(path)) for path in paths]
+        for kind, place, table in zip(kinds, places, tables, strict=True):
+            if kind == "csv":
+                pa.csv.write_csv(table, place)
+            else:
+                pa.parquet.write_table(table, place)

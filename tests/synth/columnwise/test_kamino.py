@@ -1,5 +1,6 @@
 """Kamino: heads from moments or training, constraints between rows, what is charged."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 import missdp
 from missdp import Categorical, Kamino, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, FilterEvent, MissingCompletelyAtRandom, releases
-from missdp.errors import MissDPWarning, ParameterError
+from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
 from missdp.evaluate import marginal_distance, pair_violations
 from missdp.missingness import MCAR
 from missdp.schema import Denial, NotApplicable
 from missdp.sources import DuckDBSource
+from missdp.sources.partners import violating_pairs
 from missdp.synth.columnwise.sequence import drawing_order
+from missdp.testing import check_non_interference, check_sensitivity
 
 TOWN_TELLS_STATE = Denial("t1&t2&EQ(t1.town,t2.town)&IQ(t1.state,t2.state)")
 PAY_FOLLOWS_RANK = Denial("t1&t2&LT(t1.rank,t2.rank)&GT(t1.pay,t2.pay)")
@@ -273,3 +276,37 @@ def test_what_determines_comes_first():
         ATTRIBUTES, (TOWN_TELLS_STATE, Denial("t1&t2&EQ(t1.state,t2.state)&IQ(t1.town,t2.town)"))
     )
     assert sorted(drawing_order(circle, circle.rulebook.pairs)) == [0, 1, 2, 3]
+
+
+RULED = Schema(ATTRIBUTES, (TOWN_TELLS_STATE, MOSTLY))
+
+
+@pytest.mark.parametrize(
+    ("heads", "missing"),
+    [
+        pytest.param(heads, missing, marks=[pytest.mark.slow] * (place % 4 > 0))
+        for place, (heads, missing) in enumerate(
+            itertools.product(("moments", "joint", "sequential"), Kamino.strategies)
+        )
+    ],
+)
+def test_what_it_shows_and_moves_was_paid_for_with_constraints_too(heads, missing):
+    steps = {} if heads == "moments" else {"steps": 2, "batch": 50}
+    given = {"parameters": {"heads": heads} | steps, "strategies": [missing], "schema": RULED}
+    assert check_non_interference(Kamino, **given).passed
+    assert check_sensitivity(Kamino, trials=4, **given).passed
+
+
+def test_a_family_that_shows_an_exact_rate_is_found_out():
+    """The check above has power: a rate that was counted, not answered, is seen."""
+
+    class Exact(Kamino):
+        def _released_rates(self, door):
+            rows = door._rows.table
+            return {
+                d.text: (violating_pairs(d, rows) / len(rows) ** 2, 1.0)
+                for d in self._denials("mostly")
+            }
+
+    with pytest.raises(CheckFailedError, match="interference"):
+        check_non_interference(Exact, strategies=["observed"], schema=RULED)

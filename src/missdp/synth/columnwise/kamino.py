@@ -29,7 +29,7 @@ __all__ = ["HeadsFrom", "Kamino"]
 HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
 
 _STEPS = {"joint": 100, "sequential": 40}
-_LENGTHS = {"joint": 700.0, "sequential": 200.0}
+_NOISE = 0.35  # that training adds to a weight
 _QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
@@ -74,7 +74,7 @@ class Kamino(PairsSynthesizer):
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, at which all heads start: by default 0.08, or
         0.15 if heads are trained, which leaves margins as they are.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
     n_rows, random_state, budget
         See :class:`~missdp.synth.base.Synthesizer`.
@@ -232,7 +232,7 @@ class Kamino(PairsSynthesizer):
             Plan(
                 steps=self._steps,
                 batch=int(self.batch),
-                length=_LENGTHS[self.heads],
+                noise=_NOISE,
                 quantile=_QUANTILE,
             ),
             report=lambda done: self._report("training", 0.1 + 0.8 * done),

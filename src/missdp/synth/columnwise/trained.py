@@ -8,6 +8,7 @@ from a row in which its own attribute is missing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ _RARE = 1e-12
 _LEAST = 1e-7  # share of a level
 _LEAST_SEEN = 0.02  # share of the rows
 _SHORTEST = 1e-3
+_LONGEST = 2000.0
 _POINTS = 4096
 _NUMBERS_AT_ONCE = 1 << 22  # of the gradients of a block of rows: 32 MB
 _MOST_AT_ONCE = 128
@@ -45,20 +47,22 @@ class Plan:
         For each group of heads.
     batch : int
         Rows that a step is expected to read.
-    length : float
-        Of all steps together, which get shorter and shorter.
+    noise : float
+        Standard deviation of the noise that all steps together add to a weight, as far as it is not
+        forgotten on the way. Steps are as long as that allows, and get shorter and shorter.
     quantile : float
         Share of independent rows whose first gradient is not clipped.
     """
 
     steps: int
     batch: int
-    length: float
+    noise: float
     quantile: float
 
-    def step(self, t: int) -> float:
-        """Return the length of a step."""
-        return 2 * self.length / self.steps * (1 - t / self.steps)
+    def step(self, t: int, std: float) -> float:
+        """Return the length of a step, if a gradient has noise of this standard deviation."""
+        length = self.noise * math.sqrt(3 * self.steps) / (2 * std)
+        return 2 * min(length, _LONGEST) / self.steps * (1 - t / self.steps)
 
     def averaged(self, t: int) -> float:
         """Return the share of the weights after a step in what is kept."""
@@ -171,10 +175,11 @@ def train_heads(
         )
         # Of a head that reads all rows, those in which its attribute is missing say nothing.
         spoken = rows * (1.0 if gated else np.repeat(observed, layout.sizes)[left])
+        std = training.noise_std / (setting.rate * rows)
         mean = np.zeros(len(left))
         for t in range(plan.steps):
             found = training.step(weights, *layout.state, left, right)
-            weights[left, right] += plan.step(t) * found / (setting.rate * spoken)
+            weights[left, right] += plan.step(t, std) * found / (setting.rate * spoken)
             mean += weights[left, right] * plan.averaged(t)
             report((k + (t + 1) / plan.steps) / len(waiting))
         weights[left, right] = mean

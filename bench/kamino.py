@@ -1,0 +1,136 @@
+"""Kamino beside AIM, MST, PrivBayes and AllPairs: distances and violated constraints, one table.
+
+Adult and BR2000 with the denial constraints of their folders: Adult's two hold always (capital
+gain and loss have a declared spike at 0), BR2000's three mostly. Mean total variation to the
+complete truth over all 1-way and 2-way marginals; share of the pairs of rows that violate each
+constraint, in the truth and in synthetic rows; F1 of the nine learners (--f1: mean over targets,
+test rows held out); CPU seconds of fit plus sample with the secure noise source; peak memory of
+the whole process so far.
+
+    python bench/kamino.py --dataset adult --files mcar_0.2 --epsilon 1 --seeds 3
+    python bench/kamino.py --dataset br2000 --families moments joint AIM --epsilon 1 3
+    python bench/kamino.py --growth        # seconds over rows and attributes
+"""
+
+import argparse
+import resource
+import statistics
+import time
+from dataclasses import replace
+
+import numpy as np
+from _data import SHARED, schema
+
+from missdp import AIM, MST, AllPairs, Kamino, PrivBayes, Schema, Table
+from missdp.evaluate import classifier_f1, marginal_distance, pair_violations
+from missdp.schema import read_denials
+
+FAMILIES = {
+    "moments": (Kamino, {}),
+    "joint": (Kamino, {"heads": "joint"}),
+    "sequential": (Kamino, {"heads": "sequential"}),
+    "moments, complete": (Kamino, {"missing": "complete-rows"}),
+    "joint, complete": (Kamino, {"heads": "joint", "missing": "complete-rows"}),
+    "AllPairs": (AllPairs, {}),
+    "AIM": (AIM, {}),
+    "MST": (MST, {}),
+    "PrivBayes": (PrivBayes, {}),
+}
+TARGETS = {"adult": ("income", "sex"), "br2000": ("a1", "a2")}
+GROWTH = [(15, 30_162), (15, 120_648), (15, 482_592), (30, 30_162), (45, 30_162)]
+
+
+def declared(dataset):
+    """The schema with its constraints between rows."""
+    always = dataset == "adult"
+    plain = schema(dataset)
+    attributes = tuple(
+        replace(a, spikes=(0,)) if a.name in ("capital-gain", "capital-loss") else a for a in plain
+    )
+    rules = read_denials(
+        SHARED / dataset / "denial_constraints.txt", holds="always" if always else "mostly"
+    )
+    return Schema(attributes, rules)
+
+
+def once(private, truth, test, family, epsilon, dataset):
+    """Fit and draw one table; return what is measured."""
+    made, options = FAMILIES[family]
+    start = time.process_time()
+    model = made(epsilon=epsilon, delta=1e-6, **options).fit(private)
+    synthetic = model.sample_table(len(private))
+    seconds = time.process_time() - start
+    found = {
+        "1-way": marginal_distance(truth, synthetic, k=1).mean,
+        "2-way": marginal_distance(truth, synthetic, k=2).mean,
+        "seconds": seconds,
+    }
+    for k, share in enumerate(pair_violations(synthetic).pair_shares.values()):
+        found[f"c{k + 1}"] = share
+    if test is not None:
+        found["F1"] = classifier_f1(
+            truth, synthetic, test=test, attributes=TARGETS[dataset], random_state=0
+        ).mean
+    return found
+
+
+def table_of(options):
+    """Print a line for each file, epsilon and family."""
+    facts = declared(options.dataset)
+    truth = Table.read(SHARED / options.dataset / "truth.parquet", facts)
+    real = pair_violations(truth).pair_shares
+    print("truth: " + "  ".join(f"c{k + 1} {share:.4f}" for k, share in enumerate(real.values())))
+    rows = np.random.default_rng(0).permutation(len(truth))
+    held, kept = rows[: len(rows) // 5], np.sort(rows[len(rows) // 5 :])
+    for file in options.files:
+        private = Table.read(SHARED / options.dataset / f"{file}.parquet", facts)
+        private = private.take(kept) if options.f1 else private
+        test = truth.take(held) if options.f1 else None
+        for epsilon in options.epsilon:
+            for family in options.families:
+                runs = [
+                    once(private, truth, test, family, epsilon, options.dataset)
+                    for _ in range(options.seeds)
+                ]
+                cells = "  ".join(
+                    f"{name} {statistics.mean(run[name] for run in runs):.4f}" for name in runs[0]
+                )
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+                print(f"{file:<9} {epsilon:<4g} {family:<18} {cells}  peak {peak:.1f}", flush=True)
+
+
+def growth(options):
+    """Print seconds over rows and attributes: Adult side by side with itself, drawn again."""
+    from wide import wide_codes, wide_schema
+
+    print("attributes     rows   " + "   ".join(f"{name:>12}" for name in options.families))
+    for attributes, rows in GROWTH:
+        known = wide_schema(attributes, nullable=False)
+        codes = wide_codes(attributes, rows, seed=0)
+        private = Table.from_codes(known, dict(zip(known.names, codes, strict=True)))
+        cells = []
+        for family in options.families:
+            made, settings = FAMILIES[family]
+            start = time.process_time()
+            made(epsilon=1.0, delta=1e-6, **settings).fit(private).sample_table(rows)
+            cells.append(f"{time.process_time() - start:>12.1f}")
+        print(f"{attributes:>10} {rows:>8}   " + "   ".join(cells), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dataset", default="adult", choices=list(TARGETS))
+    parser.add_argument("--files", nargs="+", default=["mcar_0.2"])
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--f1", action="store_true")
+    parser.add_argument("--growth", action="store_true")
+    options = parser.parse_args()
+    if not SHARED.exists():
+        raise SystemExit(f"needs the data folder {SHARED}")
+    (growth if options.growth else table_of)(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""A test that hangs fails, and says where, instead of holding up all the others."""
+
+import signal
+import threading
+from collections.abc import Generator
+
+import pytest
+
+_LIMIT, _SLOW_LIMIT = 300.0, 1500.0  # seconds of one test; of one that is marked slow
+
+
+class OutOfTime(BaseException):
+    """Not an `Exception`: neither a test nor a library is to take it for an ordinary failure."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Stop a test after its time, wherever in Python it is."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
+        return (yield)
+    slow = any(item.get_closest_marker(name) for name in ("slow", "reference"))
+    limit = _SLOW_LIMIT if slow else _LIMIT
+
+    def stop(*_: object) -> None:
+        raise OutOfTime(f"{item.nodeid} ran for more than {limit:.0f} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit, limit)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,87 @@
+"""``missdp impute``: fill the holes of private rows from a released model, at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from missdp.cli.app import DataArgument, HolesOption, JsonOption, SchemaOption, SeedOption, emit
+from missdp.errors import DataError, ParameterError
+from missdp.files import check_outputs, reserved
+from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
+from missdp.progress import progress_bar
+from missdp.schema import Schema
+from missdp.synth import load
+from missdp.table import Table
+from missdp.table.table import output_format, write_all
+
+__all__ = ["impute"]
+
+_MOST_DRAWS = 1000
+
+
+def impute(
+    data: DataArgument,
+    schema: SchemaOption,
+    model: Annotated[
+        Path, typer.Option(help="A saved model (JSON) of this schema.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
+    ],
+    draws: Annotated[
+        int,
+        typer.Option(help="Fill that often; OUTPUT-1, OUTPUT-2, ... are written if above 1."),
+    ] = 1,
+    filling: Annotated[
+        Literal["random", "likely"],
+        typer.Option(help="Draw each hole from its law, or take the likeliest level or bin."),
+    ] = "random",
+    holes: HolesOption = "nulls",
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill the holes of private rows from a released model. THE FILLED ROWS STAY PRIVATE.
+
+    Each row is filled by itself, so this costs no privacy; only the model is a release.
+    """
+    output_format(output)
+    if not 1 <= draws <= _MOST_DRAWS:
+        raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
+    outputs = [output] if draws == 1 else [numbered(output, k) for k in range(1, draws + 1)]
+    check_outputs(outputs, inputs=[data, schema, model])
+    facts = Schema.from_toml(schema)
+    with reserved(outputs), progress_bar() as progress:
+        progress("reading the model", None)
+        imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
+        if imputer.schema_ != facts:
+            raise DataError("the model was fitted to another schema than this one")
+        progress("filling", None)
+        rows = Table.read(data, facts)
+        drawn = [imputer.transform(rows)] if draws == 1 else imputer.transform(rows, multiple=draws)
+        progress("writing", None)
+        write_all(outputs, (filled.to_arrow(holes=holes) for filled in drawn))
+    names = [str(path) for path in outputs]
+    document = {
+        "output": names[0] if draws == 1 else names,
+        "model": str(model),
+        "private": True,
+        "says": STAYS_PRIVATE,
+        "guarantee": imputer.guarantee_.to_dict(),
+    }
+    text = f"Wrote {', '.join(names)}. {STAYS_PRIVATE}\n\n{imputer.guarantee_.in_words()}"
+    emit(document, text, as_json=as_json)
+
+
+def numbered(output: Path, number: int) -> Path:
+    """Return the name of one of several files.
+
+    Examples
+    --------
+    >>> numbered(Path("filled.csv"), 2).name
+    'filled-2.csv'
+    """
+    return output.with_name(f"{output.stem}-{number}{output.suffix}")
