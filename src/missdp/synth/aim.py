@@ -121,8 +121,8 @@ class GraphicalSynthesizer(Synthesizer):
             count_share=self._count_share(schema),
             weights=candidates(self.workload, schema),
             ruled=bool(self._zeros(schema)),
-            strategy=self._strategy,
-            filled=self._modelled.filled,
+            gate_of=lambda names: self._strategy.gate(names, schema) - self._modelled.filled,
+            gates=self._strategy.gates,
         )
 
     def _count_share(self, schema: Schema) -> float:

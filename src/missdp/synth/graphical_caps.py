@@ -11,12 +11,12 @@ too, or inside one of its marginals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from missdp.accounting import Cost
 from missdp.inference.junction import Clique
 from missdp.schema import Schema
-from missdp.sources import Strategy
 from missdp.synth.caps import Caps, Gate, chosen_caps, one_gate_caps
 from missdp.synth.kept_back import pairs_of
 from missdp.synth.learn_graphical import EVEN, Plan
@@ -35,8 +35,8 @@ def graphical_caps(
     count_share: float,
     weights: Mapping[Clique, float],
     ruled: bool,
-    strategy: Strategy,
-    filled: frozenset[str],
+    gate_of: Callable[[Iterable[str]], Gate],
+    gates: Literal["none", "schema", "parameters", "data"],
 ) -> Caps | None:
     """Return the caps of a fit; None where everything may read every row.
 
@@ -52,18 +52,19 @@ def graphical_caps(
         Marginals that may be selected.
     ruled : bool
         Whether some cells are known to be impossible.
-    strategy : Strategy
-    filled : set of str
-        Attributes that may be settled although no value was observed.
+    gate_of : callable
+        Returns the attributes that a row must have observed to enter a marginal.
+    gates : {"none", "schema", "parameters", "data"}
+        Who chose them.
     """
     names, counted = schema.names, count_share * whole.amount
-    if strategy.complete_only:
-        return one_gate_caps(whole, ungated=counted, gate=strategy.gate((), schema) - filled)
-    if strategy.gates != "data" or len(weights) > _MOST:
+    if gates == "schema":
+        return one_gate_caps(whole, ungated=counted, gate=gate_of(()))
+    if gates != "data" or len(weights) > _MOST:
         return None
 
     def gate(clique: Iterable[int]) -> Gate:
-        return strategy.gate([names[v] for v in clique], schema) - filled
+        return gate_of([names[v] for v in clique])
 
     singles = [(v,) for v in range(len(names))]
     ones = (plan.first_share if weights else 1.0) * (whole.amount - counted) / len(names)
