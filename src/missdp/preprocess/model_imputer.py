@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -92,7 +92,8 @@ class DPImputer(StableTransformer):
     own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
     are read although nothing was observed in them, and tell of their row's other cells: of what is
     fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
-    table before values went missing.
+    table before values went missing. A `Table` comes back with such attributes marked as
+    ``settled``, which sees to that; mark them in the schema by which you read filled frames.
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
@@ -153,8 +154,8 @@ class DPImputer(StableTransformer):
         """
         del y
         self._check()
-        if isinstance(X, Table) and X.schema != self.schema_:
-            raise _another_schema()
+        if isinstance(X, Table):
+            _check_schema(X, self.schema_)
         _laws_of(self._released())
         return self
 
@@ -175,7 +176,7 @@ class DPImputer(StableTransformer):
         -------
         the kind of frame that came in, or a list of them if ``multiple`` is given
             As many rows, in the same order; columns and types are those of the schema. A pandas
-            frame keeps its index.
+            frame keeps its index. Nullable attributes of a `Table` are marked as ``settled``.
 
         Raises
         ------
@@ -199,8 +200,10 @@ class DPImputer(StableTransformer):
             return lambda draw: filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
             )
-        if isinstance(X, Table) and X.schema != schema:
-            raise _another_schema()
+        marked = _settled(schema)
+        if isinstance(X, Table):
+            _check_schema(X, schema)
+            X = Table(schema, {n: X.column(n) for n in schema.names}, kind=X.kind)
         table, modelled = Table.read(X, schema), Modelled(schema)
 
         def fill(draw: int) -> Any:
@@ -208,7 +211,7 @@ class DPImputer(StableTransformer):
                 table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
             )
             if isinstance(X, Table):
-                return found
+                return Table(marked, {n: found.column(n) for n in marked.names}, kind=found.kind)
             frame = found.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
@@ -293,10 +296,18 @@ class DPImputer(StableTransformer):
         return model  # type: ignore[no-any-return]
 
 
-def _another_schema() -> DataError:
-    return DataError(
-        "the table was read with another schema than the imputer's model was fitted to"
-    )
+def _settled(schema: Schema) -> Schema:
+    """Return the schema of filled rows: no guarantee for the ground truth builds on their cells."""
+    marked = (replace(a, settled=True) if a.nullable else a for a in schema)
+    return Schema(tuple(marked), schema.rules)
+
+
+def _check_schema(table: Table, schema: Schema) -> None:
+    """Refuse a table of another schema; rows may have been filled before."""
+    if table.schema not in (schema, _settled(schema)):
+        raise DataError(
+            "the table was read with another schema than the imputer's model was fitted to"
+        )
 
 
 _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
