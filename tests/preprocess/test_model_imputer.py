@@ -18,8 +18,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import missdp
-from missdp import AIM, MST, AllPairs, Categorical, DPImputer, Numeric, PrivBayes, Schema, Table
-from missdp.accounting import Budget
+from missdp import (
+    AIM,
+    MST,
+    AllPairs,
+    Categorical,
+    DPImputer,
+    Kamino,
+    Numeric,
+    PrivBayes,
+    Schema,
+    Table,
+)
+from missdp.accounting import Budget, MissingCompletelyAtRandom
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
 from missdp.preprocess import (
     NEIGHBOURS,
@@ -567,3 +578,27 @@ def test_a_pipeline_file_names_the_model(tmp_path):
         (tmp_path / "p.toml").write_text(PIPELINE.replace('model = "m.json"', line))
         with pytest.raises(ParameterError, match="model"):
             load_pipeline(tmp_path / "p.toml", open_model=missdp.load)
+
+
+@pytest.mark.parametrize("missing", ["complete-rows", "observed"])
+def test_holes_that_were_filled_amplify_nothing(missing):
+    """Rows are read although nothing was observed in them, and tell of what was observed."""
+    schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab"))
+    rng = np.random.default_rng(0)
+    full = rng.integers(0, 2, 2000)
+    model = AllPairs(epsilon=5.0, random_state=0).fit(
+        Table.from_codes(schema, {"a": full, "b": full})
+    )
+    rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
+    filled = DPImputer(model=model, random_state=0).transform(rows)
+    assert (filled.codes("a") == full).mean() > 0.9  # what a gate of a would keep back
+    assert filled.schema.rulebook.filled == {"a", "b"}
+    again = DPImputer(model=model, random_state=1).fit(filled).transform(filled)
+    assert same(again, filled)
+    fits = [
+        PrivBayes(epsilon=1.0, missing=missing).fit(filled),
+        Kamino(epsilon=1.0, delta=1e-6, heads="sequential", steps=1, missing=missing).fit(filled),
+    ]
+    seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
+    for found in fits:
+        assert found.ground_truth_guarantee(seldom).epsilon == pytest.approx(1.0, rel=1e-3)

@@ -92,8 +92,8 @@ class DPImputer(StableTransformer):
     own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
     are read although nothing was observed in them, and tell of their row's other cells: of what is
     fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
-    table before values went missing. A `Table` comes back with such attributes marked as
-    ``settled``, which sees to that; mark them in the schema by which you read filled frames.
+    table before values went missing. A filled `Table` says so itself; of a filled frame nobody
+    knows but you.
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
@@ -154,8 +154,8 @@ class DPImputer(StableTransformer):
         """
         del y
         self._check()
-        if isinstance(X, Table):
-            _check_schema(X, self.schema_)
+        if isinstance(X, Table) and not _same(X.schema, self.schema_):
+            raise _another_schema()
         _laws_of(self._released())
         return self
 
@@ -176,7 +176,8 @@ class DPImputer(StableTransformer):
         -------
         the kind of frame that came in, or a list of them if ``multiple`` is given
             As many rows, in the same order; columns and types are those of the schema. A pandas
-            frame keeps its index. Nullable attributes of a `Table` are marked as ``settled``.
+            frame keeps its index. The schema of a Table says of what may have been missing that it
+            may have been filled (``settled``).
 
         Raises
         ------
@@ -200,18 +201,17 @@ class DPImputer(StableTransformer):
             return lambda draw: filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
             )
-        marked = _settled(schema)
-        if isinstance(X, Table):
-            _check_schema(X, schema)
-            X = Table(schema, {n: X.column(n) for n in schema.names}, kind=X.kind)
-        table, modelled = Table.read(X, schema), Modelled(schema)
+        if isinstance(X, Table) and not _same(X.schema, schema):
+            raise _another_schema()
+        table = X if isinstance(X, Table) else Table.read(X, schema)
+        modelled = Modelled(table.schema)
 
         def fill(draw: int) -> Any:
             found = completed(
                 table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
             )
             if isinstance(X, Table):
-                return Table(marked, {n: found.column(n) for n in marked.names}, kind=found.kind)
+                return _marked(found)
             frame = found.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
@@ -296,18 +296,23 @@ class DPImputer(StableTransformer):
         return model  # type: ignore[no-any-return]
 
 
-def _settled(schema: Schema) -> Schema:
-    """Return the schema of filled rows: no guarantee for the ground truth builds on their cells."""
-    marked = (replace(a, settled=True) if a.nullable else a for a in schema)
-    return Schema(tuple(marked), schema.rules)
+def _another_schema() -> DataError:
+    return DataError(
+        "the table was read with another schema than the imputer's model was fitted to"
+    )
 
 
-def _check_schema(table: Table, schema: Schema) -> None:
-    """Refuse a table of another schema; rows may have been filled before."""
-    if table.schema not in (schema, _settled(schema)):
-        raise DataError(
-            "the table was read with another schema than the imputer's model was fitted to"
-        )
+def _same(one: Schema, other: Schema) -> bool:
+    """Whether two schemas differ in nothing but what may have been filled."""
+    plain = [tuple(replace(a, settled=False) for a in schema) for schema in (one, other)]
+    return plain[0] == plain[1] and one.rules == other.rules
+
+
+def _marked(table: Table) -> Table:
+    """Return filled rows whose schema says that holes may have been filled."""
+    found = tuple(replace(a, settled=True) if a.nullable else a for a in table.schema)
+    columns = {name: table.column(name) for name in table.schema.names}
+    return Table(Schema(found, table.schema.rules), columns, kind=table.kind)
 
 
 _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
