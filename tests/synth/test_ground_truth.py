@@ -105,12 +105,6 @@ def test_imputed_margins_are_amplified_one_by_one():
     assert found.epsilon == pytest.approx(expected, rel=1e-6)
 
 
-def test_gaussian_releases_keep_their_epsilon():
-    model = fit("complete-rows", delta=1e-6)
-    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
-    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
-
-
 def test_a_domain_read_from_the_data_is_carried_over_or_refused():
     drafted = Categorical(name="x", levels=("a", "b"), nullable=True, undeclared=("levels",))
     table = Table.from_codes(Schema((drafted,)), {"x": [0, 1, 2] * 200})

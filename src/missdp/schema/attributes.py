@@ -229,8 +229,9 @@ class Attribute(Record, abstract=True):
         output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
         ``"clamp"`` (numeric attributes) refuse no cell.
     settled : bool, default False
-        Whether a rule of the table that this column was taken from may have filled its holes. Then
-        no guarantee for the ground truth builds on them. :meth:`Schema.subset` says so by itself.
+        Whether holes of this column may have been filled before: by a rule of the table that it was
+        taken from, or by an imputer. Then no guarantee for the ground truth builds on them.
+        :meth:`Schema.subset` and :class:`~missdp.DPImputer` say so by themselves.
     label, units : str
         For people.
     undeclared : tuple of str, default ()
