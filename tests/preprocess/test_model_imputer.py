@@ -39,8 +39,10 @@ from missdp.preprocess import (
     PrivateMean,
     RowDomain,
     StandardScaler,
+    StepCondition,
     TableDistance,
     load_pipeline,
+    plan_test,
     price,
     rows_of,
 )
@@ -334,6 +336,24 @@ def test_the_guarantee_is_the_models_and_the_rows_stay_private():
     assert "as private as the rows were" in IMPUTER.in_words()
 
 
+def test_the_ground_truth_gains_nothing_from_filled_cells():
+    nullable = Schema(SCHEMA.attributes[:3])
+    rows = holey().drop(columns="weight")
+    model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(rows, schema=nullable)
+    table = Table.read(rows, nullable)
+    filled = DPImputer(model=model, random_state=0).transform(table)
+    known = missdp.accounting.MissingCompletelyAtRandom(dict.fromkeys(nullable.names, 0.5))
+    gains = []
+    for data in (table, filled):
+        dropped = PrivBayes(epsilon=1.0, missing="complete-rows").fit(data)
+        gains.append(dropped.ground_truth_guarantee(known).epsilon)
+    assert gains[0] < 0.5
+    assert gains[1] == pytest.approx(1.0)
+    again = DPImputer(model=model, random_state=0).transform(filled)
+    assert same(again, filled)
+    assert again.schema == filled.schema
+
+
 def test_filling_charges_nothing():
     budget = Budget(6.0, 1e-5)
     model = AllPairs(epsilon=5.0, delta=1e-6, budget=budget).fit(holey(), schema=SCHEMA)
@@ -505,6 +525,16 @@ def test_a_pipeline_prices_it_as_a_map_of_single_rows():
         [("fill", IMPUTER), ("scale", StandardScaler(least_std=0.1))], end, complete=False, **facts
     )
     assert price(scaled).epsilon > found.epsilon
+
+
+def test_no_test_of_the_table_stands_in_for_paying_for_the_model():
+    radius = RowDomain.of(SCHEMA, rows=2000).radius
+    facts = {"rows": 2000, "columns": 6, "radius": radius, "complete": False, "delta": 1e-6}
+    steps = [("fill", IMPUTER), ("scale", StandardScaler(least_std=0.1))]
+    end = PrivateMean(noise_multiplier=9.0)
+    plan = plan_test(PricedPipeline(steps, end, **facts), test_epsilon=0.1)
+    assert ModelPaidApart() in plan.guarantee.conditions
+    assert not any(c.about_rows for c in plan.guarantee.conditions if isinstance(c, StepCondition))
 
 
 def test_what_is_not_applicable_has_no_number():
