@@ -30,7 +30,7 @@ from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
-from missdp.ground_truth.gates import DataChosenGates, FixedGates
+from missdp.ground_truth.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
@@ -137,6 +137,7 @@ SINGLE = [
     AmplifiedEvent(events=[EVENT], assumption=BoundedObservation(0.5), structure=FixedGates()),
     FixedGates(),
     DataChosenGates(attributes=("a", "b"), smallest=1),
+    ChosenGates(among=(("a", "b"), ("b",)), largest_share=0.5),
     GUARANTEE,
     Guarantee(1.0, 1e-6, "replace-one"),
     SCHEMA,

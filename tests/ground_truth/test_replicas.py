@@ -112,6 +112,32 @@ def test_it_is_never_worse_than_no_amplification_and_grows_with_what_is_observed
     np.testing.assert_allclose(curves[0], open_to_all * ORDERS, rtol=1e-7, atol=1e-300)
 
 
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.9), (0.01, 0.3)])
+@pytest.mark.parametrize("scale", [1e-4, 0.02, 1.0])
+def test_it_is_the_larger_of_what_is_proven_either_way(p, q, scale):
+    """By the formulas, one number of masks at a time. Small costs are bound by the way back."""
+    rho = {"a": 0.7 * scale, "b": 0.3 * scale, None: 0.1 * scale}
+    events = [ZCDPEvent(rho=r, gate={gate} if gate else None) for gate, r in rho.items()]
+    curve = dict(zip(ORDERS.tolist(), replica_curve(events, {"a": p, "b": q}), strict=True))
+    ways = set()
+    for n in (2, 3, 7, 20):
+        forth = back = n * rho[None]
+        for gate, chance in (("a", p), ("b", q)):
+            mean = sum(
+                math.comb(n, k)
+                * chance**k
+                * (1 - chance) ** (n - k)
+                * math.exp(max(0, k - 1) * k * rho[gate])
+                for k in range(n + 1)
+            )
+            forth += math.log(mean) / (n - 1)
+            back += chance * (1 + (n - 1) * chance) * rho[gate]
+        assert curve[n] == pytest.approx(max(forth, back), rel=1e-6)
+        assert curve[n] >= max(forth, back) * (1 - 1e-12)
+        ways.add(back > forth)
+    assert scale > 0.01 or ways == {True}
+
+
 def test_small_costs_are_not_lost_to_rounding():
     curve = replica_curve([ZCDPEvent(rho=1e-18, gate={"a"})], {"a": 0.5})
     assert (curve > 0).all()

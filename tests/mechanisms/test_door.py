@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -412,6 +413,39 @@ def test_holes_are_filled_given_all_other_cells():
             door.filled(bad)
     with pytest.raises(ParameterError, match="fills"):
         door_to(table(), "observed")[0].filled(laws)
+
+
+def test_filling_warns_of_nothing_and_fails_without_a_word_of_the_rows(monkeypatch):
+    """Laws may be such that a row with a hole beside a certain level overflows."""
+    complete = np.stack([np.arange(60) % size for size in SIZES], axis=1)
+    laws = fit_conditionals(complete, SIZES)
+    for factors in (laws.given_all.factors, laws.given_some.factors):
+        for table_ in factors.values():
+            table_[1] = 1e308
+    door, _ = door_to(table(60), "impute-first")
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        assert door.filled(laws).marginal(("a",), tiny).sum() == 60
+
+    def fails(*_):
+        raise MemoryError("Unable to allocate an array of 60 rows")
+
+    for name, given_laws in (
+        ("filled_given_all", laws),
+        ("filled_rows", {n: np.ones(SCHEMA[n].size) for n in "abc"}),
+    ):
+        monkeypatch.setattr(f"missdp.mechanisms.door.{name}", fails)
+        with pytest.raises(DataError, match="could not be filled") as told:
+            door.filled(given_laws).marginal(("a",), tiny)
+        assert told.value.__context__ is None
+
+
+def test_names_that_can_be_read_only_once_are_counted_behind_their_gate():
+    rows = table()
+    door, _ = door_to(rows, "observed")
+    counts = door.marginal(iter(("a",)), tiny)
+    assert counts.tolist() == expected(rows, ("a",), "observed").tolist()
+    assert door._budget.events[0].gate == {"a"}
 
 
 @pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows"])

@@ -2,13 +2,16 @@
 
 import duckdb
 import numpy as np
+import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import Table
-from missdp.accounting import Budget
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.accounting import Budget, Cost
 from missdp.inference.conditionals import fit_conditionals
-from missdp.mechanisms import Door, Noise, Witness
+from missdp.mechanisms import Door, Noise, Training, Witness
+from missdp.schema import Denial, Equation
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.testing import RULED, Recorder, Repeater
@@ -161,3 +164,35 @@ def test_kinds_keep_to_the_sensitivity_and_read_once():
     assert report.passed
     assert not report.unchecked
     assert isinstance(Recorder(0), Witness)
+
+
+SOLVED = Schema(
+    (
+        Numeric(name="x", lower=0, upper=9, bins=5, integer=True, nullable=True),
+        Numeric(name="y", lower=0, upper=9, bins=5, integer=True, nullable=True),
+        Numeric(name="z", lower=0, upper=18, bins=5, integer=True, nullable=True),
+        Categorical(name="w", levels=("a", "b"), nullable=True),
+    ),
+    (Equation("z = x + y"), Denial("t1&t2&EQ(t1.w,t2.w)&LT(t1.x,t2.x)", holds="mostly")),
+)
+
+
+@pytest.mark.parametrize("missing", ["observed", "complete-rows"])
+def test_no_gate_has_what_rules_may_fill_whatever_is_asked(missing):
+    """All cells of x were masked, and follow from y and z: rows are read all the same."""
+    frame = pd.DataFrame({"x": None, "y": [3.0, 4.0] * 30, "z": [5.0, 9.0] * 30, "w": "a"})
+    rows, kept = Table.read(frame, SOLVED), Recorder(0)
+    budget = Budget(1e3, 1e-5, schedule="adaptive", currency="zcdp")
+    found = Door(MemorySource(rows), strategy_named(missing), budget=budget, noise=kept)
+    plan = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=1.0)
+    assert found.marginal(("x",), Noise("gaussian", 0.1)).sum() > 30
+    assert found.train(plan, one, (), observed=("x", "w")).step()[0] > 30
+    rate = found.pair_rate(found.denials[0], Cost(currency="zcdp", amount=100.0))
+    assert rate.rate > 0.3
+    gates = [event.gate for event in budget.events]
+    alone = None if missing == "observed" else {"w"}
+    assert gates == [alone, {"w"}, {"w"}]
+
+
+def one(codes):
+    return np.ones((len(codes["x"]), 1))

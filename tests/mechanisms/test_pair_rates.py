@@ -222,9 +222,34 @@ def test_refusals_are_typed_and_come_before_the_charge() -> None:
         assert each._budget.events == ()
     with pytest.raises(BudgetExceededError):
         door.pair_rate(own, Cost(currency="gdp", amount=9.0))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 40])
+@pytest.mark.parametrize("holes", [0.0, 1.0])
+def test_that_there_are_bins_only_is_said_before_the_charge_however_many_rows_there_are(
+    rows: int, holes: float
+) -> None:
+    """An error from two rows on would tell of the second one."""
+    table = under(made(rows, 3, values=10, holes=holes), *SCHEMA.rules)
     bins = Table(table.schema, {n: Column(table.codes(n)) for n in table.schema.names})
+    _, door = door_to(bins)
     with pytest.raises(DataError, match="no numeric values"):
-        door_to(bins)[1].pair_rate(bins.schema.rulebook.pairs[0], COST)
+        door.pair_rate(door.denials[0], COST)
+    assert door._budget.events == ()
+
+
+def test_what_fails_tells_nothing_of_the_rows(monkeypatch: Any) -> None:
+    """An array of a row for each row that could not be had, say, comes with its length."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise MemoryError("Unable to allocate an array of 37 rows")
+
+    monkeypatch.setattr(RateSteps, "exact", fails)
+    _, door = door_to(under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules))
+    with pytest.raises(DataError) as told:
+        door.pair_rate(door.denials[0], COST)
+    assert "37" not in str(told.value)
+    assert told.value.__context__ is None
 
 
 _SAME = "t1&t2&EQ(t1.a,t2.a)"

@@ -808,5 +808,35 @@ def test_rows_without_what_must_be_observed_are_not_read(names, merged):
     assert budget.events[0].gate == (frozenset(names) - {"c"} or None)
 
 
+@pytest.mark.parametrize("given", [lambda names: names, iter])
+def test_what_must_be_observed_is_fixed_with_the_charge(given):
+    """Names that are taken back later, or can be read only once, do not open the gate again."""
+    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
+    names = ["a"]
+    training = door.train(PLAN, ones, (), observed=given(names))
+    names.clear()
+    training.step()
+    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
+    assert budget.events[0].gate == {"a"}
+
+
+def test_groups_that_are_changed_later_do_not_open_a_gate():
+    """A group less, and the code for missing would be that of a level."""
+    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
+    groups = {a.name: np.arange(a.size) for a in SCHEMA}
+    merged = door.merged(groups)
+    groups["a"][:] = 0
+    merged.train(PLAN, ones, (), observed=("a",)).step()
+    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
+    assert budget.events[0].gate == {"a"}
+
+
+def test_what_is_not_there_cannot_be_observed():
+    door, budget, _ = door_to(table(60, seed=4), missing="observed")
+    with pytest.raises(ParameterError, match="not there: aa"):
+        door.train(PLAN, ones, (), observed=("a", "aa"))
+    assert not budget.events
+
+
 def ones(codes):
     return np.ones((len(codes["a"]), 1))

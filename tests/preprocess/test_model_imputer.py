@@ -18,8 +18,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import missdp
-from missdp import AIM, MST, AllPairs, Categorical, DPImputer, Numeric, PrivBayes, Schema, Table
-from missdp.accounting import Budget
+from missdp import (
+    AIM,
+    MST,
+    AllPairs,
+    Categorical,
+    DPImputer,
+    Kamino,
+    Numeric,
+    PrivBayes,
+    Schema,
+    Table,
+)
+from missdp.accounting import Budget, MissingCompletelyAtRandom
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
 from missdp.preprocess import (
     NEIGHBOURS,
@@ -28,8 +39,10 @@ from missdp.preprocess import (
     PrivateMean,
     RowDomain,
     StandardScaler,
+    StepCondition,
     TableDistance,
     load_pipeline,
+    plan_test,
     price,
     rows_of,
 )
@@ -323,6 +336,24 @@ def test_the_guarantee_is_the_models_and_the_rows_stay_private():
     assert "as private as the rows were" in IMPUTER.in_words()
 
 
+def test_the_ground_truth_gains_nothing_from_filled_cells():
+    nullable = Schema(SCHEMA.attributes[:3])
+    rows = holey().drop(columns="weight")
+    model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(rows, schema=nullable)
+    table = Table.read(rows, nullable)
+    filled = DPImputer(model=model, random_state=0).transform(table)
+    known = missdp.accounting.MissingCompletelyAtRandom(dict.fromkeys(nullable.names, 0.5))
+    gains = []
+    for data in (table, filled):
+        dropped = PrivBayes(epsilon=1.0, missing="complete-rows").fit(data)
+        gains.append(dropped.ground_truth_guarantee(known).epsilon)
+    assert gains[0] < 0.5
+    assert gains[1] == pytest.approx(1.0)
+    again = DPImputer(model=model, random_state=0).transform(filled)
+    assert same(again, filled)
+    assert again.schema == filled.schema
+
+
 def test_filling_charges_nothing():
     budget = Budget(6.0, 1e-5)
     model = AllPairs(epsilon=5.0, delta=1e-6, budget=budget).fit(holey(), schema=SCHEMA)
@@ -496,6 +527,16 @@ def test_a_pipeline_prices_it_as_a_map_of_single_rows():
     assert price(scaled).epsilon > found.epsilon
 
 
+def test_no_test_of_the_table_stands_in_for_paying_for_the_model():
+    radius = RowDomain.of(SCHEMA, rows=2000).radius
+    facts = {"rows": 2000, "columns": 6, "radius": radius, "complete": False, "delta": 1e-6}
+    steps = [("fill", IMPUTER), ("scale", StandardScaler(least_std=0.1))]
+    end = PrivateMean(noise_multiplier=9.0)
+    plan = plan_test(PricedPipeline(steps, end, **facts), test_epsilon=0.1)
+    assert ModelPaidApart() in plan.guarantee.conditions
+    assert not any(c.about_rows for c in plan.guarantee.conditions if isinstance(c, StepCondition))
+
+
 def test_what_is_not_applicable_has_no_number():
     step = DPImputer(model=ruled_model(False))
     with pytest.raises(ParameterError, match="not applicable to some rows"):
@@ -537,3 +578,27 @@ def test_a_pipeline_file_names_the_model(tmp_path):
         (tmp_path / "p.toml").write_text(PIPELINE.replace('model = "m.json"', line))
         with pytest.raises(ParameterError, match="model"):
             load_pipeline(tmp_path / "p.toml", open_model=missdp.load)
+
+
+@pytest.mark.parametrize("missing", ["complete-rows", "observed"])
+def test_holes_that_were_filled_amplify_nothing(missing):
+    """Rows are read although nothing was observed in them, and tell of what was observed."""
+    schema = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "ab"))
+    rng = np.random.default_rng(0)
+    full = rng.integers(0, 2, 2000)
+    model = AllPairs(epsilon=5.0, random_state=0).fit(
+        Table.from_codes(schema, {"a": full, "b": full})
+    )
+    rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
+    filled = DPImputer(model=model, random_state=0).transform(rows)
+    assert (filled.codes("a") == full).mean() > 0.9  # what a gate of a would keep back
+    assert filled.schema.rulebook.filled == {"a", "b"}
+    again = DPImputer(model=model, random_state=1).fit(filled).transform(filled)
+    assert same(again, filled)
+    fits = [
+        PrivBayes(epsilon=1.0, missing=missing).fit(filled),
+        Kamino(epsilon=1.0, delta=1e-6, heads="sequential", steps=1, missing=missing).fit(filled),
+    ]
+    seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
+    for found in fits:
+        assert found.ground_truth_guarantee(seldom).epsilon == pytest.approx(1.0, rel=1e-3)

@@ -1,22 +1,31 @@
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from missdp import Categorical, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
     Budget,
+    Cost,
+    FilterEvent,
     FixedSchedule,
+    GaussianEvent,
     Guarantee,
     MissingCompletelyAtRandom,
+    RDPEvent,
     RowIndependentMissingness,
     releases,
 )
+from missdp.accounting.exact import exact, float_up
+from missdp.accounting.filters import filter_cost
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
 from missdp.sources import Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.before_holes import synthesizer_ground_truth
+from missdp.synth.before_holes import _gate_by_gate, synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
 
 OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}
@@ -94,12 +103,6 @@ def test_imputed_margins_are_amplified_one_by_one():
     expected = model.guarantee_.epsilon - sum(margins.values())
     expected += sum(amplified(OBSERVED[name], epsilon) for name, epsilon in margins.items())
     assert found.epsilon == pytest.approx(expected, rel=1e-6)
-
-
-def test_gaussian_releases_keep_their_epsilon():
-    model = fit("complete-rows", delta=1e-6)
-    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
-    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
 def test_a_domain_read_from_the_data_is_carried_over_or_refused():
@@ -197,3 +200,42 @@ def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}))
     assert found.epsilon == pytest.approx(amplified(0.6 * 0.7 * 0.8 * 0.75, 1.0))
     assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.floats(3, 400)), min_size=1, max_size=8),
+    st.floats(2.0, 64.0),
+    st.floats(1.0, 1.5),
+)
+def test_gates_leave_the_rest_of_the_cap_to_what_has_none(parts, order, room):
+    """Exactly: what is rounded up behind a gate must not make the rest any smaller."""
+    log = [GaussianEvent(sensitivity=1, sigma=sigma, gate={gate}) for gate, sigma in parts]
+    at_order = Cost(currency="renyi", amount=1.0, order=order)
+    costs = {gate: Fraction(0) for gate, _ in parts}
+    for (gate, _), event in zip(parts, log, strict=True):
+        costs[gate] += filter_cost(event, at_order)
+    amount = float_up(sum(costs.values()) * Fraction(room))
+    whole = FilterEvent(capacity=RDPEvent(orders=(order,), epsilons=(amount,)), log=log)
+    *gated, rest = _gate_by_gate(whole)
+    assert {next(iter(e.gate)) for e in gated} == costs.keys()
+    assert all(exact(e.cost.amount) >= costs[next(iter(e.gate))] for e in gated)
+    assert rest.gate is None
+    assert exact(rest.cost.amount) >= exact(amount) - sum(costs.values())
+
+
+def test_parts_at_another_order_or_with_several_gates_are_part_of_the_rest():
+    def at(amount, order, *gates):
+        log = [RDPEvent(orders=(order,), epsilons=(0.001,), gate=gate) for gate in gates]
+        return FilterEvent(capacity=RDPEvent(orders=(order,), epsilons=(amount,)), log=log)
+
+    parts = [
+        at(0.125, 8.0, {"a"}, {"a", "b"}),  # behind what both have
+        at(0.0625, 16.0, {"b"}),
+        at(0.25, 8.0, {"a"}, {"b"}),
+        at(0.25, 8.0, {"a"}, None),
+        at(0.03125, 8.0),
+    ]
+    whole = FilterEvent(capacity=RDPEvent(orders=(8.0,), epsilons=(1.0,)), log=parts)
+    found = {e.gate: e.cost.amount for e in _gate_by_gate(whole) if e.cost.amount}
+    assert found == {frozenset("a"): 0.125, None: 0.875}

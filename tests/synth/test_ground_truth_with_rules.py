@@ -115,6 +115,9 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
         rest = 0.02  # the number of all rows, which every row enters
         amplified = math.log1p(0.6**2 * math.expm1(1 - rest))
         assert found.epsilon == pytest.approx(rest + amplified, rel=1e-6)
+    elif missing == "complete-rows":
+        assert {*map(frozenset, gates)} <= {frozenset(), frozenset(known)}
+        assert math.log1p(0.6**2 * math.expm1(0.95)) < found.epsilon < 0.9
     elif missing == "impute-first" and pure:
         gated = [e for e in releases(model.guarantee_.events) if e.gate]
         margins = {next(iter(e.gate)): 1 / e.scale for e in gated}

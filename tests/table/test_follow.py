@@ -188,6 +188,25 @@ def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.D
     assert cells_of(Table.read(again.to_native(holes="codes"), schema)) == whole
 
 
+def test_what_only_a_lost_cell_told_is_not_known_any_more() -> None:
+    a, b, c = (
+        Categorical(name=n, levels=("low", "high"), nullable=True, not_applicable=()) for n in "abc"
+    )
+    d = Categorical(name="d", levels=("x",), nullable=True, not_applicable=())
+    rules = (
+        NotApplicable("b", unless="a = 'low'"),
+        Determined("d", by=("b",), map=(("low", "x"), ("high", "x"))),
+        Impossible("c = 'high' and a = 'high'"),
+    )
+    rows = pd.DataFrame({"a": ["high"] * 2, "b": ["low"] * 2, "c": ["low", "high"], "d": ["x"] * 2})
+    table = Table.read(rows, Schema((a, b, c, d), rules))
+    assert table.mask("b", "not_applicable").tolist() == [True, False]
+    assert table.mask("d", "not_applicable").tolist() == [True, False]
+    assert (
+        table.mask("b", "missing").tolist() == table.mask("d", "missing").tolist() == [False, True]
+    )
+
+
 def one(**cells: Any) -> dict[str, Any]:
     blank: dict[str, Any] = dict.fromkeys(SURVEY.names) | {"age": 40}
     table = Table.read(frame([blank | cells]), SURVEY).to_arrow(holes="codes").to_pylist()

@@ -13,6 +13,7 @@ from missdp.ground_truth.amplified import (
     ground_truth_price,
 )
 from missdp.ground_truth.gates import (
+    ChosenGates,
     DataChosenGates,
     FixedGates,
     Gate,
@@ -35,6 +36,7 @@ from missdp.ground_truth.partition import Block, GroupCost, Partition, RenyiCost
 __all__ = [
     "AmplifiedEvent",
     "Block",
+    "ChosenGates",
     "DataChosenGates",
     "ExPostLoss",
     "FixedGates",

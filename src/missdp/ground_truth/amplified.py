@@ -22,7 +22,7 @@ from missdp.accounting.filters import FilterEvent
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import ParameterError, UnprovenError
 from missdp.ground_truth.bounds import Bound, amplify, best_bound
-from missdp.ground_truth.gates import DataChosenGates, FixedGates, Structure
+from missdp.ground_truth.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 
 __all__ = [
     "AmplifiedEvent",
@@ -48,7 +48,7 @@ class AmplifiedEvent(Event):
         What was released, under add-remove adjacency, with gates.
     assumption : MissingCompletelyAtRandom or BoundedObservation
         How values went missing.
-    structure : FixedGates or DataChosenGates
+    structure : FixedGates, DataChosenGates or ChosenGates
         Who chose the gates.
 
     Examples
@@ -155,7 +155,7 @@ def ground_truth_guarantee(
         ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
         ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of the gates
         with probability at most ``p_max`` (MAR, MNAR).
-    structure : FixedGates or DataChosenGates
+    structure : FixedGates, DataChosenGates or ChosenGates
         Whether gates were fixed in advance. Required as soon as an event has a gate and the
         assumption can amplify; it becomes a condition of the result.
     delta : float, default 0.0
@@ -297,7 +297,7 @@ def _refuse_limits_on_the_masked_table(conditions: Iterable[Condition]) -> None:
 
 
 def _checked(structure: Structure | None, events: Sequence[Event]) -> Structure:
-    if isinstance(structure, DataChosenGates):
+    if isinstance(structure, DataChosenGates | ChosenGates):
         structure.check([event.gate for event in events if event.gate])
     elif not isinstance(structure, FixedGates):
         raise ParameterError(

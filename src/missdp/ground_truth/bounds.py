@@ -21,12 +21,20 @@ from missdp.accounting.costs import (
     pure_cost,
     pure_epsilon,
     rdp_curve,
+    zcdp_cost,
     zcdp_rho_of,
 )
 from missdp.accounting.events import Adjacency, Event
 from missdp.accounting.exact import add_remove_share
 from missdp.errors import UnprovenError
-from missdp.ground_truth.gates import DataChosenGates, FixedGates, Structure, gate_probability
+from missdp.ground_truth.chosen import chosen_costs, chosen_epsilon
+from missdp.ground_truth.gates import (
+    ChosenGates,
+    DataChosenGates,
+    FixedGates,
+    Structure,
+    gate_probability,
+)
 from missdp.ground_truth.mixture import mask_mixture
 from missdp.ground_truth.one_gate import (
     amplified_epsilon,
@@ -152,6 +160,8 @@ def _proven(
             gates = [event.gate for event in events if event.gate]
             core = frozenset.intersection(*gates) if gates else frozenset[str]()
             yield _one_gate(events, delta, gate_probability(core, observed))
+        elif isinstance(structure, ChosenGates):
+            yield _chosen(events, delta, structure, observed)
         else:
             door = largest_gate_probability(
                 structure.attributes,
@@ -164,7 +174,7 @@ def _proven(
                 yield _distinct_targets(events, delta, structure, observed)
             yield _one_gate(events, delta, gate_probability(structure.always, observed))
     elif isinstance(assumption, BoundedObservation):
-        if isinstance(structure, FixedGates):
+        if isinstance(structure, FixedGates | ChosenGates):
             yield _one_gate(events, delta, assumption.p_max)
         else:
             # p_max bounds each gate that might be chosen; Hölder's inequality needs no more.
@@ -240,6 +250,17 @@ def _replicas(events: Sequence[Event], delta: float, observed: dict[str, float])
         return None
     found = replica_epsilon(events, delta, observed)
     return Bound(epsilon=found, delta=delta, method="replicas of the mask")
+
+
+def _chosen(
+    events: Sequence[Event], delta: float, structure: ChosenGates, observed: dict[str, float]
+) -> Bound | None:
+    """Return the bound for marginals that the data chose."""
+    if delta == 0.0 or not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
+        return None
+    costs = chosen_costs(events, structure)
+    found = chosen_epsilon(costs, delta, observed)
+    return Bound(epsilon=found, delta=delta, method="replicas of the mask, any marginals")
 
 
 def _strength(event: Event) -> float:

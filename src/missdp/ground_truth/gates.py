@@ -20,9 +20,10 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from missdp.accounting.conditions import NAMES, Assumption, Condition
 from missdp.errors import ParameterError
-from missdp.record import COUNT
+from missdp.record import COUNT, FRACTION
 
 __all__ = [
+    "ChosenGates",
     "DataChosenGates",
     "FixedGates",
     "Gate",
@@ -231,7 +232,56 @@ class DataChosenGates(Condition):
         return bool((maximum_bipartite_matching(csr_array(holds), perm_type="column") >= 0).all())
 
 
-Structure = FixedGates | DataChosenGates
+def _sets(_: str, values: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted(tuple(sorted(as_gate(tuple(v)))) for v in values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenGates(Condition):
+    """Marginals were chosen from the data, one after the other, with noise chosen as well.
+
+    Nothing but caps is known: of what is labelled `chosen`, of what is labelled `selections`, which
+    are selections by the exponential mechanism, and of everything else, whose gates were fixed.
+
+    Parameters
+    ----------
+    among : iterable of iterable of str
+        For each marginal that might have been chosen, the attributes that a row must have observed
+        to be read. Empty: every row is.
+    largest_share : float, default 1.0
+        No marginal got more than this share of the cap, whatever the data.
+
+    Examples
+    --------
+    >>> print(ChosenGates(among=[("a", "b"), ("b", "c")]))
+    Marginals were chosen from the data among 2 that were fixed in advance, up to a cap.
+    """
+
+    among: tuple[tuple[str, ...], ...] = field(metadata={"check": _sets})
+    largest_share: float = field(default=1.0, metadata=FRACTION)
+
+    holds_for_every_mask: ClassVar[bool] = True
+    chosen: ClassVar[str] = "marginals that were chosen"
+    selections: ClassVar[str] = "selections of marginals"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.among or not self.largest_share:
+            raise ParameterError("among and largest_share must not be empty, nor zero")
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        share = f"; none gets more than {self.largest_share:.4g} of it"
+        return (
+            f"Marginals were chosen from the data among {len(self.among)} that were fixed in "
+            f"advance, up to a cap{share if self.largest_share < 1 else ''}."
+        )
+
+    def check(self, gates: Sequence[frozenset[str]]) -> None:
+        """Nothing in the gates of caps can contradict what is stated."""
+
+
+Structure = FixedGates | DataChosenGates | ChosenGates
 
 
 NoiseKind = Literal["laplace", "discrete-laplace", "gaussian", "discrete-gaussian"]

@@ -302,6 +302,16 @@ def gate_loss_distribution(
     {A_l observed} for A_l a subset of every gate of group l. With disjoint A_l, independent masks
     make L a product of (1 - p_l) + p_l·Π l*_j: one gated composition per group, composed.
 
+    *Caps in Gaussian DP* compose in the same way, in any order and however they are spent. Let what
+    reads every row have the cap u, and what is behind the gate the cap g, and let φ be convex. With
+    ratios a (gate shut) and b (gate open) so far, and G_u, G_g the ratios of Gaussian answers that
+    spend what is left of the caps, V = E φ(a G_u + b G_u G_g) never rises in the mean: a release
+    that costs c multiplies a and b, or b alone, by ratios that are dominated by those of a Gaussian
+    answer with c; given G_g, the sum is a convex combination of a and b G_g times such ratios, so
+    Jensen's inequality lets the Gaussian one take their place, and Gaussian answers add up. At the
+    end V is at least φ(a + b). So the pair is dominated by two Gaussian answers, one behind the
+    gate. A gated release may be counted as one that reads every row: that only widens its event.
+
     Losses move to log(1 - p + p e^x), and masses are split between the two neighbouring grid
     points so that both laws keep their mass, which is again pessimistic.
 

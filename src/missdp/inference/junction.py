@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from math import prod
 from typing import NamedTuple
 
-__all__ = ["Clique", "Growth", "JunctionTree", "Link", "tree_cells"]
+__all__ = ["Clique", "Growth", "JunctionTree", "Link", "components", "tree_cells"]
 
 
 Clique = tuple[int, ...]
@@ -145,6 +145,21 @@ class Growth:
         of the work: only the greedy order of elimination could say otherwise.
         """
         return self._least.get(clique, 0) <= limit and self.cells(clique) <= limit
+
+
+def components(attributes: int, edges: Iterable[Clique]) -> list[int]:
+    """Number the parts of a graph: attributes with the same number hang together.
+
+    Examples
+    --------
+    >>> components(4, [(0, 1), (1, 3)])
+    [0, 0, 2, 0]
+    """
+    number = list(range(attributes))
+    for edge in edges:
+        joined = {number[v] for v in edge}
+        number = [min(joined) if k in joined else k for k in number]
+    return number
 
 
 def _parts(near: Sequence[int]) -> list[int]:

@@ -21,10 +21,10 @@ from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
 from missdp.schema import PairDenial
-from missdp.sources import Clique, MemorySource, Reads
+from missdp.sources import Clique, MarginalSource, MemorySource, Reads
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
-from missdp.sources.partners import check_countable
+from missdp.sources.partners import check_comparable, check_countable
 from missdp.sources.strategies import ExactCounts, MergedCounts
 
 __all__ = [
@@ -130,6 +130,7 @@ class Door(PrivateCliques):
         ndarray of int64, shape ``shape(clique)``
             Entries may be negative.
         """
+        clique = tuple(clique)  # read once: what is counted is what the gate was taken from
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
         event, counts = _counts_event(noise, gate, name), self._counts
@@ -240,7 +241,7 @@ class Door(PrivateCliques):
         ParameterError
             If it is none of them, cannot be counted, or rows are streamed. Nothing is charged.
         DataError
-            If the rows hold only bins of a numeric attribute that is compared.
+            If the rows hold only bins of a numeric attribute that is compared; nothing is charged.
         """
         if not any(denial is known for known in self.denials):
             raise ParameterError("a rate is released of the schema's own denial constraints only")
@@ -251,15 +252,18 @@ class Door(PrivateCliques):
                 "pairs of rows are counted in memory, and these rows are streamed; read them with "
                 "Table.read"
             )
+        check_comparable(denial, rows.schema, rows.valued)
         steps, whole = RateSteps(cost), self._strategy.complete_only
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
         kind, scale = steps.noise.kind, steps.noise.scale
         event = count_event(kind, scale, steps.bound, gate=gate or None, label=label)
 
+        failed = DataError("the pairs of rows could not be counted")
+
         def exact() -> NDArray[np.int64]:
             table = rows.table
-            holed = plain.table(table).incomplete_rows() if whole else np.zeros(len(table), bool)
-            with no_warnings():
+            with replacing(Exception, by=failed), no_warnings():
+                holed = plain.table(table).incomplete_rows() & whole
                 return steps.exact(denial, table, complete=~holed)
 
         return steps.read(np.asarray(self._release(event, steps.noise, exact)))
@@ -337,7 +341,9 @@ class Door(PrivateCliques):
                 "training needs the rows in memory, and these are streamed; read them with "
                 "Table.read"
             )
-        held = tuple(map(fixed_copy, state))
+        held, observed = tuple(map(fixed_copy, state)), tuple(observed)
+        if unknown := {*observed} - {*self._schema.names}:
+            raise ParameterError(f"observed names what is not there: {', '.join(sorted(unknown))}")
         function = RowFunction(gradient, self._codes_of_rows(), held, rows_at_once)
         training = PrivateTraining(
             plan,
@@ -372,15 +378,23 @@ class Door(PrivateCliques):
             raise ParameterError(f"missing={self._strategy.name!r} fills no holes")
         modelled, source, rng = self._modelled, self._source, self.generator()
         schema = complete_schema(self._schema)
+        fill: Callable[[], MarginalSource]
         if isinstance(laws, Conditionals):
             given = Conditionals.fixed(laws, [a.size for a in self._schema])
-            opened = lambda: filled_given_all(source, given, rng, modelled)  # noqa: E731
+            fill = lambda: filled_given_all(source, given, rng, modelled)  # noqa: E731
         else:
             alone = {
                 name: modelled.without_absent(name, self._law(name, laws))
                 for name in self._schema.nullable
             }
-            opened = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
+            fill = lambda: filled_rows(source, alone, rng, modelled)  # noqa: E731
+        failed = DataError("the rows could not be filled")
+
+        def opened() -> MarginalSource:
+            # An error or a warning could tell of rows.
+            with replacing(Exception, by=failed), no_warnings():
+                return fill()
+
         counts = ExactCounts(opened, schema, self._strategy)
         return self._with(_schema=schema, _counts=counts, _scores={})
 
@@ -392,14 +406,16 @@ class Door(PrivateCliques):
         groups : mapping of str to ndarray of int64
             For each attribute the group of each level, ``0..k - 1``; "missing" stays by itself.
         """
+        # Copies: changed later, groups could take what is missing for a level.
+        groups = {name: np.array(groups[name]) for name in self._schema.names}
         sizes = []
         for attribute, size in zip(self._schema, self._sizes, strict=True):
-            group = np.asarray(groups[attribute.name])
+            group = groups[attribute.name]
             known = group.shape == (attribute.size,) and group.dtype.kind in "iu"
             if not known or sorted(set(group.tolist())) != list(range(int(group.max()) + 1)):
                 raise ParameterError("groups must number the groups of the declared levels from 0")
             sizes.append(int(group.max()) + 1 + size - attribute.size)
-        merged = MergedCounts(self._counts, dict(groups))
+        merged = MergedCounts(self._counts, groups)
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
 
     def _score_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -89,10 +89,15 @@ class DPImputer(StableTransformer):
     either adjacency neighbours become neighbours, with as many rows replaced or added as before,
     and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
     is that of `missdp.sources.filling.fill_codes`). If the model was fitted to the same rows, its
-    own guarantee composes with that, as for any two releases: use one budget for both.
+    own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
+    are read although nothing was observed in them, and tell of their row's other cells: of what is
+    fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
+    table before values went missing. A filled `Table` says so itself; of a filled frame nobody
+    knows but you.
 
     What is not applicable stays so, and what follows from other cells is computed. If no filling
     that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
+    Rules about two rows are not looked at, since no other row may have a part in it.
 
     Examples
     --------
@@ -149,7 +154,7 @@ class DPImputer(StableTransformer):
         """
         del y
         self._check()
-        if isinstance(X, Table) and X.schema != self.schema_:
+        if isinstance(X, Table) and not _same(X.schema, self.schema_):
             raise _another_schema()
         _laws_of(self._released())
         return self
@@ -171,7 +176,8 @@ class DPImputer(StableTransformer):
         -------
         the kind of frame that came in, or a list of them if ``multiple`` is given
             As many rows, in the same order; columns and types are those of the schema. A pandas
-            frame keeps its index.
+            frame keeps its index. The schema of a Table says of what may have been missing that it
+            may have been filled (``settled``).
 
         Raises
         ------
@@ -195,16 +201,17 @@ class DPImputer(StableTransformer):
             return lambda draw: filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
             )
-        if isinstance(X, Table) and X.schema != schema:
+        if isinstance(X, Table) and not _same(X.schema, schema):
             raise _another_schema()
-        table, modelled = Table.read(X, schema), Modelled(schema)
+        table = X if isinstance(X, Table) else Table.read(X, schema)
+        modelled = Modelled(table.schema)
 
         def fill(draw: int) -> Any:
             found = completed(
                 table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
             )
             if isinstance(X, Table):
-                return found
+                return _marked(found)
             frame = found.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
@@ -293,6 +300,19 @@ def _another_schema() -> DataError:
     return DataError(
         "the table was read with another schema than the imputer's model was fitted to"
     )
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    """Whether two schemas differ in nothing but what may have been filled."""
+    plain = [tuple(replace(a, settled=False) for a in schema) for schema in (one, other)]
+    return plain[0] == plain[1] and one.rules == other.rules
+
+
+def _marked(table: Table) -> Table:
+    """Return filled rows whose schema says that holes may have been filled."""
+    found = tuple(replace(a, settled=True) if a.nullable else a for a in table.schema)
+    columns = {name: table.column(name) for name in table.schema.names}
+    return Table(Schema(found, table.schema.rules), columns, kind=table.kind)
 
 
 _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()

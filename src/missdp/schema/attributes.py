@@ -229,8 +229,8 @@ class Attribute(Record, abstract=True):
         output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
         ``"clamp"`` (numeric attributes) refuse no cell.
     settled : bool, default False
-        Whether a rule of the table that this column was taken from may have filled its holes. Then
-        no guarantee for the ground truth builds on them. :meth:`Schema.subset` says so by itself.
+        Whether its holes may have been filled before, by rules of the table it was taken from or by
+        `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
     label, units : str
         For people.
     undeclared : tuple of str, default ()

@@ -21,6 +21,8 @@ from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.caps import Caps
+from missdp.synth.graphical_caps import graphical_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.kept_back import KeptBack
 from missdp.synth.learn_graphical import Learner, Plan
@@ -109,6 +111,19 @@ class GraphicalSynthesizer(Synthesizer):
     @property
     def _imputation_cost(self) -> Cost:
         return replace(self._whole, amount=self.imputer_share * self._whole.amount)
+
+    def _caps(self) -> Caps | None:
+        schema = self.modelled_
+        return graphical_caps(
+            self._whole,
+            self._plan(len(schema)),
+            schema,
+            count_share=self._count_share(schema),
+            weights=candidates(self.workload, schema),
+            ruled=bool(self._zeros(schema)),
+            gate_of=lambda names: self._strategy.gate(names, schema) - self._modelled.filled,
+            gates=self._strategy.gates,
+        )
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: what one-way marginals do not tell; public.

@@ -317,6 +317,7 @@ class Synthesizer(FittedState, abc.ABC):
             modelled=self._modelled,
             assumption=assumption,
             fixed_gates=self.fixed_gates,
+            caps=self._caps_of_fit(),
         )
 
     @property
@@ -438,11 +439,6 @@ class Synthesizer(FittedState, abc.ABC):
         value = getattr(self, name)
         if not (is_number(value) and 0 < value < 1):
             raise ParameterError(f"{name} must be strictly between 0 and 1")
-
-    def _public_parameters(self) -> dict[str, Any]:
-        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
-        values = {name: getattr(self, name) for name in sorted(names)}
-        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
 
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:

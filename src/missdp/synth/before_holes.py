@@ -25,8 +25,9 @@ from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guaran
 from missdp.schema import Schema
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
+from missdp.synth.caps import Caps
 
-__all__ = ["synthesizer_ground_truth"]
+__all__ = ["capped_ground_truth", "synthesizer_ground_truth"]
 
 
 def synthesizer_ground_truth(
@@ -36,6 +37,7 @@ def synthesizer_ground_truth(
     modelled: Modelled,
     assumption: Condition | None,
     fixed_gates: bool = False,
+    caps: Caps | None = None,
 ) -> Guarantee:
     """Return the ground-truth guarantee of a fit.
 
@@ -52,6 +54,8 @@ def synthesizer_ground_truth(
     fixed_gates : bool
         Whether the family fixes, by public facts and parameters, what a row must have observed for
         each of its releases, and the noise of those that it does not reserve a part for.
+    caps : Caps, optional
+        What the parts of the fit cost at most, by parameters and public facts alone.
 
     Raises
     ------
@@ -80,12 +84,16 @@ def synthesizer_ground_truth(
     ``"complete-rows"`` all gates of the part are the same, and the same argument needs no structure
     at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
     are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
-    Gaussian releases keep their epsilon: no bound is proven for them when the data chose the gates.
+    With Gaussian noise a fit is known by the ``caps`` of its parts: those of one gate are amplified
+    by their whole privacy profile, those of marginals that the data chose by replicas of the mask
+    (`missdp.ground_truth.chosen`); without caps such a fit keeps its epsilon.
     With gates that the family fixed, divergences at one Rényi order are amplified gate by gate,
     each up to its cap (`missdp.ground_truth.replicas`).
     """
     _check_names(assumption, modelled.whole)
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
+    if isinstance(whole, FilterEvent) and caps is not None and caps.hold(whole):
+        return capped_ground_truth(guarantee, caps, assumption)
     if isinstance(whole, FilterEvent) and fixed_gates and whole.cost.currency == "renyi":
         merged = replace(guarantee, events=_gate_by_gate(whole))
         return ground_truth_guarantee(merged, assumption, structure=FixedGates())
@@ -99,6 +107,20 @@ def synthesizer_ground_truth(
     structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
     merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
     return ground_truth_guarantee(merged, assumption, structure=structure)
+
+
+def capped_ground_truth(
+    guarantee: Guarantee, caps: Caps, assumption: Condition | None
+) -> Guarantee:
+    """Return the ground-truth guarantee of a fit that is known by the caps of its parts."""
+    # Rounding makes the parts a little more than the whole.
+    epsilon = max(
+        guarantee.epsilon, Guarantee.from_events(caps.events, delta=guarantee.delta).epsilon
+    )
+    parts = replace(guarantee, epsilon=epsilon, events=caps.events)
+    found = ground_truth_guarantee(parts, assumption, structure=caps.structure)
+    plain = ground_truth_guarantee(guarantee, assumption)
+    return found if found.epsilon < plain.epsilon else plain
 
 
 def _check_names(assumption: Condition | None, schema: Schema) -> None:
@@ -156,15 +178,16 @@ def _gate_by_gate(whole: FilterEvent) -> tuple[Event, ...]:
             cost = filter_cost(part, cap)
         if gate:
             found[gate] += cost
+    # Each is rounded up by itself: the rest is what is left exactly, not less for their rounding.
     amounts = {gate: float_up(cost) for gate, cost in found.items()}
-    rest = difference(cap.amount, *map(float, amounts.values()), up=True)
+    rest = float_up(max(Fraction(0), exact(cap.amount) - sum(found.values())))
 
     def at_order(amount: float, gate: frozenset[str] | None, label: str) -> FilterEvent:
         capacity = RDPEvent(orders=(order,), epsilons=(amount,))
         return FilterEvent(capacity=capacity, gate=gate, label=label)
 
     gated = [at_order(amount, gate, "behind one gate") for gate, amount in amounts.items()]
-    return (*gated, at_order(max(0.0, rest), None, "everything else"))
+    return (*gated, at_order(rest, None, "everything else"))
 
 
 def _cap(event: Event, epsilon: float, gate: frozenset[str] | None) -> FilterEvent:

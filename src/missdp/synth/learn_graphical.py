@@ -21,7 +21,7 @@ from missdp.accounting import Cost
 from missdp.accounting.filters import selection_worth
 from missdp.errors import ParameterError
 from missdp.inference.estimate import Estimate
-from missdp.inference.junction import Clique, Growth
+from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
@@ -29,7 +29,7 @@ from missdp.synth.expectations import Expectations
 from missdp.synth.kept_back import KeptBack, pairs_of
 from missdp.synth.noisy_counts import least_squares_total
 
-__all__ = ["MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
+__all__ = ["EVEN", "MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
 
 
 _GRID = 2.0**-10  # rows
@@ -39,6 +39,8 @@ _MOST_ROWS = 2.0**41
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
+#: Edges of a tree get the same noise, but for rounding.
+EVEN = 1 + 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +222,7 @@ class Learner:
         plan = self._plan
         rounds = min(plan.rounds, len(self._names) - 1) if plan.forest else plan.rounds
         share = self._left / max(1, rounds)
+        self._for_choices = plan.selection_share * self._left
         last = False
         count = 0
         while not last:
@@ -227,7 +230,9 @@ class Learner:
             count += 1
             last = self._left < 2 * _SLACK * share or (plan.forest and count == rounds)
             last = last or len(self._weights) == 1
-            share = self._left if last else share
+            share = (
+                (min(self._left, EVEN * share) if plan.forest else self._left) if last else share
+            )
             open_ = self._open(estimate)
             if not open_:
                 return
@@ -327,7 +332,7 @@ class Learner:
         """Candidates that keep the model small enough for how far the fit is; public."""
         wanted = list(self._weights)
         if self._plan.forest:
-            tree_of = _components(len(self._names), estimate.measured)
+            tree_of = components(len(self._names), estimate.measured)
             wanted = [c for c in wanted if len(c) == 2 and tree_of[c[0]] != tree_of[c[1]]]
             if not self._zeros:  # a tree of pairs is small enough as it is
                 return wanted
@@ -361,6 +366,8 @@ class Learner:
     def _select(self, open_: list[Clique], sigma: float, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
+        cost = min(cost, self._for_choices)  # a cap that holds on every path: see `graphical_caps`
+        self._for_choices -= cost
         epsilon = self._plan.epsilon(cost)
         position = {self._named(clique): clique for clique in open_}
         self._expected.renew(estimate, sigma=sigma, epsilon=epsilon)
@@ -392,15 +399,6 @@ class Learner:
 
     def _first_sigma(self, *, share: float) -> float:
         return self._plan.noise(share * self._left / len(self._names)).scale
-
-
-def _components(attributes: int, edges: Iterable[Clique]) -> list[int]:
-    """Number the trees of a forest: attributes with the same number hang together."""
-    number = list(range(attributes))
-    for edge in edges:
-        joined = {number[v] for v in edge}
-        number = [min(joined) if k in joined else k for k in number]
-    return number
 
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.caps import Caps, one_gate_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
     Crude,
@@ -113,6 +114,14 @@ class PairsSynthesizer(Synthesizer):
     def _imputation_cost(self) -> Cost:
         left = self._budget.left
         return replace(left, amount=left.amount * self.imputer_share)
+
+    def _caps(self) -> Caps | None:
+        """Behind the gate of complete rows is all but the number of rows; else nothing is."""
+        left, schema = self._budget.left, self.modelled_
+        if not self._strategy.complete_only or left.currency == "renyi":
+            return None
+        gate = self._strategy.gate((), schema) - self._modelled.filled
+        return one_gate_caps(left, ungated=self._count_share(schema) * left.amount, gate=gate)
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""

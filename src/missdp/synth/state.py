@@ -33,6 +33,7 @@ from missdp.mechanisms import Witness, domain_conditions
 from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, is_source, open_source
+from missdp.synth.caps import Caps
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
@@ -59,6 +60,8 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     """An estimator that is fitted or not, nothing in between."""
 
     budget: Budget | None
+    schema_: Schema
+    _fitted_with: dict[str, Any]
     _learned: tuple[str, ...]
 
     def _adopt(self, fitted: FittedState) -> None:
@@ -77,6 +80,19 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
                 "this model was fitted within a shared budget that did not travel with it; to fit "
                 "it again, give it one with set_params(budget=...), or clone it to do without"
             )
+
+    def _public_parameters(self) -> dict[str, Any]:
+        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
+        values = {name: getattr(self, name) for name in sorted(names)}
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
+
+    def _caps(self) -> Caps | None:
+        """Return what the parts of a fit cost at most, from parameters and ``schema_`` alone."""
+
+    def _caps_of_fit(self) -> Caps | None:
+        fitted = type(self)(**self._fitted_with)
+        fitted.schema_ = self.schema_
+        return fitted._caps()
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted

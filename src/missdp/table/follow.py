@@ -128,9 +128,12 @@ class Rows:
 
     def derive(self, rule: Derives) -> bool:
         """Fill in what follows; a row in which it is outside the domain breaks the rule."""
-        outside = rule.outside(rule.derived(self._known, self.n))
+        derived = rule.derived(self._known, self.n)
         self.follow(rule)
-        return self.blank(rule.names, outside)
+        target = rule.target.name
+        if self._is_told_by_rules(target) and target not in self._schema.rulebook.routes:
+            self.lose(target, derived.hole & self._known[target].absent)
+        return self.blank(rule.names, rule.outside(derived))
 
     def follow(self, rule: Derives) -> None:
         """Fill in what follows, where it is in the domain."""
@@ -175,7 +178,15 @@ class Rows:
         surely, maybe = decided(rule.unless, self._known, self.n)
         self._put(attribute, ~maybe, attribute.size)
         if attribute.nullable:
-            self._put(attribute, surely & self._known[rule.target].absent, attribute.missing_code)
+            untold = maybe if self._is_told_by_rules(rule.target) else surely
+            self._put(attribute, untold & self._known[rule.target].absent, attribute.missing_code)
+
+    def _is_told_by_rules(self, name: str) -> bool:
+        """Whether nothing but other cells tells that an attribute is not applicable.
+
+        Once such a cell is lost it is not known any more, as it is not when rows are read again.
+        """
+        return self._schema[name].nullable and not self._schema[name].codes_of("not_applicable")
 
     def lose(self, name: str, where: NDArray[np.bool_]) -> None:
         """Make cells plainly missing."""

@@ -1,0 +1,245 @@
+"""Caps of the parts of a fit: known before, kept by every fit, and what they guarantee."""
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from missdp import AIM, MST, AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp.accounting import (
+    BoundedObservation,
+    FixedSchedule,
+    Guarantee,
+    MissingCompletelyAtRandom,
+    SelectionEvent,
+    epsilon_of,
+    releases,
+)
+from missdp.accounting.filters import filter_cost
+from missdp.ground_truth import ChosenGates, FixedGates
+from missdp.synth.before_holes import synthesizer_ground_truth
+
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+
+LEVELS = ("x", "y", "z")
+SEVEN = Schema(tuple(Categorical(name=n, levels=LEVELS, nullable=True) for n in "abcdefg"))
+QUICK = {
+    AIM: {"rounds": 5, "max_model_size": 0.05},
+    MST: {},
+    AllPairs: {},
+    Kamino: {},
+    PrivBayes: {},
+}
+
+
+def rows(schema, n, seed, dependent=True):
+    rng = np.random.default_rng(seed)
+    common = rng.integers(0, 3, n)
+    codes = {}
+    for a in schema:
+        own = rng.integers(0, 3, n)
+        values = np.where(rng.random(n) < 0.6, common, own) if dependent else own
+        holes = rng.random(n) < 0.2 if a.nullable else np.zeros(n, bool)
+        codes[a.name] = np.where(holes, 3, values)
+    return Table.from_codes(schema, codes)
+
+
+def fitted(family, missing, schema=SEVEN, n=2000, seed=0, dependent=True, **options):
+    options = {"epsilon": 1.0, "delta": 1e-6, **QUICK[family], **options}
+    return family(missing=missing, **options).fit(rows(schema, n, seed, dependent))
+
+
+def rates(p, schema=SEVEN):
+    return MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, p))
+
+
+def same(one, two):
+    return one.to_dict() == two.to_dict()
+
+
+@pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
+def test_complete_rows_are_behind_one_gate(family):
+    model = fitted(family, "complete-rows")
+    found = [model.ground_truth_guarantee(rates(p)) for p in (1.0, 0.95, 0.8)]
+    assert found[0].epsilon == pytest.approx(1.0)
+    one, all_seven = 0.95**7, math.expm1(1.0)
+    assert found[1].epsilon < math.log1p(one * all_seven) + 0.02  # the number of rows is not behind
+    assert found[1].epsilon > 0.8 * math.log1p(one * all_seven)
+    assert found[2].epsilon < 0.55
+    assert FixedSchedule() not in found[2].conditions
+    assert Guarantee.from_json(found[2].to_json()) == found[2]
+    bounded = model.ground_truth_guarantee(BoundedObservation(0.8**7))
+    assert bounded.epsilon == pytest.approx(found[2].epsilon, rel=1e-6)
+
+
+def test_spanning_trees_of_thirteen_attributes_that_lose_a_tenth():
+    names = [f"q{i}" for i in range(13)]
+    schema = Schema(tuple(Categorical(name=n, levels=LEVELS, nullable=True) for n in names))
+    model = fitted(MST, "complete-rows", schema)
+    found = model.ground_truth_guarantee(rates(0.9, schema))
+    assert found.epsilon == pytest.approx(0.36, abs=0.02)
+    assert found.epsilon_at(2.5e-7) < 0.4
+
+
+def test_with_a_declared_number_everything_is_behind_the_gate():
+    model = fitted(AllPairs, "complete-rows", n_rows=2000)
+    noisy = fitted(AllPairs, "complete-rows")
+    p = rates(0.8)
+    assert model.ground_truth_guarantee(p).epsilon < noisy.ground_truth_guarantee(p).epsilon
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+def test_marginals_that_were_chosen_are_amplified(family):
+    model = fitted(family, "observed")
+    found = [model.ground_truth_guarantee(rates(p)) for p in (1.0, 0.7, 0.5, 0.3)]
+    assert found[0].epsilon == pytest.approx(1.0)
+    values = [g.epsilon for g in found]
+    assert values == sorted(values, reverse=True)
+    assert values[2] < 0.65
+    assert any(isinstance(c, ChosenGates) for c in found[2].conditions)
+    assert FixedSchedule() not in found[2].conditions
+    assert Guarantee.from_json(found[2].to_json()) == found[2]
+
+
+def test_a_spanning_tree_is_amplified_more():
+    p = rates(0.7)
+    tree, any_set = (fitted(f, "observed").ground_truth_guarantee(p).epsilon for f in (MST, AIM))
+    assert tree < any_set - 0.03
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+def test_nothing_that_was_released_decides_the_figure(family):
+    """Other rows, other noise, other sets, pairs measured or not: the same guarantee."""
+    found = []
+    for seed, (n, dependent) in enumerate([(300, True), (20_000, False), (3000, True)]):
+        model = fitted(family, "observed", n=n, seed=seed, dependent=dependent)
+        found.append(model.ground_truth_guarantee(rates(0.6)))
+    assert all(g == found[0] for g in found)
+
+
+@pytest.mark.parametrize("family", [AIM, MST])
+@pytest.mark.parametrize("holed", ["abcdefg", "abc", "ab"])
+@pytest.mark.parametrize("n", [200, 30_000])
+def test_every_fit_keeps_to_its_caps(family, holed, n):
+    schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
+    model = fitted(family, "observed", schema, n=n)
+    caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
+    assert caps.hold(whole)
+    log = releases(whole)
+    spent = {True: 0.0, False: 0.0}
+    alone: dict[str, float] = {}
+    for event in log:
+        cost = float(filter_cost(event, whole.cost))
+        if isinstance(event, SelectionEvent):
+            spent[True] += cost
+        elif not event.gate:
+            spent[False] += cost
+        if event.label.startswith("marginal") and event.label.count(" x "):
+            alone[event.label] = alone.get(event.label, 0.0) + cost
+    parts = {True: 0.0, False: 0.0}
+    for part in caps.events:
+        if not part.gate and part.label != ChosenGates.chosen:
+            parts[part.label == ChosenGates.selections] += part.cost.amount
+    assert spent[True] <= parts[True]
+    chosen = caps.events[-1].cost.amount
+    share = caps.structure.largest_share
+    assert max(alone.values()) <= share * chosen
+    if family is MST:
+        assert share < 0.25
+
+
+def test_caps_add_up_to_the_whole():
+    for family in (AIM, MST):
+        model = fitted(family, "observed")
+        together = epsilon_of(model._caps_of_fit().events, 1e-6)
+        assert together == pytest.approx(1.0, rel=1e-9)
+
+
+def test_attributes_that_are_never_missing_open_every_row():
+    schema = Schema(tuple(replace(a, nullable=a.name in "ab") for a in SEVEN))
+    found = fitted(AIM, "observed", schema).ground_truth_guarantee(rates(0.5, schema))
+    assert found.epsilon == pytest.approx(1.0)
+
+
+def test_rules_leave_no_share_to_count_on():
+    model = fitted(MST, "observed")
+    again = MST(
+        epsilon=1.0, delta=1e-6, missing="observed", structural_zeros={("a", "b"): [("x", "x")]}
+    ).fit(rows(SEVEN, 2000, 0))
+    plain, ruled = model._caps_of_fit().structure, again._caps_of_fit().structure
+    assert plain.largest_share < 0.25
+    assert ruled.largest_share == 1.0
+
+
+@pytest.mark.parametrize("attributes", [1, 2, 3])
+def test_few_attributes(attributes):
+    schema = Schema(SEVEN.attributes[:attributes])
+    for family in (AIM, MST):
+        model = fitted(family, "observed", schema)
+        caps = model._caps_of_fit()
+        assert caps.hold(model.guarantee_.events[0])
+        assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon < 0.8
+
+
+def test_a_workload_too_large_for_the_model_may_measure_single_attributes_again():
+    model = fitted(AIM, "observed", max_model_size=1e-5)
+    assert not model.measured_
+    caps = model._caps_of_fit()
+    assert ("a",) in caps.structure.among
+    assert caps.hold(model.guarantee_.events[0])
+    held = fitted(AIM, "observed")
+    assert ("a",) not in held._caps_of_fit().structure.among
+    p = rates(0.5)
+    assert held.ground_truth_guarantee(p).epsilon < model.ground_truth_guarantee(p).epsilon
+
+
+def test_the_family_is_the_whole_workload():
+    among = fitted(AIM, "observed", workload=[("a", "b", "c")])._caps_of_fit().structure.among
+    expected = {*combinations("abc", 2), ("a", "b", "c")}
+    assert set(among) == expected
+
+
+@pytest.mark.parametrize("missing", ["joint", "impute-first"])
+@pytest.mark.parametrize("family", [AIM, MST, AllPairs])
+def test_what_reads_every_row_has_no_caps(family, missing):
+    model = fitted(family, missing)
+    assert model._caps_of_fit() is None
+    assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
+
+
+def test_another_release_than_the_caps_are_of_is_not_amplified():
+    """As an edited file could say: other parameters, or another strategy."""
+    model = fitted(AIM, "observed")
+    for other in (fitted(AIM, "complete-rows"), fitted(AIM, "observed", selection_share=0.01)):
+        caps = other._caps_of_fit()
+        assert not caps.hold(model.guarantee_.events[0])
+        found = synthesizer_ground_truth(
+            model.guarantee_,
+            strategy=model._strategy,
+            modelled=model._modelled,
+            assumption=rates(0.5),
+            caps=caps,
+        )
+        assert found.epsilon == pytest.approx(1.0)
+
+
+def test_a_saved_model_states_the_same(tmp_path):
+    model = fitted(MST, "observed")
+    model.save(tmp_path / "m.json")
+    again = MST.load(tmp_path / "m.json")
+    again.set_params(epsilon=5.0)  # for the next fit
+    assert again.ground_truth_guarantee(rates(0.5)) == model.ground_truth_guarantee(rates(0.5))
+
+
+def test_a_large_epsilon_counts_in_zcdp():
+    for missing in ("observed", "complete-rows"):
+        model = fitted(MST, missing, epsilon=30.0)
+        assert model.guarantee_.events[0].cost.currency == "zcdp"
+        assert model._caps_of_fit().hold(model.guarantee_.events[0])
+        assert model.ground_truth_guarantee(rates(0.3)).epsilon < 29
+
+
+def test_structure_of_complete_rows_is_fixed():
+    assert fitted(MST, "complete-rows")._caps_of_fit().structure == FixedGates()
