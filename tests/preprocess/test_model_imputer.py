@@ -111,7 +111,7 @@ def test_any_family_fills_better_than_the_commonest_level(family):
 
 def test_observed_cells_stay_and_no_hole_does():
     rows = Table.read(holey(), SCHEMA)
-    for filling in ("random", "likely"):
+    for filling in ("random", "likely", "mean"):
         filled = DPImputer(model=MODEL, filling=filling).transform(rows)
         assert not filled.incomplete_rows().any()
         for name in SCHEMA.names:
@@ -124,7 +124,7 @@ def test_observed_cells_stay_and_no_hole_does():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from(["random", "likely"]))
+@given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
 def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     rng = np.random.default_rng(seed)
     imputer = DPImputer(model=MODEL, filling=filling, random_state=seed)
@@ -225,6 +225,17 @@ def test_rows_of_holes_are_drawn_from_the_model():
             for f in (truth, found)
         ]
         assert np.abs(tables[0] - tables[1]).to_numpy().sum() / 2 < 0.12
+
+
+def test_means_are_nearest_to_numbers_and_levels_are_the_likeliest():
+    rows, truth = Table.read(holey(seed=5), SCHEMA), complete(seed=5)["age"].to_numpy()
+    hole, far, found = rows.mask("age"), {}, {}
+    for filling in ("random", "likely", "mean"):
+        filled = DPImputer(model=MODEL, filling=filling, random_state=0).transform(rows)
+        far[filling] = np.sqrt(np.mean((filled.values("age") - truth)[hole] ** 2))
+        found[filling] = filled.codes("smoker")
+    assert far["mean"] < 0.97 * far["likely"] < 0.97 * far["random"]
+    assert (found["mean"] == found["likely"]).all()
 
 
 def test_nothing_to_fill_is_nothing_done():
@@ -391,7 +402,7 @@ def ruled_model(one_free):
 
 
 @pytest.mark.parametrize("schema", [RULED, ONE_FREE], ids=["ruled", "one free"])
-@pytest.mark.parametrize("filling", ["random", "likely"])
+@pytest.mark.parametrize("filling", ["random", "mean"])
 def test_filled_rows_obey_rules(schema, filling):
     model = ruled_model(schema is ONE_FREE)
     rng, whole = np.random.default_rng(1), made_up(schema, 1500, seed=1, holes=0.0)
