@@ -167,7 +167,7 @@ def main():
             part = {n: hole[few] for n, hole in holes.items()}
             show(f"{name} (no privacy)", [scores(filled, truth.take(few), part)], [seconds])
         for epsilon in options.epsilons:
-            found, seconds = {"likely": [], "random": []}, {"likely": [], "random": []}
+            found, seconds = ({"likely": [], "mean": [], "random": []} for _ in range(2))
             for seed in range(options.seeds):
                 model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=seed).fit(rows)
                 DPImputer(model=model).fit()

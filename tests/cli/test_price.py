@@ -7,6 +7,7 @@ import pytest
 from missdp import PrivBayes
 from missdp.cli.main import main
 from missdp.datasets import yrbss
+from missdp.preprocess import column_names
 from missdp.preprocess.prices import Price
 
 
@@ -129,3 +130,37 @@ def test_bad_pipelines(pipeline, model, capsys, tmp_path):
     code, _, err = run(capsys, "price", pipeline)
     assert code == 2
     assert "impute-magic" in err
+
+
+BY_MODEL = """
+delta = 1e-6
+[table]
+rows = 2000
+columns = {columns}
+radius = 3.0
+complete = false
+[[step]]
+kind = "impute-model"
+model = "{model}"
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
+
+
+def test_a_step_that_fills_by_a_saved_model_moves_no_row(model, capsys, tmp_path):
+    columns = len(column_names(yrbss().schema()))
+    path = tmp_path / "p.toml"
+    path.write_text(BY_MODEL.format(columns=columns, model=model))
+    code, out, _ = run(capsys, "price", path, "--json")
+    assert code == 0
+    found = Price.from_dict({k: v for k, v in json.loads(out).items() if k != "warnings"})
+    assert found.steps[0].transformer == "DPImputer"
+    assert found.steps[0].rows_moved == 0
+    assert found.epsilon == found.naive_epsilon
+    path.write_text(BY_MODEL.format(columns=columns + 1, model=model))
+    code, _, err = run(capsys, "price", path)
+    assert code == 2
+    assert f"makes {columns} columns" in err
+    path.write_text(BY_MODEL.format(columns=columns, model="none.json"))
+    assert run(capsys, "price", path)[0] == 3

@@ -37,8 +37,11 @@ def impute(
         typer.Option(help="Fill that often; OUTPUT-1, OUTPUT-2, ... are written if above 1."),
     ] = 1,
     filling: Annotated[
-        Literal["random", "likely"],
-        typer.Option(help="Draw each hole from its law, or take the likeliest level or bin."),
+        Literal["random", "likely", "mean"],
+        typer.Option(
+            help="Draw each hole from its law, or take the likeliest level or bin, or a number's "
+            "mean."
+        ),
     ] = "random",
     holes: HolesOption = "nulls",
     seed: SeedOption = None,

@@ -36,7 +36,7 @@ Base: TypeAlias = Literal["heads", "tree"]
 _SWEEPS: dict[str, int] = {"heads": 4, "tree": 15}
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST = 20_000  # at least
-_LEAST_SHARE = 0.5  # effective rows, of those that are weighted
+_LEAST_SHARE = {"heads": 0.5, "tree": 0.05}  # effective rows, of those that are weighted
 _LEAST_CELL = 1e-9
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
 
@@ -85,7 +85,7 @@ class PairModel(Record):
 
     @property
     def _least(self) -> float:
-        return _LEAST_SHARE if self.base == "heads" else 0.0
+        return _LEAST_SHARE[self.base]
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"

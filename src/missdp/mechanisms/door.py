@@ -24,7 +24,7 @@ from missdp.schema import PairDenial
 from missdp.sources import Clique, MarginalSource, MemorySource, Reads
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
-from missdp.sources.partners import check_countable, violating_pairs
+from missdp.sources.partners import check_comparable, check_countable
 from missdp.sources.strategies import ExactCounts, MergedCounts
 
 __all__ = [
@@ -252,8 +252,7 @@ class Door(PrivateCliques):
                 "pairs of rows are counted in memory, and these rows are streamed; read them with "
                 "Table.read"
             )
-        # Of no rows: whether a table has what is compared is a public fact, its number of rows not.
-        violating_pairs(denial, rows.table.take(np.zeros(0, dtype=np.int64)))
+        check_comparable(denial, rows.schema, rows.valued)
         steps, whole = RateSteps(cost), self._strategy.complete_only
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
         kind, scale = steps.noise.kind, steps.noise.scale

@@ -36,6 +36,8 @@ class StepCondition(Condition, abstract=True):
     """
 
     sentence: ClassVar[str]
+    about_rows: ClassVar[bool] = True
+    """Whether it is about the table, so that a private test can stand in for it."""
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
@@ -57,6 +59,7 @@ class ModelPaidApart(StepCondition):
         "The imputer's model was not fitted to these rows, or its own guarantee is composed with "
         "this one."
     )
+    about_rows = False
 
 
 @dataclass(frozen=True)

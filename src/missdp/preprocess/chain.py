@@ -398,8 +398,12 @@ class PreparedRows:
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return what an answer rests on; without the steps' conditions if these are tested."""
-        steps = () if tested else dict.fromkeys(c for step in self.steps for c in step.conditions)
+        """Return what an answer rests on; without the steps' conditions if these are tested.
+
+        What is not about the table is not tested.
+        """
+        stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
+        steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
         return (*shape, *self.assumed, *question.conditions, *steps)
 

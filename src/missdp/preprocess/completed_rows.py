@@ -55,8 +55,9 @@ def completed(
         Where random numbers come from.
     draw : int
         Which of several tables this is: each has random numbers of its own.
-    filling : {"random", "likely"}
-        With ``"likely"``, the likeliest level, or the middle of the likeliest bin.
+    filling : {"random", "likely", "mean"}
+        With ``"likely"``, the likeliest level, or the middle of the likeliest bin; with ``"mean"``,
+        the likeliest level, or the mean of a number's law.
     """
     schema = table.schema
     found = {name: _copied(table.column(name)) for name in schema.names}
@@ -130,13 +131,14 @@ class _Block:
         inside = drawn[:, wide:] if filling == "random" else np.full((len(rows), 1), 0.5)
         spread = np.broadcast_to(inside, (len(rows), max(inside.shape[1], len(self._numbers))))
         unit = dict(zip(self._numbers, spread.T, strict=False))
-        columns = self._with_cells(self._table.take(rows), codes, unit)
+        means = self._means(rows) if filling == "mean" else {}
+        columns = self._with_cells(self._table.take(rows), codes, unit, means)
         if not self._table.schema.rulebook.bound:
             return columns, np.zeros(len(rows), dtype=bool)
         return _ruled(self._table.take(rows), columns)
 
     def _with_cells(
-        self, part: Table, codes: Codes, unit: Mapping[str, Floats]
+        self, part: Table, codes: Codes, unit: Mapping[str, Floats], means: Mapping[str, Floats]
     ) -> dict[str, Column]:
         """Return the columns with cells in place of holes; what follows from others still has its.
 
@@ -155,9 +157,32 @@ class _Block:
             if values is not None and isinstance(attribute, Numeric):
                 absent = cells >= attribute.size
                 drawn = attribute.decode(np.where(absent, 0, cells), unit[attribute.name])
+                if attribute.name in means:
+                    drawn = means[attribute.name]
+                    inside = attribute.encode_values(drawn)
+                    cells = np.where(hole & ~absent, inside, cells)
                 values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
             columns[attribute.name] = Column(cells.astype(code_dtype(attribute)), values)
         return columns
+
+    def _means(self, rows: Codes) -> dict[str, Floats]:
+        """Return the mean of each number's law given the observed cells of its row."""
+        codes, found = self._codes[rows], {}
+        sizes = np.array(self._laws.sizes, dtype=np.int64)
+        several = (codes >= sizes).sum(axis=1, keepdims=True) > 1
+        for place, name in enumerate(self._names):
+            attribute = self._table.schema[name]
+            if not isinstance(attribute, Numeric):
+                continue
+            some, whole = self._laws.given_some, self._laws.given_all
+            law = np.where(several, some.of(place, codes), whole.of(place, codes))
+            law = law[:, : attribute.size]  # without "not applicable"
+            # Added up one after the other: rounded in each row as if it stood alone.
+            total = np.cumsum(law, axis=1)[:, -1]
+            mean = np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
+            mean = np.clip(mean, attribute.lower, attribute.upper)
+            found[name] = np.rint(mean) if attribute.integer else mean
+        return found
 
     def _loosened(self, codes: Codes, rows: Codes, turn: int) -> Codes:
         """Let half of the holes be any level, for rows that the laws do not fill as rules have it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, get_args, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -67,10 +67,12 @@ class DPImputer(StableTransformer):
     model : Synthesizer
         Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
         clones.
-    filling : {"random", "likely"}, default "random"
+    filling : {"random", "likely", "mean"}, default "random"
         ``"random"`` draws from the law of each hole, so that margins and dependence come out right;
         numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest level, or the
         middle of the likeliest bin: more cells are right, but rare levels get rarer still.
+        ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest to the
+        true number on average, and with too little spread.
     random_state : int or None
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
         then becomes the same, whatever the other rows are.
@@ -278,8 +280,8 @@ class DPImputer(StableTransformer):
 
     def _check(self) -> None:
         self._released()
-        known = isinstance(self.filling, str) and self.filling in ("random", "likely")
-        require(known, "filling must be 'random' or 'likely'")
+        known = isinstance(self.filling, str) and self.filling in get_args(Filling)
+        require(known, "filling must be 'random', 'likely' or 'mean'")
         seed = self.random_state
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0
         require(seed is None or whole, "random_state must be None or a whole number, at least 0")

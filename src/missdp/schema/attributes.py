@@ -229,9 +229,8 @@ class Attribute(Record, abstract=True):
         output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``) and
         ``"clamp"`` (numeric attributes) refuse no cell.
     settled : bool, default False
-        Whether holes of this column may have been filled before: by a rule of the table that it was
-        taken from, or by an imputer. Then no guarantee for the ground truth builds on them.
-        :meth:`Schema.subset` and :class:`~missdp.DPImputer` say so by themselves.
+        Whether its holes may have been filled before, by rules of the table it was taken from or by
+        `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
     label, units : str
         For people.
     undeclared : tuple of str, default ()

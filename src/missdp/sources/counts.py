@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.schema import Schema
+from missdp.sources.partners import check_comparable
 from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
 
@@ -148,11 +149,18 @@ def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     Raises
     ------
     ParameterError
+    DataError
+        If rows are read, and hold only bins of a number that is compared between two rows.
     """
-    if reads == "rows" and not isinstance(source, MemorySource):
-        raise ParameterError(
-            "this fit needs the rows in memory, and these are streamed; read them with Table.read"
-        )
+    if reads == "rows":
+        if not isinstance(source, MemorySource):
+            raise ParameterError(
+                "this fit needs the rows in memory, and these are streamed; read them with "
+                "Table.read"
+            )
+        for denial in source.schema.rulebook.pairs:
+            if denial.holds == "mostly":  # its rate is released
+                check_comparable(denial, source.schema, source.valued)
     return weighing(source) if reads == "weights" else source
 
 
@@ -391,6 +399,12 @@ class MemorySource:
     def schema(self) -> Schema:
         """Public facts about the columns."""
         return self._table.schema
+
+    @property
+    def valued(self) -> frozenset[str]:
+        """Attributes of which the rows have values, not bins alone: a public fact."""
+        table = self._table
+        return frozenset(n for n in table.schema.names if table.column(n).values is not None)
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""

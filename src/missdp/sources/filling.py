@@ -36,7 +36,7 @@ __all__ = [
 
 Codes: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-Filling: TypeAlias = Literal["random", "likely"]
+Filling: TypeAlias = Literal["random", "likely", "mean"]
 
 SWEEPS = 4
 """How often each hole of a row with several is drawn: all but the first time given all others."""
@@ -70,8 +70,9 @@ def fill_codes(
         Numbers in [0, 1), a row of them for each row, independent of everything.
     never : mapping of int to int, optional
         By attribute, a level that no hole becomes.
-    filling : {"random", "likely"}
-        Draw from the law, or take the level that is likeliest given the observed cells.
+    filling : {"random", "likely", "mean"}
+        Draw from the law, or take the level that is likeliest given the observed cells (of numbers
+        in bins, ``"mean"`` is left to who knows their values).
 
     Notes
     -----
@@ -102,7 +103,7 @@ def fill_codes(
             rows = np.flatnonzero(holes[:, a] & chosen)
             known = filled if filling == "random" else codes
             law = _without(given.of(a, known[rows]), never.get(a))
-            likeliest = filling == "likely"
+            likeliest = filling != "random"
             filled[rows, a] = law.argmax(axis=1) if likeliest else _drawn(law, uniforms[rows, 0, a])
     for sweep in range(1, SWEEPS) if filling == "random" else ():
         for a in laws.order:
@@ -176,7 +177,7 @@ def fill_modelled(
     codes : ndarray of int64, shape (n, d)
     uniforms : ndarray, shape (n, DRAWS, d)
     modelled : Modelled
-    filling : {"random", "likely"}
+    filling : {"random", "likely", "mean"}
     """
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names

@@ -212,6 +212,11 @@ class _PlainerRows(MemorySource):
         """Public facts about what is modelled."""
         return self._modelled.schema
 
+    @property
+    def valued(self) -> frozenset[str]:
+        """Attributes of which the rows have values."""
+        return self._source.valued & {*self.schema.names}
+
     @cached_property
     def table(self) -> Table:
         """The private rows, made plainer."""

@@ -6,7 +6,7 @@ cell is missing or not applicable does not violate anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -14,14 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
+from missdp.errors import DataError, ParameterError
 from missdp.inference.dominance import MOST_DIFFERENT, related
-from missdp.schema import Numeric, PairDenial
+from missdp.schema import Numeric, PairDenial, Schema
 from missdp.schema.denial import Single
 from missdp.schema.predicates import MIRRORED, OPERATORS
 from missdp.table import Table
 
 __all__ = [
+    "check_comparable",
     "check_countable",
     "observed_on",
     "violates_itself",
@@ -121,6 +122,25 @@ def check_countable(denial: PairDenial) -> None:
             f"at most {MOST_DIFFERENT // 2} comparisons between two rows may be 'not equal', each "
             f"of which doubles the time: {denial.text}"
         )
+
+
+def check_comparable(denial: PairDenial, schema: Schema, valued: Collection[str]) -> None:
+    """Refuse a table that holds only bins of a number that is compared; public facts tell.
+
+    Parameters
+    ----------
+    denial : PairDenial
+    schema : Schema
+    valued : collection of str
+        The attributes of which the table holds values.
+
+    Raises
+    ------
+    DataError
+    """
+    for name in denial.names:
+        if isinstance(schema[name], Numeric) and name not in valued:
+            raise DataError(f"attribute {name!r} has no numeric values in this table")
 
 
 def observed_on(names: Iterable[str], rows: Table) -> Flags:

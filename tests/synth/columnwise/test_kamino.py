@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import missdp
 from missdp import Categorical, Kamino, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, FilterEvent, MissingCompletelyAtRandom, releases
-from missdp.errors import CheckFailedError, MissDPWarning, ParameterError
+from missdp.errors import CheckFailedError, DataError, MissDPWarning, ParameterError
 from missdp.evaluate import marginal_distance, pair_violations
 from missdp.missingness import MCAR
 from missdp.schema import Denial, NotApplicable
@@ -166,6 +166,18 @@ def test_streams_do_where_no_row_is_looked_at(tmp_path):
         with pytest.raises(ParameterError, match="in memory"):
             Kamino(epsilon=1.0, budget=budget, **options).fit(source)
         assert not budget.events
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_rows_that_cannot_be_compared_are_refused_before_the_charge(options):
+    """Bins only: a rate of pairs in order cannot be counted."""
+    rule = Denial("t1&t2&LT(t1.x,t2.x)&GT(t1.x,5)", holds="mostly")
+    schema = Schema((Numeric(name="x", lower=0, upper=9, bins=3), ATTRIBUTES[0]), (rule,))
+    bins = Table.from_codes(schema, {"x": [0, 1, 2], ATTRIBUTES[0].name: [0, 1, 1]})
+    budget = Budget(1.0, 1e-5)
+    with pytest.raises(DataError, match="no numeric values"):
+        Kamino(epsilon=1.0, delta=1e-6, budget=budget, **options).fit(bins)
+    assert not budget.events
 
 
 def test_each_head_has_its_gate_if_trained_alone():
