@@ -22,6 +22,7 @@ from missdp.ground_truth.gates import (
     gate_probability,
     observed_rate_bound,
 )
+from missdp.ground_truth.jointly import Parted, joint
 from missdp.ground_truth.mixture import MaskMixture, mask_mixture
 from missdp.ground_truth.one_gate import (
     amplified_epsilon,
@@ -46,6 +47,7 @@ __all__ = [
     "MaskMixture",
     "NoiseKind",
     "ObservedRateBound",
+    "Parted",
     "Partition",
     "RenyiCost",
     "amplified_epsilon",
@@ -58,6 +60,7 @@ __all__ = [
     "gated_epsilon",
     "ground_truth_guarantee",
     "ground_truth_price",
+    "joint",
     "largest_gate_probability",
     "mask_mixture",
     "observed_rate_bound",

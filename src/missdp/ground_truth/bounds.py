@@ -258,7 +258,7 @@ def _chosen(
     """Return the bound for marginals that the data chose."""
     if delta == 0.0 or not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
         return None
-    costs = chosen_costs(events, structure)
+    costs = chosen_costs(events, structure, observed)
     found = chosen_epsilon(costs, delta, observed)
     return Bound(epsilon=found, delta=delta, method="replicas of the mask, any marginals")
 

@@ -140,8 +140,13 @@ class ChosenCosts:
             raise ParameterError("a family of sets is needed for what may be chosen")
 
 
-def chosen_costs(events: Sequence[Event], structure: ChosenGates) -> ChosenCosts:
+def chosen_costs(
+    events: Sequence[Event], structure: ChosenGates, observed: Mapping[str, float] | None = None
+) -> ChosenCosts:
     """Return what events cost in zCDP, by who chose their gates.
+
+    What is behind several attributes, and was fixed, counts behind the one that is ``observed``
+    least.
 
     A cap in Gaussian DP of ``mu`` squared bounds zCDP by half as much, whatever the releases: what
     is mu-GDP can be made of one answer of the Gaussian mechanism, and post-processing increases no
@@ -161,6 +166,7 @@ def chosen_costs(events: Sequence[Event], structure: ChosenGates) -> ChosenCosts
     (0.00318, 0.005)
     """
     ungated, selections, unselected, chosen = 0.0, 0.0, 0.0, 0.0
+    rates = observed or {}
     fixed: dict[str, float] = defaultdict(float)
     for event in flatten(events):
         rho = zcdp_rho_of(event)
@@ -170,7 +176,7 @@ def chosen_costs(events: Sequence[Event], structure: ChosenGates) -> ChosenCosts
             unselected += rho
             selections += min(rho, _selected(event))
         elif event.gate:
-            fixed[min(event.gate)] += rho
+            fixed[min(event.gate, key=lambda a: (rates.get(a, 1.0), a))] += rho
         else:
             ungated += rho
     return ChosenCosts(

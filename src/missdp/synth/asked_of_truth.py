@@ -13,7 +13,7 @@ from missdp.errors import ParameterError
 from missdp.record import check_positive
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
-from missdp.synth.before_holes import capped_ground_truth, check_names
+from missdp.synth.before_holes import check_names, split, truth_of_parts
 
 __all__ = ["epsilon_for_ground_truth", "planned_ground_truth"]
 
@@ -59,7 +59,7 @@ def planned_ground_truth(
     check_names(assumption, schema)
     budget = again._check_parameters()
     whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))
-    return capped_ground_truth(whole, again._caps(), assumption)
+    return truth_of_parts(whole, split(whole, again._caps()), assumption)
 
 
 def epsilon_for_ground_truth(

@@ -20,7 +20,7 @@ from missdp.record import WRONG, fits
 from missdp.schema import Schema
 from missdp.sources import Reads, Strategy, readable, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.before_holes import synthesizer_ground_truth
+from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds, restored
 from missdp.synth.state import (
@@ -310,12 +310,17 @@ class Synthesizer(FittedState, abc.ABC):
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
         0.37
         """
+        parts = self.ground_truth_parts()
+        check_names(assumption, self.schema_)
+        return truth_of_parts(self.guarantee_, parts, assumption)
+
+    def ground_truth_parts(self) -> Parts:
+        """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
         self._check_fitted()
-        return synthesizer_ground_truth(
+        return ground_truth_parts(
             self.guarantee_,
             strategy=self._applied_strategy,
             modelled=self._modelled,
-            assumption=assumption,
             fixed_gates=self.fixed_gates,
             caps=self._caps_of_fit(),
         )

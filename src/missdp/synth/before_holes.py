@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeAlias
 
 from missdp.accounting import (
     Condition,
@@ -22,12 +23,22 @@ from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
 from missdp.errors import ParameterError
 from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
+from missdp.ground_truth.gates import Structure
 from missdp.schema import Schema
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 
-__all__ = ["capped_ground_truth", "check_names", "synthesizer_ground_truth"]
+__all__ = [
+    "Parts",
+    "check_names",
+    "ground_truth_parts",
+    "split",
+    "synthesizer_ground_truth",
+    "truth_of_parts",
+]
+
+Parts: TypeAlias = tuple[Guarantee, Structure | None]
 
 
 def synthesizer_ground_truth(
@@ -91,38 +102,61 @@ def synthesizer_ground_truth(
     each up to its cap (`missdp.ground_truth.replicas`).
     """
     check_names(assumption, modelled.whole)
+    parts = ground_truth_parts(
+        guarantee, strategy=strategy, modelled=modelled, fixed_gates=fixed_gates, caps=caps
+    )
+    return truth_of_parts(guarantee, parts, assumption)
+
+
+def ground_truth_parts(
+    guarantee: Guarantee,
+    *,
+    strategy: Strategy,
+    modelled: Modelled,
+    fixed_gates: bool = False,
+    caps: Caps | None = None,
+) -> Parts:
+    """Return a fit as the caps of its parts, and who chose their gates; None if there are none.
+
+    Parameters
+    ----------
+    guarantee, strategy, modelled, fixed_gates, caps
+        As for `synthesizer_ground_truth`.
+    """
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
-    pure = isinstance(whole, FilterEvent) and whole.cost.currency == "pure"
-    if isinstance(whole, FilterEvent) and not pure and caps is not None and caps.hold(whole):
-        return capped_ground_truth(guarantee, caps, assumption)
-    if isinstance(whole, FilterEvent) and fixed_gates and whole.cost.currency == "renyi":
-        merged = replace(guarantee, events=_gate_by_gate(whole))
-        return ground_truth_guarantee(merged, assumption, structure=FixedGates())
-    if not isinstance(whole, FilterEvent) or whole.cost.currency != "pure":
-        return ground_truth_guarantee(guarantee, assumption)
+    if not isinstance(whole, FilterEvent):
+        return guarantee, None
+    if whole.cost.currency != "pure" and caps is not None and caps.hold(whole):
+        return split(guarantee, caps)
+    if fixed_gates and whole.cost.currency == "renyi":
+        return replace(guarantee, events=_gate_by_gate(whole)), FixedGates()
+    if whole.cost.currency != "pure":
+        return guarantee, None
     gated, chosen = _gated(whole, strategy)
     names = modelled.schema.names
     always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
     if not gated or (chosen and always):
-        return ground_truth_guarantee(guarantee, assumption)
+        return guarantee, None
     structure = DataChosenGates(attributes=names, smallest=1) if chosen else FixedGates()
-    merged = replace(guarantee, events=_with_the_rest(whole.cost.amount, gated))
-    return ground_truth_guarantee(merged, assumption, structure=structure)
+    return replace(guarantee, events=_with_the_rest(whole.cost.amount, gated)), structure
 
 
-def capped_ground_truth(
-    guarantee: Guarantee, caps: Caps | None, assumption: Condition | None
-) -> Guarantee:
-    """Return the ground-truth guarantee of a fit that is known by the caps of its parts."""
+def split(guarantee: Guarantee, caps: Caps | None) -> Parts:
+    """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
     if caps is None:
-        return ground_truth_guarantee(guarantee, assumption)
+        return guarantee, None
     # Rounding makes the parts a little more than the whole.
-    epsilon = max(
-        guarantee.epsilon, Guarantee.from_events(caps.events, delta=guarantee.delta).epsilon
-    )
-    parts = replace(guarantee, epsilon=epsilon, events=caps.events)
-    found = ground_truth_guarantee(parts, assumption, structure=caps.structure)
+    parts = Guarantee.from_events(caps.events, delta=guarantee.delta)
+    epsilon = max(guarantee.epsilon, parts.epsilon)
+    return replace(guarantee, epsilon=epsilon, events=caps.events), caps.structure
+
+
+def truth_of_parts(guarantee: Guarantee, parts: Parts, assumption: Condition | None) -> Guarantee:
+    """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
     plain = ground_truth_guarantee(guarantee, assumption)
+    if parts[1] is None:
+        return plain
+    found = ground_truth_guarantee(parts[0], assumption, structure=parts[1])
     return found if found.epsilon < plain.epsilon else plain
 
 
