@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 import numpy as np
 
 from missdp.accounting import Budget, Condition, Guarantee
-from missdp.accounting.conditions import warn_if_weak
+from missdp.accounting.weak import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
