@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-_LIMIT, _SLOW_LIMIT = 300.0, 1500.0  # seconds of one test; of one that is marked slow
+_LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 
 
 class OutOfTime(BaseException):

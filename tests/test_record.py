@@ -31,6 +31,7 @@ from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
 from missdp.ground_truth.gates import ChosenGates, DataChosenGates, FixedGates
+from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
@@ -107,6 +108,9 @@ TABLE = np.array([[0.1, 1 / 3], [np.pi, 5e-324]])
 MASKS = MaskModel(np.array([0.1, 0.0]))
 MASKS.slopes[0, 1] = np.array([1.0, -1 / 3])
 LEVELS = Levels(np.array([0, 0, 1]), np.array([0.3, 0.7, 1.0]))
+FACTORS = Factors(
+    (LEVELS, LEVELS), (np.array([1.0, 0.5]), np.ones(2)), {(0, 1): np.full((3, 2), 1 / 3)}
+)
 LAW = GraphicalModel(
     (LEVELS, LEVELS), {(0, 1): TABLE}, MASKS, {(0,): np.eye(3)[0] > 0}, {(0, 1): TABLE}
 )
@@ -149,6 +153,8 @@ SINGLE = [
     LAW,
     FAMILY,
     HEADS,
+    FACTORS,
+    Conditionals((1, 0), FACTORS, FACTORS),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, "heads", 12.0),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(
@@ -197,7 +203,18 @@ def test_every_record_comes_back_as_it_was(record):
         assert type(again) is type(record)
         assert plain(again) == plain(record)
         if not isinstance(
-            record, (GraphicalModel, Heads, Levels, MaskModel, Network, PairModel, StoredModel)
+            record,
+            (
+                Conditionals,
+                Factors,
+                GraphicalModel,
+                Heads,
+                Levels,
+                MaskModel,
+                Network,
+                PairModel,
+                StoredModel,
+            ),
         ):
             assert again == record
             assert (

@@ -16,6 +16,7 @@ from missdp.accounting import (
     GaussianEvent,
     LaplaceEvent,
     MissingCompletelyAtRandom,
+    ObservedAtMost,
     PublicDomain,
     PureEvent,
     RDPEvent,
@@ -61,6 +62,7 @@ pure_events = st.one_of(pure, selection, laplace)
 
 conditions = st.one_of(
     st.builds(MissingCompletelyAtRandom, st.dictionaries(names, st.floats(0, 1), max_size=3)),
+    st.builds(ObservedAtMost, st.dictionaries(names, st.floats(0, 1), max_size=3)),
     st.just(RowIndependentMissingness()),
     st.builds(BoundedObservation, st.floats(0, 1)),
     st.builds(DatasetCollection, st.integers(0, 99), st.integers(1, 99), st.text(max_size=9)),

@@ -145,7 +145,8 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     assert spent[True] <= parts[True]
     chosen = caps.events[-1].cost.amount
     share = caps.structure.largest_share
-    assert max(alone.values()) <= share * chosen
+    # What selections leave of their part, a rounding here, may be spent on marginals.
+    assert max(alone.values()) <= share * chosen * (1 + 1e-6)
     if family is MST:
         assert share < 0.25
 

@@ -15,8 +15,16 @@ from synth.conformance import CASES, IDS, SCHEMA, make_frame, make_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 every_case = pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
-# Sixty columns take MST seconds for each strategy.
-SLOW = {("mst", "many_columns")}
+# Sixty columns take these seconds for each strategy.
+SLOW = {
+    (name, "many_columns")
+    for name in (
+        "mst",
+        "all-pairs-tree",
+        "all-pairs-imputed",
+        "kamino-sequential",
+    )
+}
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,20 @@ from synth.conformance import CASES, IDS
 from synth.worked_example import Independent
 
 _RARE = ("observed", "complete-rows")
-# Graphical models take longest; two strategies of theirs are enough for every day.
+# These take longest; one or two strategies of theirs are enough for every day.
+_SLOW = (
+    *(f"{family}-{strategy}" for family in ("aim", "mst", "all-pairs") for strategy in _RARE),
+    "all-pairs-imputed-impute-first",
+    "kamino-complete-rows",
+    "kamino-impute-first",
+    "kamino-joint-observed",
+    "kamino-sequential-complete-rows",
+)
 cases = [
     pytest.param(
         *case,
         id=name,
-        marks=[pytest.mark.slow] * (name[:3] in ("aim", "mst") and name[4:] in _RARE),
+        marks=[pytest.mark.slow] * (name in _SLOW),
     )
     for case, name in zip(CASES, IDS, strict=True)
 ]

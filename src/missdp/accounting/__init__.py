@@ -33,6 +33,7 @@ from missdp.accounting.conditions import (
     ExplicitSeed,
     FixedSchedule,
     MissingCompletelyAtRandom,
+    ObservedAtMost,
     PublicDomain,
     RowIndependentMissingness,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "Guarantee",
     "LaplaceEvent",
     "MissingCompletelyAtRandom",
+    "ObservedAtMost",
     "PLDAccountant",
     "Protects",
     "PublicDomain",

@@ -6,13 +6,11 @@ guarantees unites them, and printing a guarantee prints them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from missdp.accounting.exact import rounded_up
-from missdp.errors import ParameterError, SchemaError, WeakGuaranteeWarning
+from missdp.errors import ParameterError, SchemaError
 from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
 from missdp.schema import Schema
 
@@ -28,12 +26,11 @@ __all__ = [
     "ExplicitSeed",
     "FixedSchedule",
     "MissingCompletelyAtRandom",
+    "ObservedAtMost",
     "PublicDomain",
     "RowIndependentMissingness",
     "Undeclared",
     "domain_conditions",
-    "warn_if_weak",
-    "weaknesses",
 ]
 
 
@@ -117,11 +114,47 @@ class MissingCompletelyAtRandom(Condition):
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
-        rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
-        rates = f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
         return (
             "Values go missing completely at random, independently across rows and attributes, "
-            f"and are observed with probability {rates}."
+            f"and are observed with probability {self._rates()}."
+        )
+
+    def _rates(self) -> str:
+        rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
+        return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
+
+
+@dataclass(frozen=True)
+class ObservedAtMost(MissingCompletelyAtRandom):
+    """Given its row, each cell goes missing by itself, and is observed with at most some chance.
+
+    The chance may depend on all values of the row, its own cell's among them (MAR, MNAR), as in
+    logistic models whose weights are declared: see
+    `missdp.missingness.MissingMechanism.assumption`. What is proven for cells that go missing
+    completely at random holds for each row by itself, and no bound falls with a chance of being
+    observed, so that all of it holds at the largest chances.
+
+    Parameters
+    ----------
+    observed : mapping of str to float, or iterable of pairs
+        Attribute name to the largest probability, in [0, 1], over all rows that there could be.
+        Attributes that are not named may always be observed.
+
+    Examples
+    --------
+    >>> print(ObservedAtMost({"Income": 0.75}))
+    Given a row, its values go missing independently of each other and of other rows, and whatever the values are, each is observed with probability at most 0.75 for Income and 1 for every other attribute.
+    """  # noqa: E501
+
+    def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
+        super().__init__(observed)
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        return (
+            "Given a row, its values go missing independently of each other and of other rows, "
+            "and whatever the values are, each is observed with probability at most "
+            f"{self._rates()}."
         )
 
 
@@ -408,43 +441,3 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     declared += ["rules"] if schema.rules else []
     warning = DataDependentDomain(tuple(sorted(marked)))
     return (warning, PublicDomain(f"of: {', '.join(declared)}")) if declared else (warning,)
-
-
-def weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
-    """Return what makes a guarantee next to worthless, in sentences; usually nothing.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of the guarantee.
-    n : int, optional
-        The number of rows, *declared or released*, never the private one: whether there is a
-        sentence would tell.
-
-    Examples
-    --------
-    >>> for sentence in weaknesses(12.0, 0.01, n=1000):
-    ...     print(sentence)
-    epsilon = 12 is above 10: someone who knows all other rows may learn almost surely what a
-    person answered; values of about 1 are usual
-    delta = 0.01 is at least 1/n (n = 1000): publishing each row in full with this probability
-    would keep the same promise; state a delta far below 1/n
-    """
-    found = []
-    if epsilon > 10:
-        found.append(
-            f"epsilon = {rounded_up(epsilon)} is above 10: someone who knows all "
-            "other rows may learn almost surely what a person answered; values of about 1 are usual"
-        )
-    if n is not None and delta > 0 and delta * n >= 1:
-        found.append(
-            f"delta = {rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
-            "with this probability would keep the same promise; state a delta far below 1/n"
-        )
-    return tuple(found)
-
-
-def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of every one of the `weaknesses`."""
-    for sentence in weaknesses(epsilon, delta, n=n):
-        warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)

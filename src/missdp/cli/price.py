@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from missdp.accounting import (
-    BoundedObservation,
-    Condition,
-    MissingCompletelyAtRandom,
-    RowIndependentMissingness,
-)
-from missdp.accounting.conditions import warn_if_weak
+from missdp.accounting.weak import warn_if_weak
 from missdp.cli.app import JsonOption, emit
-from missdp.errors import ParameterError, replacing
+from missdp.cli.how_missing import (
+    IndependentOption,
+    MostOption,
+    ObservedOption,
+    stated_assumption,
+)
+from missdp.errors import ParameterError
 from missdp.files import check_writable
 from missdp.preprocess import load_pipeline, plot_price
 from missdp.preprocess import price as price_pipeline
@@ -33,18 +33,9 @@ def price(
         bool,
         typer.Option("--ground-truth", help="Price for the table before values went missing."),
     ] = False,
-    observed: Annotated[
-        str | None,
-        typer.Option(help="Holes completely at random: ATTRIBUTE=PROBABILITY observed, by commas."),
-    ] = None,
-    p_max: Annotated[
-        float | None,
-        typer.Option(help="Any row is read with at most this probability, whatever its values."),
-    ] = None,
-    row_independent: Annotated[
-        bool,
-        typer.Option("--row-independent", help="Rows lose values independently of each other."),
-    ] = False,
+    observed: ObservedOption = None,
+    p_max: MostOption = None,
+    row_independent: IndependentOption = False,
     delta: Annotated[
         float | None, typer.Option(help="Price a pipeline at this delta instead of its own.")
     ] = None,
@@ -58,9 +49,8 @@ def price(
     A pipeline file describes imputation, scaling, PCA and so on, without noise, followed by a
     private estimator; only its public facts are read.
     """
-    stated = _assumption(observed, p_max, row_independent=row_independent)
     if target.suffix == ".toml":
-        if ground_truth or stated is not None:
+        if ground_truth or observed is not None or p_max is not None or row_independent:
             raise ParameterError("--ground-truth and its assumptions are for saved models")
         _price_pipeline(target, delta, plot, as_json=as_json)
         return
@@ -68,6 +58,9 @@ def price(
         raise ParameterError("--delta and --plot are for pipelines (.toml)")
     model = load(target)
     guarantee = model.guarantee_
+    stated = stated_assumption(
+        observed, p_max, row_independent=row_independent, schema=model.schema_
+    )
     if ground_truth:
         if stated is None:
             raise ParameterError(
@@ -90,36 +83,3 @@ def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_js
     if plot is not None:
         plot_price(pipeline, plot)
     emit(found.to_dict(), str(found), as_json=as_json)
-
-
-def _assumption(
-    observed: str | None, p_max: float | None, *, row_independent: bool
-) -> Condition | None:
-    stated: list[Condition] = []
-    if observed is not None:
-        stated.append(MissingCompletelyAtRandom(_parse_observed(observed)))
-    if p_max is not None:
-        stated.append(BoundedObservation(p_max))
-    if row_independent:
-        stated.append(RowIndependentMissingness())
-    if len(stated) > 1:
-        raise ParameterError("state one assumption: --observed, --p-max or --row-independent")
-    return stated[0] if stated else None
-
-
-def _parse_observed(text: str) -> list[tuple[str, float]]:
-    observed = []
-    for part in text.split(","):
-        name, _, value = part.rpartition("=")
-        with replacing(ValueError, by=_unreadable):
-            observed.append((name.strip(), float(value)))
-        if not name.strip():
-            raise _unreadable()
-    return observed
-
-
-def _unreadable(_: BaseException | None = None) -> ParameterError:
-    return ParameterError(
-        "--observed must look like age=0.9,income=0.75: for each attribute the probability that a "
-        "cell is observed"
-    )

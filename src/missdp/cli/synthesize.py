@@ -27,12 +27,19 @@ from missdp.cli.app import (
     check_epsilon,
     emit,
 )
+from missdp.cli.how_missing import (
+    IndependentOption,
+    MostOption,
+    ObservedOption,
+    stated_assumption,
+)
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES, strategy_named
 from missdp.synth import load
+from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import (
     BUILT_IN,
@@ -59,11 +66,24 @@ __all__ = [
 def synthesize(
     data: DataArgument,
     schema: SchemaOption,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget, above 0.", show_default=False)],
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
     ],
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget, above 0.", show_default=False)
+    ] = None,
+    ground_truth_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of --epsilon: what to guarantee for the table before values went "
+            "missing. Needs --observed, --p-max or --row-independent.",
+            show_default=False,
+        ),
+    ] = None,
+    observed: ObservedOption = None,
+    p_max: MostOption = None,
+    row_independent: IndependentOption = False,
     delta: Annotated[
         float | None,
         typer.Option(
@@ -127,7 +147,7 @@ def synthesize(
     whatever fails later, rows can still be drawn from it with `missdp sample`.
     """
     check_stdout()
-    check_epsilon(epsilon)
+    wanted = _wanted(epsilon, ground_truth_epsilon)
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
@@ -136,14 +156,24 @@ def synthesize(
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
+    stated = stated_assumption(observed, p_max, row_independent=row_independent, schema=facts)
+    if (stated is None) != (ground_truth_epsilon is None):
+        raise ParameterError(
+            "--ground-truth-epsilon needs an assumption about how values went missing, and such "
+            "assumptions are for it: --observed, --p-max or --row-independent"
+        )
     check_rows(public_rows if rows is None else rows, len(facts))
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:
-        synthesizer = _build(chosen, own, missing, epsilon, delta, public_rows, seed)
+        synthesizer = _build(chosen, own, missing, wanted, delta, public_rows, seed)
         if keep_holes and not strategy_named(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
+        if stated is not None:
+            progress("finding epsilon", None)
+            found = epsilon_for_ground_truth(wanted, synthesizer, facts, stated)
+            synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
-        note_spending(epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
+        note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
         synthesizer.fit(data, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
@@ -165,14 +195,28 @@ def synthesize(
         "model": str(place),
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
+    promised = synthesizer.guarantee_.in_words()
+    if stated is not None:
+        truth = synthesizer.ground_truth_guarantee(stated)
+        document["ground_truth_guarantee"] = truth.to_dict()
+        promised = f"{truth.in_words()}\n\nFor the table with its holes:\n{promised}"
     drawn = counted(len(synthetic), "synthetic row")
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
         f"Wrote {place}: the model; missdp sample draws more rows from it at no cost.\n\n"
-        f"{synthesizer.guarantee_.in_words()}"
+        f"{promised}"
     )
     emit(document, text, as_json=as_json)
+
+
+def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
+    """Return the one epsilon that was asked for."""
+    given = [e for e in (epsilon, ground_truth_epsilon) if e is not None]
+    if len(given) != 1:
+        raise ParameterError("give either --epsilon or --ground-truth-epsilon")
+    check_epsilon(given[0])
+    return given[0]
 
 
 def _build(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
+from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
@@ -78,6 +79,36 @@ class MissingMechanism(ABC):
             "probability of being observed is known; use MCAR with rates='expected' or "
             f"DeclaredMechanism (attributes: {list(schema.names)})"
         )
+
+    def assumption(self, schema: Schema) -> Condition:
+        """Return what a guarantee for the ground truth may assume of rows that lose values so.
+
+        Parameters
+        ----------
+        schema : Schema
+
+        Returns
+        -------
+        Condition
+            Cells go missing independently given their row, each observed with at most the chance
+            that `observed_at_most` states.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound holds whatever the table is, because the mechanism is fitted to it.
+
+        Examples
+        --------
+        >>> from missdp import Categorical, Schema
+        >>> from missdp.missingness import DeclaredMechanism
+        >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
+        >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
+        >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
+        >>> known.assumption(schema)
+        ObservedAtMost(observed=(('smoker', 0.5),))
+        """
+        return ObservedAtMost(self.observed_at_most(schema))
 
     @abstractmethod
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:

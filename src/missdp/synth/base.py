@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 import numpy as np
 
 from missdp.accounting import Budget, Condition, Guarantee
-from missdp.accounting.conditions import warn_if_weak
+from missdp.accounting.weak import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
@@ -248,8 +248,9 @@ class Synthesizer(FittedState, abc.ABC):
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
         if missing_values == "keep" and not self._applied_strategy.models_holes:
+            other = "" if "joint" in self.strategies else "AllPairs, AIM, MST or PrivBayes "
             raise ParameterError(
-                f"missing={self._applied_strategy.name!r} does not model holes; fit with "
+                f"missing={self._applied_strategy.name!r} does not model holes; fit {other}with "
                 "missing='joint' to keep them in synthetic rows"
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
@@ -417,10 +418,8 @@ class Synthesizer(FittedState, abc.ABC):
             "leave 'multiple' out, or use AllPairs, AIM or MST"
         )
 
-    def _finished(self, table: Table, rng: np.random.Generator) -> Table:
-        """Return synthetic rows with what one row alone cannot settle."""
-        del rng
-        return table
+    def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002
+        return table  # with what one row alone cannot settle
 
     def _check_schema(self, schema: Schema) -> None:
         """Refuse, before anything is charged, what public facts show to be impossible."""

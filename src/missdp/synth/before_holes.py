@@ -27,7 +27,7 @@ from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 
-__all__ = ["capped_ground_truth", "synthesizer_ground_truth"]
+__all__ = ["capped_ground_truth", "check_names", "synthesizer_ground_truth"]
 
 
 def synthesizer_ground_truth(
@@ -90,9 +90,10 @@ def synthesizer_ground_truth(
     With gates that the family fixed, divergences at one Rényi order are amplified gate by gate,
     each up to its cap (`missdp.ground_truth.replicas`).
     """
-    _check_names(assumption, modelled.whole)
+    check_names(assumption, modelled.whole)
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
-    if isinstance(whole, FilterEvent) and caps is not None and caps.hold(whole):
+    pure = isinstance(whole, FilterEvent) and whole.cost.currency == "pure"
+    if isinstance(whole, FilterEvent) and not pure and caps is not None and caps.hold(whole):
         return capped_ground_truth(guarantee, caps, assumption)
     if isinstance(whole, FilterEvent) and fixed_gates and whole.cost.currency == "renyi":
         merged = replace(guarantee, events=_gate_by_gate(whole))
@@ -110,9 +111,11 @@ def synthesizer_ground_truth(
 
 
 def capped_ground_truth(
-    guarantee: Guarantee, caps: Caps, assumption: Condition | None
+    guarantee: Guarantee, caps: Caps | None, assumption: Condition | None
 ) -> Guarantee:
     """Return the ground-truth guarantee of a fit that is known by the caps of its parts."""
+    if caps is None:
+        return ground_truth_guarantee(guarantee, assumption)
     # Rounding makes the parts a little more than the whole.
     epsilon = max(
         guarantee.epsilon, Guarantee.from_events(caps.events, delta=guarantee.delta).epsilon
@@ -123,7 +126,7 @@ def capped_ground_truth(
     return found if found.epsilon < plain.epsilon else plain
 
 
-def _check_names(assumption: Condition | None, schema: Schema) -> None:
+def check_names(assumption: Condition | None, schema: Schema) -> None:
     """Refuse rates that contradict public facts: a mistyped name, or another table."""
     if not isinstance(assumption, MissingCompletelyAtRandom):
         return

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from missdp.accounting import Cost, Event, FilterEvent, SelectionEvent, releases
 from missdp.accounting.exact import difference, exact
 from missdp.accounting.filters import filter_cost
-from missdp.ground_truth import ChosenGates, FixedGates
+from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.ground_truth.gates import Structure
 
-__all__ = ["Caps", "Gate", "chosen_caps", "one_gate_caps"]
+__all__ = ["Caps", "Gate", "chosen_caps", "one_gate_caps", "target_caps"]
 
 Gate = frozenset[str]
 
@@ -33,7 +33,7 @@ class Caps:
         The cap of the fit.
     events : tuple of FilterEvent
         One for each part; a part that only reads rows observed on a set has that gate.
-    structure : FixedGates or ChosenGates
+    structure : FixedGates, DataChosenGates or ChosenGates
         Who chose the gates.
 
     Notes
@@ -140,6 +140,18 @@ def chosen_caps(
     structure = ChosenGates(among=tuple(map(tuple, gates)), largest_share=share)
     chosen = _cap(whole, rest, smallest or None, ChosenGates.chosen)
     return Caps(whole=whole, events=(*parts, chosen), structure=structure)
+
+
+def target_caps(whole: Cost, *, tables: float, attributes: Iterable[str]) -> Caps:
+    """Return the caps of a network in pure epsilon; every attribute may be missing.
+
+    Tables count as one release behind an attribute that the data chose: see `before_holes`.
+    """
+    names = tuple(attributes)
+    rest = _cap(whole, difference(whole.amount, tables, up=True), None, "every row")
+    gated = _cap(whole, difference(whole.amount, rest.cost.amount), Gate(names[:1]), "tables")
+    structure = DataChosenGates(attributes=names, smallest=1)
+    return Caps(whole=whole, events=(rest, gated), structure=structure)
 
 
 def _cap(whole: Cost, amount: float, gate: Gate | None, label: str) -> FilterEvent:

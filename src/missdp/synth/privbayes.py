@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost, PureEvent, scale_for, share_of
-from missdp.accounting.exact import float_up
+from missdp.accounting.exact import difference, float_up
 from missdp.accounting.filters import counting_cost, filter_cost
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, one_gate_caps
+from missdp.synth.caps import Caps, one_gate_caps, target_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
 from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
@@ -150,14 +150,19 @@ class PrivBayes(Synthesizer):
         return replace(self._whole, amount=self.imputer_share * self._whole.amount)
 
     def _caps(self) -> Caps | None:
-        """For Gaussian noise: of a fit in pure epsilon, parts are set aside."""
-        schema, whole = self.modelled_, self._whole
-        if self._delta == 0 or not self._strategy.complete_only:
+        schema, whole, strategy = self.modelled_, self._whole, self._strategy
+        share = 0.0 if is_declared(self.n_rows) else self._count_share(schema)
+        spent = share_of(float(self.epsilon), share)
+        counted = float_up(filter_cost(PureEvent(epsilon=spent), whole)) if spent else 0.0
+        if strategy.complete_only:
+            gate = strategy.gate((), schema) - self._modelled.filled
+            return one_gate_caps(whole, ungated=counted, gate=gate)
+        open_ = {*schema.names} - {*schema.nullable} | self._modelled.filled & {*schema.names}
+        if self._delta > 0 or strategy.gates != "data" or open_:
             return None
-        spent = self._count_share(schema) * float(self.epsilon)
-        counted = filter_cost(PureEvent(epsilon=spent), whole) * (not is_declared(self.n_rows))
-        gate = self._strategy.gate((), schema) - self._modelled.filled
-        return one_gate_caps(whole, ungated=float_up(counted), gate=gate)
+        left = replace(whole, amount=difference(whole.amount, counted))
+        tables = self._plan(left, len(schema)).table_cap
+        return target_caps(whole, tables=tables, attributes=schema.names)
 
     def _counting_cost(self, schema: Schema) -> float:
         """Cost of the numbers of rows, each of which is pure; public."""

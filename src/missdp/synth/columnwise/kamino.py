@@ -29,7 +29,7 @@ __all__ = ["HeadsFrom", "Kamino"]
 HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
 
 _STEPS = {"joint": 100, "sequential": 40}
-_NOISE = 0.35  # that training adds to a weight
+_NOISE = 0.2  # that training adds to a weight
 _QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10

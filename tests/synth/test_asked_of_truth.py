@@ -1,0 +1,95 @@
+"""What is asked for the ground truth is what a fit then guarantees."""
+
+import numpy as np
+import pytest
+
+from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table
+from missdp.accounting import (
+    BoundedObservation,
+    MissingCompletelyAtRandom,
+    RowIndependentMissingness,
+)
+from missdp.errors import ParameterError, UnprovenError
+from missdp.synth import epsilon_for_ground_truth, planned_ground_truth
+
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+
+SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y", "z"), nullable=True) for n in "abcde"))
+KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))
+QUICK = {AIM: {"rounds": 3, "model_rows": 500}}
+
+
+def table():
+    rng = np.random.default_rng(3)
+    return Table.from_codes(
+        SCHEMA, {n: rng.choice(4, 3000, p=(0.3, 0.2, 0.2, 0.3)) for n in "abcde"}
+    )
+
+
+CASES = [
+    (PrivBayes, {"delta": 0.0, "missing": "observed"}),
+    (PrivBayes, {"delta": 0.0, "missing": "complete-rows"}),
+    (PrivBayes, {"delta": 1e-6, "missing": "complete-rows"}),
+    (AIM, {"missing": "observed"}),
+    (MST, {"missing": "observed"}),
+    (MST, {"missing": "complete-rows"}),
+    (AllPairs, {"missing": "complete-rows"}),
+]
+
+
+@pytest.mark.parametrize(("family", "options"), CASES)
+def test_a_fit_guarantees_what_was_asked(family, options):
+    options = options | QUICK.get(family, {})
+    found = epsilon_for_ground_truth(0.7, family(epsilon=9.0, **options), SCHEMA, KNOWN)
+    assert found > 0.75
+    model = family(epsilon=found, **options)
+    planned = planned_ground_truth(model, SCHEMA, KNOWN).epsilon
+    stated = model.fit(table()).ground_truth_guarantee(KNOWN).epsilon
+    assert stated == pytest.approx(planned, rel=1e-9)
+    assert 0.699 < stated <= 0.7 * (1 + 1e-12)
+    assert model.guarantee_.epsilon == found
+
+
+@pytest.mark.parametrize("missing", ["joint", "impute-first"])
+@pytest.mark.parametrize("family", [AIM, AllPairs, PrivBayes])
+def test_where_nothing_is_amplified_it_is_the_same(family, missing):
+    model = family(epsilon=1.0, missing=missing)
+    assert epsilon_for_ground_truth(0.7, model, SCHEMA, KNOWN) == 0.7
+
+
+@pytest.mark.parametrize("assumption", [RowIndependentMissingness(), BoundedObservation(1.0)])
+def test_assumptions_that_say_little(assumption):
+    model = MST(epsilon=1.0, missing="complete-rows")
+    assert epsilon_for_ground_truth(0.7, model, SCHEMA, assumption) == pytest.approx(0.7, rel=1e-4)
+
+
+def test_a_bound_on_being_read():
+    model = MST(epsilon=1.0, missing="complete-rows")
+    half = epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.5))
+    tenth = epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.1))
+    assert 1.0 < half < tenth
+
+
+def test_rows_that_are_never_read_have_a_limit():
+    model = PrivBayes(epsilon=1.0, delta=0.0, missing="complete-rows", n_rows=3000)
+    assert epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.0)) == 64
+
+
+def test_refusals():
+    model = MST(epsilon=1.0, missing="observed")
+    with pytest.raises(ParameterError, match="nosuch"):
+        epsilon_for_ground_truth(1.0, model, SCHEMA, MissingCompletelyAtRandom({"nosuch": 0.5}))
+    with pytest.raises(UnprovenError):
+        epsilon_for_ground_truth(1.0, model, SCHEMA, None)
+    with pytest.raises(ParameterError):
+        epsilon_for_ground_truth(0.0, model, SCHEMA, KNOWN)
+    with pytest.raises(ParameterError):
+        epsilon_for_ground_truth(65.0, model, SCHEMA, KNOWN)
+
+
+def test_the_synthesizer_stays_as_it_is():
+    model = MST(epsilon=1.0, missing="observed").fit(table())
+    before = model.ground_truth_guarantee(KNOWN)
+    epsilon_for_ground_truth(2.0, model, SCHEMA, KNOWN)
+    assert model.epsilon == 1.0
+    assert model.ground_truth_guarantee(KNOWN) == before
