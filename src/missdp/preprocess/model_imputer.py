@@ -77,13 +77,6 @@ class DPImputer(StableTransformer):
         None draws afresh each time. A number makes fillings repeatable: a row at the same place
         then becomes the same, whatever the other rows are.
 
-    Attributes
-    ----------
-    guarantee_ : Guarantee
-        The model's.
-    schema_ : Schema
-        The model's; tables to be filled must have its columns.
-
     Notes
     -----
     Given the model, row i becomes f(row i, random numbers i): rows that are appended, removed or
