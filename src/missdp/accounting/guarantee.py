@@ -230,7 +230,7 @@ class Guarantee(Record):
         epsilons. For the ground truth it is recomputed from the events without amplification: all
         releases see one and the same draw of the missing cells, so *amplified* epsilons must not
         be added (two releases with epsilon 1 that read a row with probability 1/2 cost 0.62 each,
-        but 1.43 together, not 1.24): see `missdp.ground_truth.joint`, which amplifies them together.
+        but 1.43 together, not 1.24): `missdp.ground_truth.joint` amplifies all of them together.
 
         Which releases there are, and their sizes, must not depend on what they answered. Where it
         may, put an adaptive `Budget` around all of them: what it is worth is the guarantee.
