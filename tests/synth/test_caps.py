@@ -151,6 +151,20 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
         assert share < 0.25
 
 
+@pytest.mark.parametrize("holed", ["abcdefg", "abc"])
+def test_networks_with_gaussian_noise_on_observed_rows(holed):
+    """Every table is behind one attribute at least, whatever network was chosen."""
+    schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
+    for n in (300, 20_000):
+        model = fitted(PrivBayes, "observed", schema, n=n)
+        assert model._caps_of_fit().hold(model.guarantee_.events[0])
+        found = model.ground_truth_guarantee(rates(0.3, schema))
+        again = fitted(PrivBayes, "observed", schema).ground_truth_guarantee(rates(0.3, schema))
+        assert (found.epsilon, found.conditions) == (again.epsilon, again.conditions)
+        assert (found.epsilon < 0.9) == (len(holed) == 7)
+    assert model.ground_truth_guarantee(rates(1.0, schema)).epsilon == pytest.approx(1.0)
+
+
 def test_caps_add_up_to_the_whole():
     for family in (AIM, MST):
         model = fitted(family, "observed")

@@ -142,7 +142,7 @@ def chosen_caps(
     return Caps(whole=whole, events=(*parts, chosen), structure=structure)
 
 
-def target_caps(whole: Cost, *, tables: float, attributes: Iterable[str]) -> Caps:
+def target_caps(whole: Cost, tables: float, attributes: Iterable[str]) -> Caps:
     """Return the caps of a network in pure epsilon; every attribute may be missing.
 
     Tables count as one release behind an attribute that the data chose: see `before_holes`.

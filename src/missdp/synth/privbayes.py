@@ -15,7 +15,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, one_gate_caps, target_caps
+from missdp.synth.caps import Caps, chosen_caps, one_gate_caps, target_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
 from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
@@ -157,12 +157,14 @@ class PrivBayes(Synthesizer):
         if strategy.complete_only:
             gate = strategy.gate((), schema) - self._modelled.filled
             return one_gate_caps(whole, ungated=counted, gate=gate)
-        open_ = {*schema.names} - {*schema.nullable} | self._modelled.filled & {*schema.names}
-        if self._delta > 0 or strategy.gates != "data" or open_:
+        if strategy.gates != "data":
             return None
-        left = replace(whole, amount=difference(whole.amount, counted))
-        tables = self._plan(left, len(schema)).table_cap
-        return target_caps(whole, tables=tables, attributes=schema.names)
+        plan = self._plan(replace(whole, amount=difference(whole.amount, counted)), len(schema))
+        gates = [strategy.gate((n,), schema) - self._modelled.filled for n in schema.names]
+        if self._delta > 0:  # every table is behind one attribute at least
+            choices = plan.choice_cost
+            return chosen_caps(whole, ungated=counted, selections=choices, fixed={}, among=gates)
+        return target_caps(whole, plan.table_cap, schema.names) if all(gates) else None
 
     def _counting_cost(self, schema: Schema) -> float:
         """Cost of the numbers of rows, each of which is pure; public."""
