@@ -20,7 +20,7 @@ from ground_truth.mask_games import (
     independent,
     likeliest,
 )
-from missdp.accounting import Cost, FilterEvent, GaussianEvent, MissingCompletelyAtRandom
+from missdp.accounting import Cost, FilterEvent, GaussianEvent, MissingCompletelyAtRandom, PureEvent
 from missdp.accounting.filters import selection_worth
 from missdp.accounting.gdp import delta_from_mu
 from missdp.errors import ParameterError
@@ -334,3 +334,13 @@ def test_refusals():
         ChosenCosts(chosen=1.0)
     with pytest.raises(ParameterError):
         ChosenCosts(chosen=1.0, gates=["a"], largest_share=0.0)
+
+
+def test_a_cap_at_one_order_says_nothing_of_what_it_would_not_accept():
+    """(1, 1e-6) by one order would say (.561, .01); one pure release of epsilon 1 has .26 there."""
+    cost = Cost.worth("renyi", 1.0, 1e-6)
+    reread = cost.epsilon(0.01)
+    assert reread == pytest.approx(0.561, abs=2e-3)
+    assert (math.e - math.exp(reread)) / (math.e + 1) == pytest.approx(0.26, abs=2e-3)
+    with pytest.raises(ParameterError, match="more than its capacity"):
+        FilterEvent(capacity=cost.event(), log=[PureEvent(epsilon=1.0)])
