@@ -264,6 +264,19 @@ def test_what_selections_do_not_spend_may_be_spent_on_marginals():
     np.testing.assert_allclose(chosen_curve(costs, {}, orders=at), 0.15 * at, rtol=1e-6)
     rarely = ChosenCosts(selections=0.01, unselected=0.05, chosen=0.1, gates=[("a",)])
     np.testing.assert_allclose(chosen_curve(rarely, {"a": 0.0}, orders=at), 0.01 * at, rtol=1e-6)
+    only = ChosenCosts(selections=0.05, unselected=0.05, gates=[("a",)])
+    np.testing.assert_allclose(chosen_curve(only, {"a": 0.5}, orders=at), 0.05 * at, rtol=1e-6)
+
+
+def test_what_is_proven_of_absent_against_present_is_larger_where_little_is_spent():
+    """No better proof of that direction is known, so nothing smaller is claimed."""
+    n, p, rho = 8, 0.5, 1e-6
+    costs = ChosenCosts(chosen=rho, gates=[("a",), ("b",)])
+    found = chosen_curve(costs, {"a": p, "b": 0.1}, orders=np.array([n]))[0]
+    assert found == pytest.approx(rho * p * (1 + (n - 1) * p), rel=1e-8)
+    beside = ChosenCosts(selections=rho, unselected=9 * rho, chosen=rho, gates=[("a",)])
+    back = 10 * rho * p * (1 + (n - 1) * p)
+    assert chosen_curve(beside, {"a": p}, orders=np.array([n]))[0] >= back
 
 
 def test_a_share_needs_every_set_to_keep_to_it():

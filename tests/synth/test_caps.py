@@ -20,6 +20,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.filters import filter_cost
 from missdp.ground_truth import ChosenGates, FixedGates
+from missdp.schema import NotApplicable
 from missdp.synth.before_holes import synthesizer_ground_truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
@@ -164,6 +165,30 @@ def test_networks_with_gaussian_noise_on_observed_rows(holed):
         assert (found.epsilon, found.conditions) == (again.epsilon, again.conditions)
         assert (found.epsilon < 0.9) == (len(holed) == 7)
     assert model.ground_truth_guarantee(rates(1.0, schema)).epsilon == pytest.approx(1.0)
+
+
+def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
+    """Of three pairs one is left for all that is kept back."""
+    schema = Schema(SEVEN.attributes[:3])
+    model = fitted(MST, "observed", schema, n=60_000)
+    caps, log = model._caps_of_fit(), releases(model.guarantee_.events[0])
+    pairs = [float(filter_cost(e, caps.whole)) for e in log if " x " in e.label]
+    assert len(pairs) == 3
+    assert max(pairs) > 1.1 * pairs[0]
+    chosen = caps.events[-1].cost.amount
+    assert max(pairs) <= caps.structure.largest_share * chosen * (1 + 1e-6)
+    assert caps.structure.largest_share < 0.8
+
+
+def test_tables_of_a_network_read_rows_that_rules_settle():
+    schema = Schema(
+        tuple(Categorical(name=n, levels=LEVELS, nullable=True) for n in "abc"),
+        rules=(NotApplicable("c", unless="a = 'x'"),),
+    )
+    model = fitted(PrivBayes, "observed", schema)
+    assert () in model._caps_of_fit().structure.among
+    found = model.ground_truth_guarantee(rates(0.5, schema))
+    assert found.epsilon == pytest.approx(1.0)
 
 
 def test_caps_add_up_to_the_whole():

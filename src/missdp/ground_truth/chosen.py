@@ -273,8 +273,8 @@ def _at_order(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> floa
     height = costs.chosen * twice
     height += np.maximum(costs.selections * twice[-1], costs.unselected * twice)
     reached = _reached(costs, observed, laws, n)
-    terms = height[2:] + np.log1p(-np.exp(np.minimum(height[1:-1] - height[2:], 0.0)) + 1e-300)
     with np.errstate(divide="ignore"):
+        terms = height[2:] + np.log(-np.expm1(np.minimum(height[1:-1] - height[2:], 0.0)))
         # 1 is added to what exceeds it, so that small costs are not lost to rounding.
         mean = np.logaddexp(height[1], logsumexp(terms + np.log(reached[2:])))
     forth = n * costs.ungated + (log_weight + float(mean)) / (n - 1)
