@@ -11,6 +11,7 @@ from missdp import AIM, MST, AllPairs, Categorical, Kamino, PrivBayes, Schema, T
 from missdp.accounting import (
     BoundedObservation,
     FixedSchedule,
+    GaussianEvent,
     Guarantee,
     MissingCompletelyAtRandom,
     SelectionEvent,
@@ -208,6 +209,53 @@ def test_a_workload_too_large_for_the_model_may_measure_single_attributes_again(
     assert ("a",) not in held._caps_of_fit().structure.among
     p = rates(0.5)
     assert held.ground_truth_guarantee(p).epsilon < model.ground_truth_guarantee(p).epsilon
+
+
+def test_impossible_cells_may_leave_no_room_for_the_workload():
+    sizes = {"a": 10, "b": 10, "c": 10, "d": 40, "e": 40}
+    schema = Schema(
+        tuple(
+            Categorical(name=n, levels=tuple(map(str, range(k))), nullable=True)
+            for n, k in sizes.items()
+        )
+    )
+    rng = np.random.default_rng(0)
+    table = Table.from_codes(schema, {n: rng.integers(0, k, 20_000) for n, k in sizes.items()})
+    zeros = np.zeros((10, 10, 10), bool)
+    zeros[0, 0, 0] = True
+    model = AIM(
+        epsilon=1.0,
+        delta=1e-6,
+        missing="observed",
+        workload=[("d", "e")],
+        max_model_size=2000 * 8 / 2**20,  # of either, not of both
+        structural_zeros={("a", "b", "c"): zeros},
+    ).fit(table)
+    spent = [event.label for event in releases(model.guarantee_.events[0])]
+    assert spent.count("marginal a") == 2
+    assert ("a",) in model._caps_of_fit().structure.among
+    seldom = MissingCompletelyAtRandom({"d": 0.1, "e": 0.1})  # the others are always there
+    log = [e for e in releases(model.guarantee_.events[0]) if not {"d", "e"} & {*(e.gate or ())}]
+    read = sum(filter_cost(event, model.guarantee_.events[0].cost) for event in log)
+    surely = GaussianEvent(sensitivity=math.sqrt(read), sigma=1.0, discrete=False)
+    assert model.ground_truth_guarantee(seldom).epsilon > epsilon_of([surely], 1e-6)
+
+
+def test_a_workload_beside_impossible_cells_still_fits():
+    model = fitted(AIM, "observed", structural_zeros={("a", "b"): [("x", "x")]})
+    assert ("a",) not in model._caps_of_fit().structure.among
+
+
+@pytest.mark.parametrize(("epsilon", "known"), [(8.0, True), (12.0, False)])
+def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, known):
+    """At so little noise a count may cost less than it was worth, and what was chosen gets it."""
+    schema = Schema(tuple(replace(a, nullable=a.name == "a") for a in SEVEN.attributes[:3]))
+    model = fitted(AIM, "observed", schema, epsilon=epsilon, n_rows=2000, first_share=0.7, rounds=2)
+    whole, caps = model.guarantee_.events[0], model._caps_of_fit()
+    ones = [float(filter_cost(e, whole.cost)) for e in releases(whole) if e.label == "marginal a"]
+    nominal = 0.7 * whole.cost.amount / 3
+    assert (sum(ones) > nominal * (1 - 1e-6)) == known
+    assert (caps is not None) == known
 
 
 def test_the_family_is_the_whole_workload():

@@ -120,7 +120,7 @@ class GraphicalSynthesizer(Synthesizer):
             schema,
             count_share=self._count_share(schema),
             weights=candidates(self.workload, schema),
-            ruled=bool(self._zeros(schema)),
+            zeros=self._zeros(schema),
             gate_of=lambda names: self._strategy.gate(names, schema) - self._modelled.filled,
             gates=self._strategy.gates,
         )

@@ -10,12 +10,16 @@ too, or inside one of its marginals.
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from missdp.accounting import Cost
-from missdp.inference.junction import Clique
+from missdp.inference.junction import Clique, components
+from missdp.inference.model import Zeros
 from missdp.schema import Schema
 from missdp.synth.caps import Caps, Gate, chosen_caps, one_gate_caps
 from missdp.synth.kept_back import pairs_of
@@ -25,6 +29,9 @@ __all__ = ["graphical_caps"]
 
 _MOST = 20_000  # marginals; more are not worth the while
 _ROUNDED = 1 + 1e-6
+_NEAR = 1e-3
+_GAP = 1.1  # in Gaussian DP; see `missdp.accounting.gdp.gdp_noise`
+_TRIED = 50
 
 
 def graphical_caps(
@@ -34,7 +41,7 @@ def graphical_caps(
     *,
     count_share: float,
     weights: Mapping[Clique, float],
-    ruled: bool,
+    zeros: Zeros,
     gate_of: Callable[[Iterable[str]], Gate],
     gates: Literal["none", "schema", "parameters", "data"],
 ) -> Caps | None:
@@ -50,8 +57,8 @@ def graphical_caps(
         Of the budget, for the number of rows.
     weights : mapping of Clique to float
         Marginals that may be selected.
-    ruled : bool
-        Whether some cells are known to be impossible.
+    zeros : mapping of Clique to ndarray of bool
+        Cells that are known to be impossible.
     gate_of : callable
         Returns the attributes that a row must have observed to enter a marginal.
     gates : {"none", "schema", "parameters", "data"}
@@ -71,22 +78,52 @@ def graphical_caps(
     fixed = {gate(single): ones for single in singles if gate(single)}
     left = whole.amount - counted - ones * len(names)
     pairs = pairs_of(weights)
-    again = [] if _one_fits(weights, schema, plan) else singles
+    again = [] if _one_fits(weights, zeros, schema, plan) else singles
+    if any(_unspent(replace(whole, amount=amount)) for amount in (counted, ones)):
+        return None
     return chosen_caps(
         whole,
         ungated=counted + ones * (len(names) - len(fixed)),
         selections=plan.selection_share * left * _ROUNDED if len(weights) > 1 else 0.0,
         fixed=fixed,
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
-        largest=None if ruled else _largest(plan, left, pairs, len(names)),
+        largest=None if zeros else _largest(plan, left, pairs, len(names)),
     )
 
 
-def _one_fits(weights: Iterable[Clique], schema: Schema, plan: Plan) -> bool:
-    """Whether some marginal surely fits into the model, so that none of one attribute is chosen."""
+def _unspent(cost: Cost) -> bool:
+    """Whether noise that is worth so much may cost clearly less, so that more is left than is told.
+
+    Where the noise of a count is about as small as its steps, its costs in Gaussian DP have a gap.
+    """
+    return cost.currency == "gdp" and 1 - _NEAR < cost.amount < _GAP
+
+
+def _one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, plan: Plan) -> bool:
+    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
+
+    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
+    and another one at most those of all its attributes together, once for each of them. Levels that
+    are merged make both smaller.
+    """
     sizes = [max(2, a.extended_size) for a in schema]
-    cells = min((math.prod(sizes[v] for v in clique) for clique in weights), default=0)
-    return cells + sum(sizes) <= plan.max_cells
+
+    def cells(clique: Clique) -> int:
+        held = [*zeros, clique]
+        parts: dict[int, list[int]] = defaultdict(list)
+        for v, part in enumerate(components(len(sizes), held)):
+            parts[part].append(v)
+        whole = {frozenset(c) for c in held}
+        return sum(
+            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
+            for part in parts.values()
+        )
+
+    def alone(clique: Clique) -> int:
+        return math.prod(sizes[v] for v in clique)
+
+    tried = heapq.nsmallest(_TRIED, weights, key=alone)
+    return not tried or any(cells(clique) <= plan.max_cells for clique in tried)
 
 
 def _largest(plan: Plan, left: float, pairs: list[Clique], attributes: int) -> float | None:
@@ -99,6 +136,8 @@ def _largest(plan: Plan, left: float, pairs: list[Clique], attributes: int) -> f
     """
     whole, edges = attributes * (attributes - 1) // 2, attributes - 1
     if not plan.forest or attributes < 3 or len(pairs) != whole:
+        return None
+    if _unspent(replace(plan.whole, amount=(1 - plan.selection_share) * left / edges)):
         return None
     edge = (1 - plan.selection_share) * left / edges
     kept = plan.kept_back.share * plan.whole.amount / (whole - edges)
