@@ -21,6 +21,8 @@ from missdp.sources.partners import violating_pairs
 from missdp.synth.columnwise.sequence import drawing_order
 from missdp.testing import check_non_interference, check_sensitivity
 
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+
 TOWN_TELLS_STATE = Denial("t1&t2&EQ(t1.town,t2.town)&IQ(t1.state,t2.state)")
 PAY_FOLLOWS_RANK = Denial("t1&t2&LT(t1.rank,t2.rank)&GT(t1.pay,t2.pay)")
 MOSTLY = Denial("t1&t2&EQ(t1.state,t2.state)&LT(t1.rank,t2.rank)&GT(t1.pay,t2.pay)", holds="mostly")
