@@ -268,6 +268,13 @@ def test_what_selections_do_not_spend_may_be_spent_on_marginals():
     np.testing.assert_allclose(chosen_curve(only, {"a": 0.5}, orders=at), 0.05 * at, rtol=1e-6)
 
 
+def test_what_selections_leave_counts_behind_the_sets():
+    at, rates = np.array([6]), {"a": 0.3}
+    all_left = chosen_curve(ChosenCosts(chosen=1.0, gates=[("a",)]), rates, orders=at)[0]
+    kept = ChosenCosts(selections=0.001, unselected=0.5, chosen=0.5, gates=[("a",)])
+    assert all_left <= chosen_curve(kept, rates, orders=at)[0] < 1.01 * all_left
+
+
 def test_what_is_proven_of_absent_against_present_is_larger_where_little_is_spent():
     """No better proof of that direction is known, so nothing smaller is claimed."""
     n, p, rho = 8, 0.5, 1e-6

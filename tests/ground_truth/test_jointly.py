@@ -175,6 +175,15 @@ def test_what_was_not_amplified_reads_every_row():
     assert joint([same, same], known).epsilon == pytest.approx(2.0)
 
 
+def test_gates_of_what_was_not_amplified_are_forgotten():
+    """Nobody says who chose them: here the data did, from sets that may be empty."""
+    known, any_set = MissingCompletelyAtRandom({"a": 0.5}), DataChosenGates(attributes=("a", "b"))
+    event = PureEvent(epsilon=1.0, gate={"a"})
+    same = ground_truth_guarantee(event, known, structure=any_set)
+    assert same.epsilon == 1.0
+    assert joint([same, same], known).epsilon == pytest.approx(2.0)
+
+
 def test_a_delta_of_ones_own(fits):
     models = [fits["tree"], fits["aim"]]
     assert joint(models, KNOWN, delta=1e-4).epsilon < joint(models, KNOWN).epsilon
