@@ -204,3 +204,11 @@ def test_a_bin_reaches_no_spike_at_its_ends(integer):
     assert not np.isin([*least[bins], *greatest[bins]], income.spikes).any()
     if integer:
         assert list(zip(least[bins], greatest[bins], strict=True)) == [(2, 9), (11, 19)]
+
+
+def test_spikes_that_short_numbers_do_not_tell_apart_have_names_of_their_own():
+    near = Numeric(
+        name="x", lower=1.0, upper=2.0, edges=(1.0, 2.0), spikes=(1.0, np.nextafter(1.0, 2))
+    )
+    rest = "[1, 2) except 1, 1.0000000000000002"
+    assert near.interval_names == ("1", "1.0000000000000002", rest)

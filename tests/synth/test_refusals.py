@@ -20,9 +20,10 @@ from missdp.errors import (
 )
 from missdp.evaluate import combine_estimates
 from missdp.mechanisms.laws import Witness
-from missdp.synth import AIM, MST, AllPairs, workload
+from missdp.synth import AIM, MST, workload
 from missdp.synth import learn_network as plan
 from missdp.synth.aim import GraphicalSynthesizer
+from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.state import sampling_generator
 from synth.conformance import CASES, FAMILIES, IDS, make_table
 
@@ -215,7 +216,7 @@ def test_a_generator_may_sample_but_its_stream_is_not_used(family):
 @families
 def test_several_tables_only_where_models_can_vary(family):
     model = build(family).fit(make_table())
-    if not issubclass(family.build, (GraphicalSynthesizer, AllPairs)):
+    if not issubclass(family.build, (GraphicalSynthesizer, PairsSynthesizer)):
         with pytest.raises(ParameterError, match="multiple"):
             model.sample(3, multiple=2)
     else:

@@ -104,7 +104,7 @@ class DPImputer(StableTransformer):
     ... ))
     >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 500, "ill": ["yes", "no", "no"] * 500})
     >>> model = AllPairs(epsilon=1.0, random_state=0).fit(people, schema=schema)
-    >>> imputer = DPImputer(model=model, random_state=0)
+    >>> imputer = DPImputer(model=model, filling="likely", random_state=0)
     >>> new = pd.DataFrame({"smoker": [None, None, "no"], "ill": ["yes", "no", "yes"]})
     >>> imputer.transform(new)["smoker"].tolist()
     ['yes', 'no', 'no']

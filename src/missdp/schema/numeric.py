@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -18,6 +18,7 @@ from missdp.schema.attributes import (
     Attribute,
     Kind,
     is_number,
+    number_text,
     read_number,
 )
 
@@ -274,12 +275,16 @@ class Bins:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each code stands for, in text."""
+        """What each code stands for, in text; with all digits only if they tell codes apart."""
+        short = self._named("{:g}".format)
+        return short if len({*short}) == len(short) else self._named(number_text)
+
+    def _named(self, text: Callable[[float], str]) -> tuple[str, ...]:
         found = []
         for low, high, one in zip(self._low, self._high, self._bin, strict=True):
-            without = ", ".join(f"{s:g}" for s in self._spikes[self._home == one])
+            without = ", ".join(map(text, self._spikes[self._home == one].tolist()))
             rest = f" except {without}" if without else ""
-            found.append(f"{low:g}" if one < 0 else f"[{low:g}, {high:g}){rest}")
+            found.append(text(low) if one < 0 else f"[{text(low)}, {text(high)}){rest}")
         return tuple(found)
 
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -248,10 +248,9 @@ class Synthesizer(FittedState, abc.ABC):
         if missing_values not in ("fill", "keep"):
             raise ParameterError("missing_values must be 'fill' or 'keep'")
         if missing_values == "keep" and not self._applied_strategy.models_holes:
-            other = "" if "joint" in self.strategies else "AllPairs, AIM, MST or PrivBayes "
             raise ParameterError(
-                f"missing={self._applied_strategy.name!r} does not model holes; fit {other}with "
-                "missing='joint' to keep them in synthetic rows"
+                f"missing={self._applied_strategy.name!r} does not model holes; to keep them, fit "
+                "with missing='joint', or a family that offers it"
             )
         rng = sampling_generator(self.random_state if random_state is None else random_state)
         rows = self.n_rows_ if n is None else int(n)
