@@ -281,7 +281,8 @@ class Bins:
 
     def _named(self, text: Callable[[float], str]) -> tuple[str, ...]:
         found = []
-        for low, high, one in zip(self._low, self._high, self._bin, strict=True):
+        bounds = self._low.tolist(), self._high.tolist(), self._bin.tolist()
+        for low, high, one in zip(*bounds, strict=True):
             without = ", ".join(map(text, self._spikes[self._home == one].tolist()))
             rest = f" except {without}" if without else ""
             found.append(text(low) if one < 0 else f"[{text(low)}, {text(high)}){rest}")
