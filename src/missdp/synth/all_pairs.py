@@ -105,7 +105,7 @@ class AllPairs(PairsSynthesizer):
             base=self.base,
             selective=door.strategy.models_holes,
             always=self._never_missing(crude),
-            allowed={(c[0], c[1]): ~table for c, table in self._never(door, crude).items()},
+            allowed=self._allowed(door, crude),
             rng=door.generator(),
         )
         self._report("done", 1.0)

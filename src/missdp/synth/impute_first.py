@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.errors import ParameterError, replacing
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.inference.model import merge_zeros
 from missdp.mechanisms.door import Door, Noise, RowProducts
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.synth.learn_pairs import (
-    PairRelease,
     crude_margins,
     fit_pairs,
     impossible_pairs,
-    plan_products,
+    release_pairs,
 )
 from missdp.synth.noisy_counts import project_to_simplex
 
@@ -136,20 +134,14 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
     told = any(part.tells_total((name,)) for name in names)
     number = None if told else part.row_count(_part(cost, _COUNT_SHARE))
     crude = crude_margins(part, noise, zeros, number)
-    release = PairRelease(crude, None, None)
-    if len(names) > 1:
-        left = part.left
-        plan = plan_products(names, crude, left)
-        groups = {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
-        release = PairRelease(crude, part.merged(groups).products(plan, left), plan)
+    release = release_pairs(part, crude)
     rng = part.generator()
-    never = merge_zeros(zeros, crude.levels)
     model = fit_pairs(
         release,
         base="heads",
         selective=False,
-        always={v: int(crude.levels[v].groups[level]) for v, level in part.absent.items()},
-        allowed={(c[0], c[1]): ~table for c, table in never.items()},
+        always=crude.always(part.absent),
+        allowed=crude.allowed(zeros),
         rng=rng,
     )
     rows = np.stack(model.sample(_ROWS, rng, keep_holes=False), axis=1)

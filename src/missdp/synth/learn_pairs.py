@@ -18,7 +18,7 @@ from missdp.accounting import Cost
 from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
 from missdp.inference.completion import Completed, complete, rows_enough, tree_rows
 from missdp.inference.heads import Pair
-from missdp.inference.model import Codes, Levels, Zeros, level_kinds
+from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.pair_model import Base, PairModel, fit_law, targets
 from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
@@ -31,7 +31,7 @@ __all__ = [
     "crude_margins",
     "fit_pairs",
     "impossible_pairs",
-    "plan_products",
+    "release_pairs",
 ]
 
 Floats = NDArray[np.float64]
@@ -77,6 +77,25 @@ class Crude:
     def rows(self) -> float:
         """Number of rows, at least one."""
         return max(1.0, self.total.value)
+
+    @property
+    def observed(self) -> Floats:
+        """Share of the rows in which each attribute is observed."""
+        pairs = zip(self.margins, self.levels, strict=True)
+        return np.array([margin[: level.n_groups].sum() for margin, level in pairs])
+
+    def groups(self, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+        """Group of each level, by the names of the attributes."""
+        return {name: level.groups for name, level in zip(names, self.levels, strict=True)}
+
+    def allowed(self, zeros: Zeros) -> dict[Pair, NDArray[np.bool_]]:
+        """Possible cells of pairs, on groups of levels."""
+        never = merge_zeros(zeros, self.levels)
+        return {(clique[0], clique[1]): ~table for clique, table in never.items()}
+
+    def always(self, absent: Mapping[int, int]) -> dict[int, int]:
+        """By attribute, the group of a level that is never missing."""
+        return {a: int(self.levels[a].groups[level]) for a, level in absent.items()}
 
 
 def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None = None) -> Crude:
@@ -143,6 +162,26 @@ def plan_products(
         mu = math.sqrt(cost.amount * (2 if cost.currency == "zcdp" else 1))
         clip = clip_norm(crude.margins, parts, crude.rows * mu, alone=_ALONE)
     return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
+
+
+def release_pairs(
+    door: Door, crude: Crude, *, clip: float | Literal["auto"] = "auto"
+) -> PairRelease:
+    """Release all pairs at once, with all that is left of a door's budget.
+
+    Parameters
+    ----------
+    door : Door
+    crude : Crude
+        Of its attributes.
+    clip : "auto" or float
+        See `plan_products`.
+    """
+    names = door.schema.names
+    if len(names) == 1:
+        return PairRelease(crude, None, None)
+    plan = plan_products(names, crude, door.left, clip=clip)
+    return PairRelease(crude, door.merged(crude.groups(names)).products(plan, door.left), plan)
 
 
 def impossible_pairs(

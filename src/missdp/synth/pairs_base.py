@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
 from missdp.errors import MissDPWarning, ParameterError
-from missdp.inference.model import Draws, Zeros, merge_zeros
+from missdp.inference.heads import Pair
+from missdp.inference.model import Draws, Zeros
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
 from missdp.schema import Schema
@@ -26,7 +27,7 @@ from missdp.synth.learn_pairs import (
     PairRelease,
     crude_margins,
     impossible_pairs,
-    plan_products,
+    release_pairs,
 )
 from missdp.synth.restore import kinds_share
 from missdp.synth.state import is_declared, is_number
@@ -150,33 +151,20 @@ class PairsSynthesizer(Synthesizer):
 
     def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
         """Release all pairs at once, with all that is left of the budget."""
-        if len(door.schema) == 1:
-            return PairRelease(crude, None, None)
         self._report("measuring all pairs", 0.1)
-        plan = self._plan_products(door.schema.names, crude, door.left)
-        products = door.merged(self._groups(door.schema.names, crude)).products(plan, door.left)
-        return PairRelease(crude, products, plan)
+        return release_pairs(door, crude, clip=self.clip)
 
-    @staticmethod
-    def _groups(names: tuple[str, ...], crude: Crude) -> dict[str, NDArray[np.int64]]:
-        return {n: level.groups for n, level in zip(names, crude.levels, strict=True)}
-
-    def _never(self, door: Door, crude: Crude) -> Zeros:
-        """Impossible cells of pairs, on groups of levels."""
-        return merge_zeros(self._zeros(door.schema), crude.levels)
+    def _allowed(self, door: Door, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
+        """Possible cells of pairs by rules, on groups of levels."""
+        return crude.allowed(self._zeros(door.schema))
 
     def _never_missing(self, crude: Crude) -> dict[int, int]:
         """By attribute, a group of levels that is never missing."""
-        known = self._modelled.absent
-        return {v: int(crude.levels[v].groups[level]) for v, level in known.items()}
+        return crude.always(self._modelled.absent)
 
     def _counted(self, door: Door, crude: Crude, total: Total | None) -> Total:
         """Return the number of all rows, as far as it was released."""
         return total if door.strategy.complete_only and total is not None else crude.total
-
-    def _plan_products(self, names: tuple[str, ...], crude: Crude, left: Cost) -> RowProducts:
-        """Blocks of rows, and where their vectors are clipped; from released values."""
-        return plan_products(names, crude, left, clip=self.clip)
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""

@@ -153,8 +153,9 @@ class Kamino(PairsSynthesizer):
 
     @property
     def _margins_share(self) -> float:
-        first = _FIRST_SHARE if self._trained and self.first_share is None else None
-        return super()._margins_share if first is None else first
+        if self._trained and self.first_share is None:
+            return _FIRST_SHARE
+        return super()._margins_share
 
     @property
     def _trained(self) -> bool:
@@ -217,7 +218,7 @@ class Kamino(PairsSynthesizer):
             order=order,
             selective=False,
             always=self._never_missing(crude),
-            allowed={(c[0], c[1]): ~table for c, table in self._never(door, crude).items()},
+            allowed=self._allowed(door, crude),
             rng=door.generator(),
         )
 
@@ -225,7 +226,7 @@ class Kamino(PairsSynthesizer):
         self._report("training", 0.1)
         alone = self.heads == "sequential"
         law = train_heads(
-            door.merged(self._groups(door.schema.names, crude)),
+            door.merged(crude.groups(door.schema.names)),
             crude,
             order,
             [(a,) for a in order] if alone else [order],
@@ -238,14 +239,10 @@ class Kamino(PairsSynthesizer):
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
             gated=alone,
         )
-        allowed = {(c[0], c[1]): ~table for c, table in self._never(door, crude).items()}
-        rates = np.array(
-            [1 - m[: lv.n_groups].sum() for m, lv in zip(crude.margins, crude.levels, strict=True)]
-        )
-        masks = MaskModel(np.clip(rates, 0.0, 1.0), always=self._never_missing(crude))
-        return PairModel(
-            crude.levels, replace(law, allowed=allowed), {}, masks, "heads", crude.rows
-        )
+        law = replace(law, allowed=self._allowed(door, crude))
+        rates = np.clip(1 - crude.observed, 0.0, 1.0)
+        masks = MaskModel(rates, always=self._never_missing(crude))
+        return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
 
     def _finished(self, table: Rows, rng: np.random.Generator) -> Rows:
         """Return rows between which constraints hold."""

@@ -149,13 +149,13 @@ def train_heads(
     """
     kept = [m[: lv.n_groups] for m, lv in zip(crude.margins, crude.levels, strict=True)]
     layout = _Layout(tuple(order), tuple(map(_positive, kept)))
-    observed = np.array([np.clip(margin.sum(), _LEAST_SEEN, 1.0) for margin in kept])
+    observed = np.clip(crude.observed, _LEAST_SEEN, 1.0)
     weights = np.zeros((layout.width, layout.width))
-    waiting = [group for group in groups if len(layout.learned(group)[0])]
-    for k, group in enumerate(waiting):
+    waiting = [(group, *layout.learned(group)) for group in groups]
+    waiting = [(group, left, right) for group, left, right in waiting if len(left)]
+    for k, (group, left, right) in enumerate(waiting):
         seen = float(observed[group[0]]) if gated else 1.0
         names = tuple(door.schema.names[a] for a in group)
-        left, right = layout.learned(group)
         rows = max(1.0, crude.rows * seen)
         label = "heads of " + ", ".join(names)
         part = door.reserve(door.share(1 / (len(waiting) - k)), label=label)
