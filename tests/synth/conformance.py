@@ -25,29 +25,29 @@ class Family:
 
 
 FAMILIES = [
-    Family("privbayes", PrivBayes, PrivBayes.strategies, ("joint", "observed")),
+    Family("privbayes", PrivBayes, PrivBayes.strategies, PrivBayes.strategies),
     Family(
         "privbayes-gaussian",
         PrivBayes,
         PrivBayes.strategies,
-        ("joint", "observed"),
+        PrivBayes.strategies,
         {"delta": 1e-6},
     ),
     Family(
         "aim",
         AIM,
         AIM.strategies,
-        ("joint", "observed"),
+        AIM.strategies,
         {"delta": 1e-6, "rounds": 2, "model_rows": 100},
     ),
     Family(
         "mst",
         MST,
         MST.strategies,
-        ("joint", "observed"),
+        MST.strategies,
         {"delta": 1e-6, "model_rows": 100},
     ),
-    Family("all-pairs", AllPairs, AllPairs.strategies, ("joint", "observed")),
+    Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
     Family(
         "all-pairs-tree",
         AllPairs,
@@ -59,10 +59,10 @@ FAMILIES = [
         "all-pairs-imputed",
         AllPairs,
         ("impute-first",),
-        (),
+        ("impute-first",),
         {"imputer": "pairs"},
     ),
-    Family("kamino", Kamino, Kamino.strategies, ("observed",)),
+    Family("kamino", Kamino, Kamino.strategies, Kamino.strategies),
     Family(
         "kamino-joint",
         Kamino,
@@ -77,7 +77,7 @@ FAMILIES = [
         (),
         {"heads": "sequential", "steps": 1, "batch": 100},
     ),
-    Family("independent", Independent, Independent.strategies, ("joint", "observed")),
+    Family("independent", Independent, Independent.strategies, Independent.strategies),
 ]
 
 CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
+from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
@@ -33,6 +34,7 @@ __all__ = [
     "MergedCounts",
     "PrivateCounts",
     "Strategy",
+    "can_leave_out_rows",
     "complete_rows",
     "is_source",
     "merge_levels",
@@ -83,7 +85,7 @@ class Strategy:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it works on rows, which must therefore be in memory."""
+        """Whether it works on rows: those in memory, or of a source that changes them itself."""
         return self.complete_only or self.fills
 
     def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
@@ -126,9 +128,11 @@ class Strategy:
         Raises
         ------
         ParameterError
-            If rows are needed, and streamed.
+            If rows are needed, and streamed by a source that cannot leave out or yield any.
         """
-        if self.needs_rows and not isinstance(source, MemorySource):
+        whole = self.complete_only and can_leave_out_rows(source)
+        whole |= self.fills and streams_codes(source)
+        if self.needs_rows and not whole and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
                 "use 'joint' or 'observed', which count while they stream"
@@ -399,10 +403,18 @@ def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     return np.moveaxis(out, 0, axis)
 
 
+def can_leave_out_rows(source: MarginalSource) -> bool:
+    """Whether a source can count, by itself, only rows that are observed on some attributes."""
+    return callable(getattr(type(source), "observed_on", None))
+
+
 def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows that have no hole; the source must hold its rows in memory."""
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
+    if isinstance(source, MemorySource):
+        return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    assert can_leave_out_rows(source)  # checked before anything was charged
+    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
+    return found
 
 
 Counts = NDArray[np.int64]
