@@ -24,6 +24,7 @@ from missdp.schema import Schema
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
+from missdp.sources.spark import SparkSource, is_spark_frame
 from missdp.table import Table
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MergedCounts",
     "PrivateCounts",
     "Strategy",
+    "can_leave_out_rows",
     "complete_rows",
     "is_source",
     "merge_levels",
@@ -128,7 +130,8 @@ class Strategy:
         ParameterError
             If rows are needed, and streamed.
         """
-        if self.needs_rows and not isinstance(source, MemorySource):
+        whole = self.complete_only and can_leave_out_rows(source)
+        if self.needs_rows and not whole and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
                 "use 'joint' or 'observed', which count while they stream"
@@ -169,8 +172,9 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     ----------
     data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
         Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
-        are streamed. A source comes back as it is. A source with a method ``check()`` is asked to
-        refuse now what it would refuse later, so that a fit charges nothing for it.
+        are streamed; a Spark data frame is counted by Spark. A source comes back as it is. A source
+        with a method ``check()`` is asked to refuse now what it would refuse later, so that a fit
+        charges nothing for it.
     schema : Schema
         The declared domain.
 
@@ -202,6 +206,8 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         return data
     if isinstance(data, duckdb.DuckDBPyRelation):
         return DuckDBSource(data, schema)
+    if is_spark_frame(data):
+        return SparkSource(data, schema)
     if isinstance(data, (str, Path)):
         path = Path(data)
         if path.is_file() and path.stat().st_size > _STREAM_BYTES:
@@ -404,10 +410,18 @@ def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     return np.moveaxis(out, 0, axis)
 
 
+def can_leave_out_rows(source: MarginalSource) -> bool:
+    """Whether a source can count, by itself, only rows that are observed on some attributes."""
+    return callable(getattr(type(source), "observed_on", None))
+
+
 def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows that have no hole; the source must hold its rows in memory."""
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
+    if isinstance(source, MemorySource):
+        return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    assert can_leave_out_rows(source)  # checked before anything was charged
+    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
+    return found
 
 
 Counts = NDArray[np.int64]
