@@ -12,10 +12,8 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +24,8 @@ from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
 from missdp.sources.spark import SparkSource, is_spark_frame
 from missdp.table import Table
+from missdp.table.memory import fits_into_memory
+from missdp.table.streams import stream_of
 
 __all__ = [
     "STRATEGIES",
@@ -162,17 +162,15 @@ def strategy_named(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
-_STREAM_BYTES = 64 * 2**20
-
-
 def open_source(data: Any, schema: Schema) -> MarginalSource:
     """Return a source that counts ``data``.
 
     Parameters
     ----------
-    data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
-        Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
-        are streamed; a Spark data frame is counted by Spark. A source comes back as it is. A source
+    data : Table, frame, DuckDB relation, RowStream, str, Path or MarginalSource
+        Frames and tables are held in memory, and so are files and streams of which metadata tell
+        that they fit into it (see `missdp.table.memory_limit`); others, and DuckDB relations, are
+        streamed; Spark data frames are counted by Spark. A source comes back as it is. A source
         with a method ``check()`` is asked to refuse now what it would refuse later, so that a fit
         charges nothing for it.
     schema : Schema
@@ -204,6 +202,7 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
+<<<<<<< HEAD
     if isinstance(data, duckdb.DuckDBPyRelation):
         return DuckDBSource(data, schema)
     if is_spark_frame(data):
@@ -212,6 +211,11 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         path = Path(data)
         if path.is_file() and path.stat().st_size > _STREAM_BYTES:
             return DuckDBSource(path, schema)
+=======
+    stream = stream_of(data)
+    if stream is not None and not fits_into_memory(stream.about(), schema):
+        return DuckDBSource(stream, schema)
+>>>>>>> main
     return MemorySource(Table.read(data, schema))
 
 
