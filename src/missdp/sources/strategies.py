@@ -202,20 +202,11 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
-<<<<<<< HEAD
-    if isinstance(data, duckdb.DuckDBPyRelation):
-        return DuckDBSource(data, schema)
     if is_spark_frame(data):
         return SparkSource(data, schema)
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        if path.is_file() and path.stat().st_size > _STREAM_BYTES:
-            return DuckDBSource(path, schema)
-=======
     stream = stream_of(data)
     if stream is not None and not fits_into_memory(stream.about(), schema):
         return DuckDBSource(stream, schema)
->>>>>>> main
     return MemorySource(Table.read(data, schema))
 
 
