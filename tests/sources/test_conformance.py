@@ -195,8 +195,9 @@ OTHERS = {
 
 
 def csv_file(cells: pa.Table, folder: Path) -> Path:
-    pa.csv.write_csv(cells, folder / "rows.csv")
-    return folder / "rows.csv"
+    path = folder / f"{len(list(folder.iterdir()))}.csv"  # sources read theirs again
+    pa.csv.write_csv(cells, path)
+    return path
 
 
 @pytest.mark.parametrize("make_one", OTHERS.values(), ids=OTHERS.keys())
