@@ -248,7 +248,8 @@ class _PlainerSource:
         source = weighing(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}
         plainer = {
-            name: np.minimum(whole[name], self.schema[name].extended_size - 1)
+            # Where only complete rows are counted a weight knows no holes, and meets none.
+            name: np.minimum(whole[name], len(weight.squares[name]) - 1)
             for name in weight.names
         }
         found = source.weighted_counts(wanted, weight.recoded(plainer))

@@ -23,6 +23,7 @@ from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
+from missdp.sources.spark import SparkSource, is_spark_frame
 from missdp.table import Table
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
@@ -171,8 +172,9 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     data : Table, frame, DuckDB relation, RowStream, str, Path or MarginalSource
         Frames and tables are held in memory, and so are files and streams of which metadata tell
         that they fit into it (see `missdp.table.memory_limit`); others, and DuckDB relations, are
-        streamed. A source comes back as it is. A source with a method ``check()`` is asked to
-        refuse now what it would refuse later, so that a fit charges nothing for it.
+        streamed; Spark data frames are counted by Spark. A source comes back as it is. A source
+        with a method ``check()`` is asked to refuse now what it would refuse later, so that a fit
+        charges nothing for it.
     schema : Schema
         The declared domain.
 
@@ -202,6 +204,8 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
+    if is_spark_frame(data):
+        return SparkSource(data, schema)
     stream = stream_of(data)
     if stream is not None and not fits_into_memory(stream.about(), schema):
         return DuckDBSource(stream, schema)
