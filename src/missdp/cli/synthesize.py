@@ -34,7 +34,15 @@ from missdp.cli.how_missing import (
     ObservedOption,
     stated_assumption,
 )
-from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
+from missdp.cli.where import (
+    DataArgument,
+    EngineOption,
+    MemoryOption,
+    PartsOption,
+    files_of,
+    read_by,
+    rows_at,
+)
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
@@ -143,6 +151,7 @@ def synthesize(
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
     parts: PartsOption = False,
+    engine: EngineOption = "missdp",
     memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -185,7 +194,8 @@ def synthesize(
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
         note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
-        synthesizer.fit(private, schema=facts, undeclared=undeclared)
+        with read_by(engine, data, private, facts.names) as read:
+            synthesizer.fit(read, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
             write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))

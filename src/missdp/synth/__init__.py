@@ -8,6 +8,7 @@
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
 * `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
+* `row_blocks`, `spark_rows`: rows drawn in blocks, here or by the tasks of Spark.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
 
@@ -20,6 +21,7 @@ from missdp.synth.mst import MST
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
+from missdp.synth.spark_rows import sample_spark
 
 __all__ = [
     "AIM",
@@ -32,5 +34,6 @@ __all__ = [
     "epsilon_for_ground_truth",
     "load",
     "planned_ground_truth",
+    "sample_spark",
     "synthesizers",
 ]
