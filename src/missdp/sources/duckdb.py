@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
@@ -16,9 +12,10 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.sources.row_weights import RowWeight
+from missdp.table.blocks import in_order, usual_jobs
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
-from missdp.table.frames import check_columns, file_batches, file_columns, relation_batches
+from missdp.table.streams import RowStream, stream_of
 
 __all__ = ["DuckDBSource"]
 
@@ -32,7 +29,7 @@ class DuckDBSource:
 
     Parameters
     ----------
-    data : DuckDB relation, str or Path
+    data : DuckDB relation, str, Path or RowStream
         A path names a CSV or Parquet file. The columns must be exactly the schema's, in any order.
     schema : Schema
         The declared domain.
@@ -63,22 +60,24 @@ class DuckDBSource:
 
     def __init__(
         self,
-        data: duckdb.DuckDBPyRelation | str | Path,
+        data: duckdb.DuckDBPyRelation | str | Path | RowStream,
         schema: Schema,
         *,
         n_jobs: int | None = None,
     ) -> None:
         if n_jobs is not None and n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, not {n_jobs}")
-        self._n_jobs = n_jobs or min(4, os.cpu_count() or 1)
-        self._data = Path(data) if isinstance(data, str) else data
+        stream = stream_of(data)
+        if stream is None:
+            raise ParameterError(
+                "data must be a DuckDB relation, the path of a file, or rows that stream"
+            )
+        self._n_jobs = n_jobs or usual_jobs()
+        self._stream = stream
         self._schema = schema
         self._encoders = {attribute.name: Encoder(attribute) for attribute in schema}
         self._validated = False
-        if isinstance(self._data, Path):
-            file_columns(self._data, schema.names)
-        else:
-            check_columns(list(self._data.columns), schema.names)
+        stream.check(schema.names)
 
     @classmethod
     def from_query(
@@ -162,11 +161,7 @@ class DuckDBSource:
             If the data does not fit the schema or cannot be read. Quotes no value and no count.
         """
         refusing = any(attribute.refuses for attribute in self._schema)
-        is_csv = isinstance(self._data, Path) and self._data.suffix.lower() not in (
-            ".parquet",
-            ".pq",
-        )
-        if not self._validated and (refusing or is_csv):
+        if not self._validated and (refusing or self._stream.unchecked):
             self._run(self._needed(()), None)
         self._validated = True
 
@@ -181,22 +176,14 @@ class DuckDBSource:
     def __repr__(self) -> str:
         return f"DuckDBSource({', '.join(self._schema.names)})"
 
-    def _batches(self, names: Clique) -> Iterator[pa.RecordBatch]:
-        if isinstance(self._data, Path):
-            return file_batches(self._data, names)
-        return relation_batches(self._data, names)
-
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None = None) -> None:
         """Encode the named columns of every row, and count them."""
-        with ThreadPoolExecutor(self._n_jobs) as pool, contextlib.ExitStack() as stack:
-            waiting: deque[Future[None]] = deque()
-            stack.callback(lambda: [task.cancel() for task in waiting])
-            for batch in self._batches(names):
-                waiting.append(pool.submit(self._count_batch, batch, names, counter, weight))
-                if len(waiting) > self._n_jobs:
-                    waiting.popleft().result()
-            while waiting:
-                waiting.popleft().result()
+
+        def count(batch: pa.RecordBatch) -> None:
+            self._count_batch(batch, names, counter, weight)
+
+        for _ in in_order(count, self._stream.batches(names), n_jobs=self._n_jobs):
+            pass
 
     def _count_batch(
         self,

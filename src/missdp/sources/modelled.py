@@ -246,11 +246,20 @@ class _PlainerSource:
         source = weighing(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}
         plainer = {
-            name: np.minimum(whole[name], self.schema[name].extended_size - 1)
+            # Where only complete rows are counted a weight knows no holes, and meets none.
+            name: np.minimum(whole[name], len(weight.squares[name]) - 1)
             for name in weight.names
         }
         found = source.weighted_counts(wanted, weight.recoded(plainer))
         return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
+
+    def observed_on(self, names: Iterable[str]) -> _PlainerSource:
+        """Return what is modelled of the rows without a hole in any of these attributes.
+
+        A hole of what is modelled is one of the whole row, whatever its kind.
+        """
+        fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
+        return _PlainerSource(fewer, self._modelled)
 
     def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
         """Add up the kinds of missing, or leave them out."""
