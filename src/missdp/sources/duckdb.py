@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
+from missdp.sources.code_store import CodeBlock
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.sources.row_weights import RowWeight
 from missdp.table.blocks import in_order, usual_jobs
@@ -77,6 +80,7 @@ class DuckDBSource:
         self._schema = schema
         self._encoders = {attribute.name: Encoder(attribute) for attribute in schema}
         self._validated = False
+        self._observed: Clique = ()
         stream.check(schema.names)
 
     @classmethod
@@ -148,6 +152,25 @@ class DuckDBSource:
         self._validated = True
         return counter.result("extended")
 
+    def observed_on(self, names: Iterable[str]) -> DuckDBSource:
+        """Return a source of the rows in which no cell of these attributes is a hole.
+
+        What is not applicable is no hole. Each row is left out by its own cells.
+        """
+        found = copy.copy(self)
+        found._observed = tuple(dict.fromkeys((*self._observed, *names)))
+        return found
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all rows, a batch at a time, in one pass. Private."""
+        names = self._schema.names
+        yield from in_order(
+            lambda batch: self._codes(batch, names, names)[0],
+            self._stream.batches(names),
+            n_jobs=self._n_jobs,
+        )
+        self._validated = True
+
     def check(self) -> None:
         """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
 
@@ -167,7 +190,7 @@ class DuckDBSource:
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self._schema.rulebook.reached(counted)
+        read = self._schema.rulebook.reached((*counted, *self._observed))
         wanted = tuple(
             a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
         )
@@ -192,9 +215,25 @@ class DuckDBSource:
         counter: Counter | None,
         weight: RowWeight | None,
     ) -> None:
-        columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
+        read = (
+            tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
+            if counter
+            else ()
+        )
+        codes, n_rows = self._codes(batch, names, read)
         if counter is not None:
-            read = tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
-            ruled = follow_rules(self._schema, columns, read)
-            codes = {n: column.codes for n, column in ruled.items()}
-            counter.add(codes, batch.num_rows, weight(codes) if weight else None)
+            counter.add(codes, n_rows, weight(codes) if weight else None)
+
+    def _codes(self, batch: pa.RecordBatch, names: Clique, read: Clique) -> tuple[CodeBlock, int]:
+        """Return codes of the rows that are counted, and how many these are."""
+        columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
+        if not read and not self._observed:
+            return {}, batch.num_rows
+        ruled = follow_rules(self._schema, columns, dict.fromkeys((*read, *self._observed)))
+        codes = {n: column.codes for n, column in ruled.items()}
+        if not self._observed:
+            return codes, batch.num_rows
+        seen = np.logical_and.reduce(
+            [codes[n] < self._schema[n].missing_code for n in self._observed]
+        )
+        return {n: codes[n][seen] for n in read}, int(seen.sum())

@@ -19,6 +19,7 @@ from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.known import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
+from missdp.sources.code_store import CodeBlock, streams_codes
 from missdp.sources.counts import (
     Clique,
     Counts,
@@ -135,7 +136,8 @@ class Modelled:
             return source
         if isinstance(source, MemorySource):
             return _PlainerRows(source, self)
-        return _PlainerSource(source, self)
+        plainer = _PlainerStream if streams_codes(source) else _PlainerSource
+        return plainer(source, self)
 
     def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
@@ -272,3 +274,15 @@ class _PlainerSource:
                 values = np.concatenate([values, holes], axis=axis)
             counts = values
         return np.array(counts, order="C")  # which keeps the shape () of the number of rows
+
+
+class _PlainerStream(_PlainerSource):
+    """The same of a source that can also yield its rows as codes."""
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of what is modelled; see `CodeStream`."""
+        for block in self._source.code_blocks():  # type: ignore[attr-defined]
+            yield {
+                a.name: np.minimum(block[a.name], a.extended_size - 1).astype(code_dtype(a))
+                for a in self.schema
+            }

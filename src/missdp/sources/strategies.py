@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
+from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
@@ -85,7 +86,7 @@ class Strategy:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it works on rows, which must therefore be in memory."""
+        """Whether it works on rows: those in memory, or of a source that changes them itself."""
         return self.complete_only or self.fills
 
     def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
@@ -128,9 +129,10 @@ class Strategy:
         Raises
         ------
         ParameterError
-            If rows are needed, and streamed.
+            If rows are needed, and streamed by a source that cannot leave out or yield any.
         """
         whole = self.complete_only and can_leave_out_rows(source)
+        whole |= self.fills and streams_codes(source)
         if self.needs_rows and not whole and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "

@@ -15,7 +15,7 @@ from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
-from missdp.sources import Reads, Strategy, readable, strategy_named
+from missdp.sources import Reads, Strategy, readable
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds
@@ -224,7 +224,7 @@ class Synthesizer(Sampler):
     @property
     def _strategy(self) -> Strategy:
         """The strategy that ``missing`` names."""
-        return strategy_named(self.missing)
+        return self.strategy_of(self.missing)
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "counts"
