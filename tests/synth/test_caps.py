@@ -21,6 +21,7 @@ from missdp.accounting import (
 from missdp.accounting.filters import filter_cost
 from missdp.ground_truth import ChosenGates, FixedGates
 from missdp.schema import NotApplicable
+from missdp.synth import planned_ground_truth
 from missdp.synth.before_holes import synthesizer_ground_truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
@@ -119,6 +120,39 @@ def test_nothing_that_was_released_decides_the_figure(family):
         model = fitted(family, "observed", n=n, seed=seed, dependent=dependent)
         found.append(model.ground_truth_guarantee(rates(0.6)))
     assert all(g == found[0] for g in found)
+
+
+@pytest.mark.parametrize("family", [AllPairs, Kamino])
+@pytest.mark.parametrize("holed", ["abcdefg", "abc"])
+def test_of_all_pairs_the_margins_are_amplified(family, holed):
+    """All pairs are one answer that every row enters; a claim of half the share is not enough."""
+    schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
+    found = []
+    for seed, n in enumerate((300, 5000)):
+        model = fitted(family, "observed", schema, n=n, seed=seed, first_share=0.5)
+        caps = model._caps_of_fit()
+        assert caps.hold(model.guarantee_.events[0])
+        gated = sum(e.cost.amount for e in caps.events if e.gate)
+        spent = [filter_cost(e, caps.whole) for e in releases(model.guarantee_.events[0]) if e.gate]
+        assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
+        found.append([model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.8, 0.5, 0.0)])
+    assert all(one.epsilon == other.epsilon for one, other in zip(*found, strict=True))
+    values = [g.epsilon for g in found[0]]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(1.0)
+    # Of rows without a cell, everything but the margins is still read.
+    rest = [e for e in releases(model.guarantee_.events[0]) if not e.gate]
+    assert values[-1] == pytest.approx(epsilon_of(rest, 1e-6), rel=1e-4)
+    assert values[2] < values[0] - 0.05 * len(holed) / 7
+    assert FixedSchedule() not in found[0][2].conditions
+    planned = planned_ground_truth(model, schema, rates(0.5, schema))
+    assert planned.epsilon == pytest.approx(values[2], rel=1e-9)
+
+
+def test_all_pairs_of_a_file_that_says_otherwise_are_not_amplified():
+    model = fitted(AllPairs, "observed", first_share=0.4)
+    other = fitted(AllPairs, "observed", first_share=0.6)
+    assert not other._caps_of_fit().hold(model.guarantee_.events[0])
 
 
 @pytest.mark.parametrize("family", [AIM, MST])

@@ -16,11 +16,21 @@ from missdp.accounting.filters import filter_cost
 from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.ground_truth.gates import Structure
 
-__all__ = ["Caps", "Gate", "chosen_caps", "one_gate_caps", "target_caps"]
+__all__ = [
+    "Caps",
+    "Gate",
+    "chosen_caps",
+    "costs_less",
+    "fixed_caps",
+    "one_gate_caps",
+    "target_caps",
+]
 
 Gate = frozenset[str]
 
 _ROUNDED = 1 + 1e-9
+_NEAR = 1e-3
+_GAP = 1.1  # in Gaussian DP; see `missdp.accounting.gdp.gdp_noise`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +150,31 @@ def chosen_caps(
     structure = ChosenGates(among=tuple(map(tuple, gates)), largest_share=share)
     chosen = _cap(whole, rest, smallest or None, ChosenGates.chosen)
     return Caps(whole=whole, events=(*parts, chosen), structure=structure)
+
+
+def fixed_caps(whole: Cost, *, fixed: Mapping[Gate, float]) -> Caps | None:
+    """Return the caps of a fit whose gates are fixed; all else of the whole reads every row.
+
+    Parameters
+    ----------
+    whole : Cost
+    fixed : mapping of set of str to float
+        Costs behind gates, by gate; fixed by parameters and public facts.
+    """
+    gated = [_cap(whole, c, gate, "fixed in advance") for gate, c in fixed.items() if gate and c]
+    rest = difference(whole.amount, *(part.cost.amount for part in gated), up=True)
+    if not gated or rest <= 0:
+        return None
+    events = (*gated, _cap(whole, rest, None, "every row"))
+    return Caps(whole=whole, events=events, structure=FixedGates())
+
+
+def costs_less(whole: Cost, *amounts: float) -> bool:
+    """Whether noise that is worth so much may cost clearly less, so that more is left than is told.
+
+    Where the noise of a count is about as small as its steps, its costs in Gaussian DP have a gap.
+    """
+    return whole.currency == "gdp" and any(1 - _NEAR < amount < _GAP for amount in amounts)
 
 
 def target_caps(whole: Cost, tables: float, attributes: Iterable[str]) -> Caps:
