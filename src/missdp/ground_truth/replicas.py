@@ -117,12 +117,12 @@ def replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Flo
     for block, gated in behind.items():
         p = math.prod(observed[name] for name in block)
         alike[p, tuple(replace(event, label="", gate=None) for event in gated)] += 1
-    for (p, gated), times in alike.items():
-        costs = np.append(0.0, _curve(gated, every[1:]))
+    for (p, those), times in alike.items():
+        costs = np.append(0.0, _curve(those, every[1:]))
         moments = [_moment(costs[:n], int(n), p) / (n - 1) for n in ORDERS]
         forwards = forwards + times * np.array(moments)
         lower = np.maximum(1 + (ORDERS - 1) * p, _LEAST_ORDER)
-        backwards = backwards + (times * p * _curve(gated, lower) if p else 0.0)
+        backwards = backwards + (times * p * _curve(those, lower) if p else 0.0)
     return np.asarray(np.maximum(forwards, backwards) * _OUTWARD)
 
 
