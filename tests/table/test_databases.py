@@ -220,7 +220,8 @@ def test_cells_of_sqlite_may_be_of_several_types(tmp_path):
 
 def test_types_of_postgresql_are_read_cell_by_cell(server):
     query = (
-        "SELECT 12.50::numeric AS age, DATE '2020-02-01' AS day, '12345678-1234-5678-1234-567812345678'::uuid AS id, "
+        "SELECT 12.50::numeric AS age, DATE '2020-02-01' AS day, "
+        "'12345678-1234-5678-1234-567812345678'::uuid AS id, "
         "'x'::bytea AS raw, 'NaN'::float8 AS none UNION ALL SELECT NULL, NULL, NULL, NULL, NULL"
     )
     (batch,) = SQLRows(server, query=query).batches(("age", "day", "raw", "none"))

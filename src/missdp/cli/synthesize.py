@@ -36,18 +36,20 @@ from missdp.cli.how_missing import (
 )
 from missdp.cli.where import (
     DataArgument,
+    EngineOption,
     MemoryOption,
     PartsOption,
     SelectOption,
     TableOption,
     files_of,
+    read_by,
     rows_at,
 )
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
-from missdp.sources import STRATEGIES, strategy_named
+from missdp.sources import STRATEGIES
 from missdp.synth import load
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
@@ -153,6 +155,7 @@ def synthesize(
     parts: PartsOption = False,
     table: TableOption = None,
     select: SelectOption = None,
+    engine: EngineOption = "missdp",
     memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -169,7 +172,7 @@ def synthesize(
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
     place = model_beside(output) if model is None else model
-    private = rows_at(data, parts=parts, table=table, select=select)
+    private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
     check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -187,7 +190,7 @@ def synthesize(
         wanted_rows = public_rows if rows is None else rows
         together = synthesizer.draws_together(facts)
         check_rows(wanted_rows, len(facts), output=output, together=together)
-        if keep_holes and not strategy_named(synthesizer.missing).models_holes:
+        if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         if stated is not None:
             progress("finding epsilon", None)
@@ -195,7 +198,8 @@ def synthesize(
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
         note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
-        synthesizer.fit(private, schema=facts, undeclared=undeclared)
+        with read_by(engine, data, private, facts.names) as read:
+            synthesizer.fit(read, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
             write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))

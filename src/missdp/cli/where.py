@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -19,11 +21,13 @@ def _limited(ctx: typer.Context, memory: str | None) -> str | None:
 
 __all__ = [
     "DataArgument",
+    "EngineOption",
     "MemoryOption",
     "PartsOption",
     "SelectOption",
     "TableOption",
     "files_of",
+    "read_by",
     "rows_at",
 ]
 
@@ -71,16 +75,33 @@ SelectOption: TypeAlias = Annotated[
 ]
 
 
+EngineOption: TypeAlias = Annotated[
+    Literal["missdp", "spark"],
+    typer.Option(
+        "--engine",
+        help="What reads and counts the rows: missdp, or Spark, on this machine or as spark-submit "
+        "or SPARK_REMOTE say. Spark also reads Parquet at a URL, such as s3a://bucket/folder.",
+    ),
+]
+
+
 def rows_at(
-    data: str, *, parts: bool = False, table: str | None = None, select: str | None = None
+    data: str,
+    *,
+    parts: bool = False,
+    table: str | None = None,
+    select: str | None = None,
+    engine: str = "missdp",
 ) -> Path | RowStream:
     """Return what reads the rows that a command was pointed to."""
     asked = table is not None or select is not None
+    if asked and engine != "missdp":
+        raise ParameterError("--table and --select are for --engine missdp")
     if parts and asked:
         raise ParameterError("--parts is for files, and --table and --select are for databases")
     if parts:
         return PartRows(data)
-    if "://" in data:
+    if "://" in data and engine == "missdp":
         return SQLRows(data, table=table, query=select)
     if data.lower().endswith((".duckdb", ".ddb")):
         return DuckDBRows(data, table=table, query=select)
@@ -90,6 +111,21 @@ def rows_at(
             "postgresql://user@server/database or sqlite:///visits.db"
         )
     return Path(data)
+
+
+@contextlib.contextmanager
+def read_by(
+    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the rows as an engine reads them, as long as it runs."""
+    if engine == "missdp":
+        yield private
+        return
+    from missdp.sources.spark_files import spark_frame, spark_session
+
+    place = private if isinstance(private, PartRows) else data
+    with spark_session() as session:
+        yield spark_frame(place, names, session)
 
 
 def files_of(data: Path | RowStream) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What families have in common that release all pairs of attributes, or models of rows on them."""
+"""What families have in common that release crude margins first, and then learn whole rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import MissDPWarning, ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.model import Draws, Zeros
-from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
+from missdp.inference.row_model import RowModel
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, one_gate_caps
+from missdp.synth.caps import Caps, costs_less, fixed_caps, one_gate_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
     Crude,
@@ -37,11 +37,12 @@ __all__ = ["PairsSynthesizer"]
 _FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
+_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairsSynthesizer(Synthesizer):
-    """Base of families whose model is a `PairModel`: crude margins first, then all pairs at once.
+    """Base of families that release crude margins first, and then learn a model of whole rows.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class PairsSynthesizer(Synthesizer):
     imputer_share: float = 0.1
 
     released: ClassVar[tuple[str, ...]] = ("model_",)
-    model_: PairModel = field(init=False)
+    model_: RowModel = field(init=False)
     _draws: Draws = field(default="even", init=False)
     _with_holes: bool = field(default=False, init=False)
 
@@ -107,6 +108,14 @@ class PairsSynthesizer(Synthesizer):
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
 
+    def _training_budget(self, *, batch: int, steps: int) -> Budget:
+        """Return a budget that counts at the Rényi order that suits so much training."""
+        rate = _NOMINAL_RATE
+        if is_declared(self.n_rows):
+            rate = min(1.0, batch / max(1, int(self.n_rows)))
+        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=steps)
+        return Budget.from_cost(cost, delta=self._delta)
+
     @property
     def _margins_share(self) -> float:
         return _FIRST_SHARE if self.first_share is None else self.first_share
@@ -117,12 +126,24 @@ class PairsSynthesizer(Synthesizer):
         return replace(left, amount=left.amount * self.imputer_share)
 
     def _caps(self) -> Caps | None:
-        """Behind the gate of complete rows is all but the number of rows; else nothing is."""
+        """Behind the gate of complete rows is all but the number of rows.
+
+        Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
+        All pairs are released at once, in one answer that every row enters, whatever its holes.
+        """
         left, schema = self._budget.left, self.modelled_
-        if not self._strategy.complete_only or left.currency == "renyi":
+        if left.currency == "renyi":
             return None
-        gate = self._strategy.gate((), schema) - self._modelled.filled
-        return one_gate_caps(left, ungated=self._count_share(schema) * left.amount, gate=gate)
+        count = self._count_share(schema) * left.amount
+        if self._strategy.complete_only:
+            gate = self._strategy.gate((), schema) - self._modelled.filled
+            return one_gate_caps(left, ungated=count, gate=gate)
+        share = 1.0 if len(schema) == 1 else self._margins_share
+        one = share * (left.amount - count) / len(schema)
+        if self._strategy.gates != "data" or costs_less(left, count, one):
+            return None
+        gates = [self._strategy.gate((a.name,), schema) - self._modelled.filled for a in schema]
+        return fixed_caps(left, fixed=dict.fromkeys(gates, one))
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""

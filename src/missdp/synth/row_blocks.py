@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -69,6 +70,8 @@ def drawn_in_blocks(
 
 class Sampler(FittedState, abc.ABC):
     """A released model of which rows are drawn, at no cost to privacy: half of a synthesizer."""
+
+    reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
 
     schema_: Schema
     kind_: FrameKind
@@ -195,7 +198,15 @@ class Sampler(FittedState, abc.ABC):
     @property
     def _applied_strategy(self) -> Strategy:
         """The strategy that the model was fitted with."""
-        return strategy_named(self._fitted_with["missing"])
+        return self.strategy_of(self._fitted_with["missing"])
+
+    @classmethod
+    def strategy_of(cls, missing: str) -> Strategy:
+        """Return the strategy that a word of ``strategies`` stands for in this family."""
+        found = strategy_named(missing)
+        if cls.reads_masks and found.name == "observed":
+            return replace(found, rows="extended", gates="none")
+        return found
 
     # What a family provides
 
