@@ -52,7 +52,11 @@ def in_order(
 
 
 def read_columns(
-    stream: RowStream, schema: Schema, names: Iterable[str] | None = None
+    stream: RowStream,
+    schema: Schema,
+    names: Iterable[str] | None = None,
+    *,
+    refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself.
 
@@ -63,6 +67,8 @@ def read_columns(
         Its rules are applied.
     names : iterable of str, optional
         The columns to yield; what rules derive them from is read, too. By default all.
+    refusing : bool, default False
+        Whether the other columns are read, too, as far as they may refuse a cell.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def read_columns(
     stream.check(schema.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
-    read = tuple(name for name in schema.names if name in reached)
+    read = tuple(a.name for a in schema if a.name in reached or (refusing and a.refuses))
     encoders = {name: Encoder(schema[name]) for name in read}
 
     def encoded(batch: pa.RecordBatch) -> dict[str, Column]:
