@@ -18,8 +18,15 @@ SYBIL = Sybil(
 SILENT = {"index.md", "commands.md", "api.md", "architecture.md", "glossary.md", "references.md"}
 
 
+# Pages whose snippets need something that is skipped where it is not there.
+NEEDS = {"spark.md": "spark"}
+
+
+@pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_snippets(page, tmp_path, monkeypatch):
+def test_snippets(page, tmp_path, monkeypatch, request):
+    if page.name in NEEDS:
+        request.getfixturevalue(NEEDS[page.name])
     monkeypatch.chdir(tmp_path)
     examples = list(SYBIL.parse(page))
     assert bool(examples) == (page.name not in SILENT)
