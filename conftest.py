@@ -1,16 +1,36 @@
-"""A test that hangs fails, and says where, instead of holding up all the others."""
+"""For all tests: one that hangs fails and says where, and one without its extra is skipped.
+
+What needs an extra is named here by where it lies, for examples in docstrings and pages. `.ci/run`
+installs all extras and fails if anything is skipped.
+"""
 
 import signal
 import threading
 from collections.abc import Generator
+from importlib.util import find_spec
 
 import pytest
 
+# By a part of the path, the module without which what lies there cannot run.
+_NEEDS = {
+    "src/missdp/synth/neural/": "torch",
+    "tests/synth/neural/": "torch",
+    "docs/adversarial.md": "torch",
+}
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow
 
 
 class OutOfTime(BaseException):
     """Not an `Exception`: neither a test nor a library is to take it for an ordinary failure."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a module that is not installed."""
+    lacking = {part: module for part, module in _NEEDS.items() if find_spec(module) is None}
+    for item in items:
+        for part, module in lacking.items():
+            if part in item.path.as_posix():
+                item.add_marker(pytest.mark.skip(reason=f"needs {module}, an extra"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.preprocess import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, AllPairs, Kamino, PrivBayes, load, synthesizers
+    from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino, PrivBayes, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.2.0"
@@ -19,6 +19,7 @@ __all__ = [
     "Budget",
     "Categorical",
     "DPImputer",
+    "DPMisGAN",
     "Guarantee",
     "Kamino",
     "Numeric",
@@ -40,6 +41,7 @@ _HOMES = {
     "Budget": "accounting",
     "Categorical": "schema",
     "DPImputer": "preprocess",
+    "DPMisGAN": "synth",
     "Guarantee": "accounting",
     "Kamino": "synth",
     "Numeric": "schema",

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from missdp import PrivBayes, Table
-from missdp.synth import AIM, MST, AllPairs, Kamino
+from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
 from synth.worked_example import Independent
@@ -77,8 +78,22 @@ FAMILIES = [
         (),
         {"heads": "sequential", "steps": 1, "batch": 100},
     ),
+    Family("dp-misgan", DPMisGAN, DPMisGAN.strategies, ("observed",), {"classes": 3, "fits": 1}),
+    Family(
+        "dp-misgan-trained",
+        DPMisGAN,
+        ("observed", "complete-rows"),
+        (),
+        {"critic": "trained", "classes": 3, "fits": 1, "steps": 2, "batch": 100},
+    ),
     Family("independent", Independent, Independent.strategies, ("joint", "observed")),
 ]
+
+NEURAL = ("dp-misgan",)
+"""How the names of families begin that cannot be fitted without PyTorch."""
+
+if find_spec("torch") is None:
+    FAMILIES = [family for family in FAMILIES if not family.name.startswith(NEURAL)]
 
 CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]
 IDS = [f"{family.name}-{strategy}" for family, strategy in CASES]

@@ -245,6 +245,19 @@ def test_facts_go_as_deep_as_values_do():
     assert not same([1], (1,))
 
 
+def test_what_is_seen_once_is_not_taken_for_something_else():
+    def carrying(number):
+        held = [number]
+        return lambda: held
+
+    # What is made on the way, as the list of what a function carries, is gone right after: its
+    # identity is then another thing's, which must not be passed over as seen already.
+    facts = facts_of([carrying(k) for k in range(100)], "it")
+    assert [facts[f"it[{k}].closure[0][0]"] for k in range(100)] == [str(k) for k in range(100)]
+    held = [1]
+    assert facts_of([held, held], "it")["it[1]"] == "as it[0]"
+
+
 def test_pairs_and_reports():
     report = check_non_interference(
         examples.Histograms, strategies=["joint"], pairs=["one hole", "full and empty"]

@@ -37,7 +37,7 @@ from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
-from missdp.sources import STRATEGIES, strategy_named
+from missdp.sources import STRATEGIES
 from missdp.synth import load
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
@@ -166,7 +166,7 @@ def synthesize(
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:
         synthesizer = _build(chosen, own, missing, wanted, delta, public_rows, seed)
-        if keep_holes and not strategy_named(synthesizer.missing).models_holes:
+        if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         if stated is not None:
             progress("finding epsilon", None)

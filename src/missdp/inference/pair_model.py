@@ -23,9 +23,9 @@ from missdp.inference.model import (
     split_rows,
 )
 from missdp.inference.raking import rake, resample
+from missdp.inference.row_model import RowModel
 from missdp.inference.shrinkage import scaled_to, shrunk
 from missdp.inference.swaps import swap
-from missdp.record import Record
 
 __all__ = ["Base", "PairModel", "fit_law", "targets"]
 
@@ -42,7 +42,7 @@ _LEAST_DEGREES = 0.01  # an attribute of one level has none
 
 
 @dataclass(frozen=True, eq=False)
-class PairModel(Record):
+class PairModel(RowModel):
     """A law of complete rows in which all pairs are right, and of their holes; released values.
 
     Parameters

@@ -7,6 +7,7 @@
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
 * `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
+* `neural`: adversarial families, fitted with PyTorch.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
@@ -17,6 +18,7 @@ from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground
 from missdp.synth.base import Synthesizer
 from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
+from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
@@ -25,6 +27,7 @@ __all__ = [
     "AIM",
     "MST",
     "AllPairs",
+    "DPMisGAN",
     "Kamino",
     "PrivBayes",
     "SmallTableWarning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
@@ -82,6 +82,7 @@ class Synthesizer(FittedState, abc.ABC):
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
     fixed_gates: ClassVar[bool] = False  # see `before_holes`
+    reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
 
     epsilon: float
     delta: float | None = None
@@ -324,10 +325,18 @@ class Synthesizer(FittedState, abc.ABC):
             caps=self._caps_of_fit(),
         )
 
+    @classmethod
+    def strategy_of(cls, missing: str) -> Strategy:
+        """Return the strategy that a word of ``strategies`` stands for in this family."""
+        found = strategy_named(missing)
+        if cls.reads_masks and found.name == "observed":
+            return replace(found, rows="extended", gates="none")
+        return found
+
     @property
     def _strategy(self) -> Strategy:
         """The strategy that ``missing`` names."""
-        return strategy_named(self.missing)
+        return self.strategy_of(self.missing)
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
         return "counts"
@@ -340,7 +349,7 @@ class Synthesizer(FittedState, abc.ABC):
     @property
     def _applied_strategy(self) -> Strategy:
         """The strategy that the model was fitted with."""
-        return strategy_named(self._fitted_with["missing"])
+        return self.strategy_of(self._fitted_with["missing"])
 
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""

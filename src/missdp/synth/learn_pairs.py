@@ -159,7 +159,8 @@ def plan_products(
     """
     parts = blocks(crude)
     if clip == "auto":
-        mu = math.sqrt(cost.amount * (2 if cost.currency == "zcdp" else 1))
+        squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
+        mu = math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
         clip = clip_norm(crude.margins, parts, crude.rows * mu, alone=_ALONE)
     return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
 

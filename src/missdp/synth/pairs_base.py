@@ -1,4 +1,4 @@
-"""What families have in common that release all pairs of attributes, or models of rows on them."""
+"""What families have in common that release crude margins first, and then learn whole rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from missdp.accounting import Budget, Cost
 from missdp.errors import MissDPWarning, ParameterError
 from missdp.inference.heads import Pair
 from missdp.inference.model import Draws, Zeros
-from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total
+from missdp.inference.row_model import RowModel
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, one_gate_caps
@@ -37,11 +37,12 @@ __all__ = ["PairsSynthesizer"]
 _FIRST_SHARE = 0.08
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
+_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairsSynthesizer(Synthesizer):
-    """Base of families whose model is a `PairModel`: crude margins first, then all pairs at once.
+    """Base of families that release crude margins first, and then learn a model of whole rows.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class PairsSynthesizer(Synthesizer):
     imputer_share: float = 0.1
 
     released: ClassVar[tuple[str, ...]] = ("model_",)
-    model_: PairModel = field(init=False)
+    model_: RowModel = field(init=False)
     _draws: Draws = field(default="even", init=False)
     _with_holes: bool = field(default=False, init=False)
 
@@ -106,6 +107,14 @@ class PairsSynthesizer(Synthesizer):
     @property
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+
+    def _training_budget(self, *, batch: int, steps: int) -> Budget:
+        """Return a budget that counts at the Rényi order that suits so much training."""
+        rate = _NOMINAL_RATE
+        if is_declared(self.n_rows):
+            rate = min(1.0, batch / max(1, int(self.n_rows)))
+        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=steps)
+        return Budget.from_cost(cost, delta=self._delta)
 
     @property
     def _margins_share(self) -> float:

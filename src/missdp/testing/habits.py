@@ -33,7 +33,7 @@ from missdp.errors import (
 )
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
-from missdp.sources import MemorySource, strategy_named
+from missdp.sources import MemorySource
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 from missdp.testing import inputs
@@ -204,7 +204,7 @@ def applied_parameters(on: Subject, folder: Path) -> None:
 def gates(on: Subject) -> None:
     """Whatever is released says which attributes a row must have observed to be read."""
     model = on.build(n_rows=300).fit(on.table())
-    strategy, modelled = strategy_named(on.strategy), Modelled(on.schema)
+    strategy, modelled = on.family.strategy_of(on.strategy), Modelled(on.schema)
     holes = frozenset(modelled.schema.nullable)
     every = holes - modelled.filled  # a row is read although rules settled a cell of it
     found = [frozenset(event.gate or ()) for event in releases(model.guarantee_.events)]
@@ -299,7 +299,7 @@ def keeping_holes(on: Subject) -> None:
     """Holes can be kept where the strategy models them, and about as many as there were."""
     table = on.table(2000)
     model = on.build().fit(table)
-    if not strategy_named(on.strategy).models_holes:
+    if not on.family.strategy_of(on.strategy).models_holes:
         with refuses(ParameterError, "keeping holes", containing="joint"):
             model.sample(10, missing_values="keep")
         return

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -62,6 +62,9 @@ __all__ = [
 
 Facts = dict[str, str]
 _DEEP = 12
+# By identity, what was seen already, and the thing itself: a number that stood for one that is gone
+# would soon stand for another.
+_Known: TypeAlias = dict[int, tuple[str, Any]]
 
 
 def outcome(model: Any, data: Any, folder: Path, *, rows: int = 40) -> Facts:
@@ -176,14 +179,14 @@ def facts_of(value: Any, name: str) -> Facts:
     return seen
 
 
-def _walk(value: Any, name: str, seen: Facts, known: dict[int, str], depth: int) -> None:
+def _walk(value: Any, name: str, seen: Facts, known: _Known, depth: int) -> None:
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
         seen[name] = repr(value)
         return
     if id(value) in known or depth > _DEEP:
-        seen[name] = f"as {known.get(id(value), 'something deep')}"
+        seen[name] = f"as {known.get(id(value), ('something deep',))[0]}"
         return
-    known[id(value)] = name
+    known[id(value)] = name, value
     head, parts = _parts(value)
     seen[name] = head
     for label, part in parts:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Guarantee, releases
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.schema import Schema
-from missdp.sources import strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 from missdp.testing.by_hand import broken_by_hand, rows_by_hand
@@ -94,7 +93,7 @@ def filled_cells(on: Subject) -> None:
 def kinds_of_holes(on: Subject) -> str | None:
     """Kinds of missing come back in their shares."""
     modelled = Modelled(on.schema)
-    if not (strategy_named(on.strategy).models_holes and modelled.kinds):
+    if not (on.family.strategy_of(on.strategy).models_holes and modelled.kinds):
         return "holes of one kind, or none that are kept"
     table = on.table(3000)
     model = on.build(epsilon=100.0).fit(table)
@@ -178,7 +177,7 @@ def _checked(table: Table, when: str) -> int:
 
 
 def _ways_of_holes(on: Subject) -> tuple[Any, ...]:
-    return ("fill", "keep") if strategy_named(on.strategy).models_holes else ("fill",)
+    return ("fill", "keep") if on.family.strategy_of(on.strategy).models_holes else ("fill",)
 
 
 def _hard_tables(on: Subject) -> dict[str, Table]:

@@ -11,7 +11,7 @@ from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
 from missdp.inference.pair_model import PairModel
-from missdp.mechanisms.door import Door, Noise, Reads, Total, Training
+from missdp.mechanisms.door import Door, Noise, Reads, Total
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial
 from missdp.synth.columnwise.leaning import leaned
@@ -22,7 +22,7 @@ from missdp.synth.columnwise.trained import Plan, train_heads
 from missdp.synth.learn_pairs import Crude, fit_pairs
 from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.restore import kinds_share
-from missdp.synth.state import is_declared, is_whole
+from missdp.synth.state import is_whole
 
 __all__ = ["HeadsFrom", "Kamino"]
 
@@ -33,7 +33,6 @@ _NOISE = 0.2  # that training adds to a weight
 _QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
-_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
 _MOST_TRAINED = 1 << 20  # weights
 _MOST_STEPS = 100_000
 
@@ -128,6 +127,7 @@ class Kamino(PairsSynthesizer):
 
     released: ClassVar[tuple[str, ...]] = ("model_", "pair_rates_")
     fixed_gates: ClassVar[bool] = True
+    model_: PairModel = field(init=False)
     pair_rates_: dict[str, tuple[float, float]] = field(init=False)
 
     def _check_parameters(self) -> Budget:
@@ -173,11 +173,7 @@ class Kamino(PairsSynthesizer):
     def _budget(self) -> Budget:
         if not self._trained:
             return super()._budget
-        rate = _NOMINAL_RATE
-        if is_declared(self.n_rows):
-            rate = min(1.0, self.batch / max(1, int(self.n_rows)))
-        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=self._all_steps)
-        return Budget.from_cost(cost, delta=self._delta)
+        return self._training_budget(batch=int(self.batch), steps=self._all_steps)
 
     @property
     def _steps(self) -> int:

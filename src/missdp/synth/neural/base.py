@@ -1,0 +1,96 @@
+"""What adversarial families have in common, and how torch is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import ClassVar
+
+from missdp.accounting import Budget
+from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.mechanisms.door import Reads
+from missdp.schema import Schema
+from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.synth.state import is_whole
+
+__all__ = ["NeuralSynthesizer", "import_torch", "torch_device"]
+
+_FIRST_SHARE = 0.15
+_MOST_STEPS = 100_000
+_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
+_MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeuralSynthesizer(PairsSynthesizer):
+    """Base of adversarial families: margins first, at which the generator starts, then critics.
+
+    A child says in `_steps_planned` how many steps its private training takes, 0 if none is
+    trained, and implements ``_fit``.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Steps of private training.
+    batch : int, default 4096
+        Rows that a step of private training is expected to read.
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
+    fixed_gates: ClassVar[bool] = True
+
+    missing: str = "observed"
+    steps: int | None = None
+    batch: int = 4096
+
+    @property
+    def _steps_planned(self) -> int:
+        """Number of steps of private training; 0 if the critic is not trained step by step."""
+        return 0
+
+    def _check_parameters(self) -> Budget:
+        import_torch()
+        for name, value in (("steps", self.steps), ("batch", self.batch)):
+            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
+                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+        return super()._check_parameters()
+
+    @property
+    def _budget(self) -> Budget:
+        if not self._steps_planned:
+            return super()._budget
+        return self._training_budget(batch=int(self.batch), steps=self._steps_planned)
+
+    @property
+    def _margins_share(self) -> float:
+        if self._steps_planned and self.first_share is None:
+            return _FIRST_SHARE
+        return super()._margins_share
+
+    def _reads(self, schema: Schema) -> Reads:
+        return "rows" if self._steps_planned else super()._reads(schema)
+
+    @property
+    def _most_cells(self) -> int:
+        return _MOST_TRAINED if self._steps_planned else _MOST_CELLS
+
+
+def import_torch() -> ModuleType:
+    """Return the module torch.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    absent = MissingDependencyError(
+        "adversarial families need PyTorch, an extra: pip install 'missdp[neural]'"
+    )
+    with replacing(ImportError, by=absent):
+        import torch
+    return torch
+
+
+def torch_device() -> str:
+    """Return where generators are fitted: on a CUDA device if torch sees one, else on the CPU."""
+    return "cuda" if import_torch().cuda.is_available() else "cpu"
