@@ -60,9 +60,7 @@ def test_what_is_claimed_is_what_dp_accounting_finds_and_all_of_it_is_spent(name
 @every_family
 def test_steps_and_rate_are_charged_once_before_the_first_step(name):
     model = made(name, n_rows=500).fit(ROWS)
-    trained = [
-        e for e in releases(model.guarantee_.events) if isinstance(e, SampledGaussianEvent)
-    ]
+    trained = [e for e in releases(model.guarantee_.events) if isinstance(e, SampledGaussianEvent)]
     assert [e.steps for e in trained] == ([2, 4] if name == "autogan" else [4])
     assert all(e.rate == 100 / 500 for e in trained)
 

@@ -19,7 +19,11 @@ from missdp.testing.findings import Recorder, Repeater
 
 torch = pytest.importorskip("torch")
 
-FAMILIES = {"misgan": (DPMisGAN, {"critic": "mlp"}), "autogan": (DPAutoGAN, {}), "ctgan": (DPCTGAN, {})}
+FAMILIES = {
+    "misgan": (DPMisGAN, {"critic": "mlp"}),
+    "autogan": (DPAutoGAN, {}),
+    "ctgan": (DPCTGAN, {}),
+}
 PUBLIC = {"epsilon": 8.0, "delta": 1e-3, "n_rows": 12}
 
 
@@ -40,9 +44,7 @@ def test_a_canary_whose_gradients_are_clipped_is_found_as_well_as_was_charged_an
     for room in (contest, autoencoder):
         monkeypatch.setattr(room, "_CLIP", 2.0**-8, raising=False)
     family, parameters = FAMILIES[name]
-    steps = answers(
-        family, {**PUBLIC, **parameters, "steps": 4, "batch": 100}, canary(TINY, 12)
-    )
+    steps = answers(family, {**PUBLIC, **parameters, "steps": 4, "batch": 100}, canary(TINY, 12))
     # Under half a step of the autoencoder for each of the critic: as many as were planned.
     assert len(steps) == (6 if name == "autogan" else 4)
     charged = math.sqrt(sum((law.shift(one, other)) ** 2 for law, one, other in steps))
@@ -52,8 +54,7 @@ def test_a_canary_whose_gradients_are_clipped_is_found_as_well_as_was_charged_an
         drawn = np.zeros(runs)
         for law, *exact in steps:
             drawn += [
-                law.log_ratio(law.draw(exact[side], noise), exact[1], exact[0])
-                for _ in range(runs)
+                law.log_ratio(law.draw(exact[side], noise), exact[1], exact[0]) for _ in range(runs)
             ]
         return drawn
 

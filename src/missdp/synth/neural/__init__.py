@@ -5,5 +5,10 @@
 * `pair_moments`: means of a row's pair features, what critics of pairs know of the private rows;
   `pair_critic` learns them step by step.
 * `fit_classes`: the table of classes that such a critic cannot tell from them.
-* `dp_misgan`: the family DP-MisGAN.
+* `critics`: gradients of small networks for every single row; `networks`: generators that are such
+  networks, drawn without torch; `starts`: where they start; `contest`: critics trained privately,
+  and generators against them.
+* `mlp_misgan`, `autoencoder`, `conditional`: what families that use them train, and against what
+  (`rows_side`).
+* `dp_misgan`, `dp_autogan`, `dp_ctgan`: the families.
 """

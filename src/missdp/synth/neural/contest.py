@@ -59,9 +59,9 @@ class Pace:
 
     steps: int
     batch: int
-    turns: int
-    critic_rate: float
-    generator_rate: float
+    turns: int = 10
+    critic_rate: float = 5e-3
+    generator_rate: float = 4e-3
 
 
 class Side(Protocol):

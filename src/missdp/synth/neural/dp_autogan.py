@@ -9,7 +9,7 @@ from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.autoencoder import autoencoded
-from missdp.synth.neural.base import NeuralSynthesizer, import_torch
+from missdp.synth.neural.base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.starts import margins_only
 
@@ -17,9 +17,6 @@ __all__ = ["DPAutoGAN"]
 
 _STEPS = 1000
 _CODER_RATE = 5e-3
-_CRITIC_RATE = 2e-3
-_GENERATOR_RATE = 2e-3
-_TURNS = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,8 +44,8 @@ class DPAutoGAN(NeuralSynthesizer):
         Share of what margins leave of the budget for the autoencoder.
     steps : int, optional
         Steps of training of the critic, and of the autoencoder half as many; by default 1,000.
-    batch : int, default 512
-        Rows that a step of training is expected to read.
+    batch : int, optional
+        Rows that a step of training is expected to read; by default 512.
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, at which the generator starts and which its
         rows keep: by default 0.15.
@@ -85,7 +82,6 @@ class DPAutoGAN(NeuralSynthesizer):
     (5, 13)
     """
 
-    batch: int = 512
     coder_share: float = 0.4
 
     model_: RowModel = field(init=False)
@@ -93,6 +89,10 @@ class DPAutoGAN(NeuralSynthesizer):
     def _check_parameters(self) -> Budget:
         self._check_share("coder_share")
         return super()._check_parameters()
+
+    @property
+    def _usual_batch(self) -> int:
+        return NETWORK_BATCH
 
     @property
     def _steps_planned(self) -> int:
@@ -118,20 +118,8 @@ class DPAutoGAN(NeuralSynthesizer):
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         self._report("training", 0.1)
-        coder = Pace(
-            steps=self._coder_steps,
-            batch=int(self.batch),
-            turns=1,
-            critic_rate=_CODER_RATE,
-            generator_rate=_CODER_RATE,
-        )
-        pace = Pace(
-            steps=self._critic_steps,
-            batch=int(self.batch),
-            turns=_TURNS,
-            critic_rate=_CRITIC_RATE,
-            generator_rate=_GENERATOR_RATE,
-        )
+        coder = Pace(steps=self._coder_steps, batch=self._batch, critic_rate=_CODER_RATE)
+        pace = Pace(steps=self._critic_steps, batch=self._batch)
         return autoencoded(
             door.merged(crude.groups(door.schema.names)),
             crude,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.neural.base import NeuralSynthesizer, import_torch
+from missdp.synth.neural.base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.conditional import conditioned
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.starts import margins_only
@@ -15,9 +15,6 @@ from missdp.synth.neural.starts import margins_only
 __all__ = ["DPCTGAN"]
 
 _STEPS = 600
-_CRITIC_RATE = 2e-3
-_GENERATOR_RATE = 2e-3
-_TURNS = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,8 +41,8 @@ class DPCTGAN(NeuralSynthesizer):
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
     steps : int, optional
         Steps of training of the critic; by default 600.
-    batch : int, default 512
-        Rows that a step of training is expected to read.
+    batch : int, optional
+        Rows that a step of training is expected to read; by default 512.
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, at which the generator starts and which its
         rows keep: by default 0.15.
@@ -82,9 +79,11 @@ class DPCTGAN(NeuralSynthesizer):
     (5, 13)
     """
 
-    batch: int = 512
-
     model_: RowModel = field(init=False)
+
+    @property
+    def _usual_batch(self) -> int:
+        return NETWORK_BATCH
 
     @property
     def _steps_planned(self) -> int:
@@ -102,13 +101,7 @@ class DPCTGAN(NeuralSynthesizer):
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         self._report("training", 0.1)
-        pace = Pace(
-            steps=self._steps_planned,
-            batch=int(self.batch),
-            turns=_TURNS,
-            critic_rate=_CRITIC_RATE,
-            generator_rate=_GENERATOR_RATE,
-        )
+        pace = Pace(steps=self._steps_planned, batch=self._batch)
         return conditioned(
             door.merged(crude.groups(door.schema.names)),
             crude,

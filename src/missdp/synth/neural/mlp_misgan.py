@@ -121,11 +121,7 @@ class _MisGANSide:
         self._values = self._torch.learned(model.values.parameters)
         self._masks = self._torch.learned(model.masks.parameters) if model.holed else []
         self._attributes = len(blocks.sizes)
-
-    @property
-    def parameters(self) -> list[Any]:
-        """What is learned."""
-        return [*self._values, *self._masks]
+        self.parameters: list[Any] = [*self._values, *self._masks]
 
     def model_of(self, parameters: Sequence[Floats]) -> NetworkModel:
         """Return the model with these parameters."""

@@ -276,7 +276,7 @@ def _margin(law: Floats, weight: Floats, codes: Codes | None) -> Floats:
     """Add up weights by level: of what was drawn, if weights depend on that."""
     if codes is None:
         return weight @ law
-    return np.bincount(codes, weights=weight, minlength=law.shape[1])
+    return np.asarray(np.bincount(codes, weights=weight, minlength=law.shape[1]), dtype=np.float64)
 
 
 def _spread(laws: Floats, rng: np.random.Generator) -> Codes:
