@@ -23,7 +23,14 @@ from missdp.errors import OutputError, replacing
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["atomic_path", "check_outputs", "check_writable", "reserved", "write_atomically"]
+__all__ = [
+    "atomic_path",
+    "check_outputs",
+    "check_writable",
+    "refusal",
+    "reserved",
+    "write_atomically",
+]
 
 _PREFIX, _SUFFIX = ".missdp-", ".tmp"
 # Between being made and being locked, a temporary file is younger than this.
@@ -69,8 +76,9 @@ class _Draft:
     def close(self) -> None:
         """Let go of the file; what was not committed is gone."""
         self.used = True
+        handle, self.handle = self.handle, -1  # once: its number may be another file's by then
         with contextlib.suppress(OSError):
-            os.close(self.handle)
+            os.close(handle)
         with contextlib.suppress(OSError):
             self.path.unlink()
 
@@ -102,7 +110,7 @@ def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
     try:
         for path in paths:
             if path is not None:
-                with replacing(OSError, by=partial(_refusal, path)):
+                with replacing(OSError, by=partial(refusal, path)):
                     drafts.append(_Draft(path, room))
                 taken[drafts[-1].target] = drafts[-1]
         token = _RESERVED.set(taken)
@@ -139,7 +147,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[_Draft]:
     check_writable(path)
-    with replacing(OSError, by=partial(_refusal, path)):
+    with replacing(OSError, by=partial(refusal, path)):
         found = (_RESERVED.get() or {}).get(Path(os.path.realpath(path)))
         draft = _Draft(path) if found is None or found.used else found
         try:
@@ -158,7 +166,7 @@ def check_writable(path: Path) -> None:
         If the path is a folder or a device, or its folder is absent or not writable.
     """
     kind = None
-    refusing = replacing(OSError, ValueError, by=partial(_refusal, path))
+    refusing = replacing(OSError, ValueError, by=partial(refusal, path))
     with refusing, contextlib.suppress(FileNotFoundError, NotADirectoryError):
         kind = stat.S_IFMT(path.stat().st_mode)
     if kind == stat.S_IFDIR:
@@ -208,7 +216,8 @@ def _place(path: Path) -> tuple[int, int] | str:
     return os.path.realpath(path)
 
 
-def _refusal(path: Path, error: BaseException) -> OutputError:
+def refusal(path: Path, error: BaseException) -> OutputError:
+    """Return why a path cannot be written, in the system's words for its error number."""
     if isinstance(error, OutputError):
         return error
     number = getattr(error, "errno", None)

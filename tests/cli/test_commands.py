@@ -48,7 +48,7 @@ def test_names_are_completed_without_importing_anything_heavy(typed, offered, mo
 def test_options_of_a_command_are_completed(monkeypatch):
     for name, value in (("_MISSDP_COMPLETE", "complete_bash"), ("COMP_CWORD", "2")):
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COMP_WORDS", "missdp synthesize --me")
+    monkeypatch.setenv("COMP_WORDS", "missdp synthesize --met")
     code = "from missdp.cli.app import app; app(args=[], prog_name='missdp')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["--method"]

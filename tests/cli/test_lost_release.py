@@ -96,9 +96,9 @@ def limited(size):
         ("--model", "/dev/full"),
         ("--guarantee", "/proc/g.json"),
         ("--guarantee", "schema.toml"),
-        ("--rows", "99999999999"),
+        ("--rows", "999999999999999"),
         ("--rows", "9" * 30),
-        ("--public-rows", "99999999999"),
+        ("--public-rows", "999999999999999"),
     ],
 )
 def test_what_can_be_foreseen_is_refused_before_the_charge(folder, capsys, fits, extra):
@@ -150,7 +150,7 @@ def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folde
     assert len(pd.read_csv("out.csv")) > 200
 
 
-@pytest.mark.parametrize("where", ["sample_table", "to_arrow"])
+@pytest.mark.parametrize("where", ["sample_blocks", "to_arrow"])
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("private"), OSError(28, "private")])
 def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, error):
     def fail(*_, **__):

@@ -16,7 +16,7 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.evaluate import RuleViolations, rule_violations
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.table.table import write_arrow
+from missdp.table.written import write_arrow
 
 YEAR = {"lower": 1900, "upper": 2030, "integer": True, "nullable": True}
 SCHEMA = Schema(

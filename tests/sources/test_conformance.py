@@ -5,8 +5,9 @@ Counts of raw cells (sentinels, NaN, values outside the domain) are compared wit
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -154,7 +156,56 @@ def test_the_kit_passes(make: Maker, tmp_path: Path) -> None:
         folder.mkdir()
         return make(table.to_arrow(), folder)
 
-    check_source(factory, schema=SCHEMA, trials=4)
+    report = check_source(factory, schema=SCHEMA, trials=4, in_parts=in_parts(make, tmp_path))
+    assert [found.what for found in report.unchecked] == [
+        "What has to be read again is counted once"
+    ]
+
+
+def in_parts(make: Maker, folder: Path) -> Callable[[Sequence[Table]], MarginalSource]:
+    """Parts are row groups of a file, or the queries of a union."""
+
+    def made(tables: Sequence[Table]) -> MarginalSource:
+        parts = [table.to_arrow() for table in tables]
+        if make is duckdb_parquet:
+            with pq.ParquetWriter(folder / "parts.parquet", parts[0].schema) as writer:
+                for part in parts:
+                    writer.write_table(part)
+            return DuckDBSource(folder / "parts.parquet", SCHEMA, n_jobs=2)
+        if make is duckdb_relation:
+            connection = duckdb.connect()
+            relations = [connection.from_arrow(part) for part in parts]
+            return DuckDBSource(functools.reduce(union, relations), SCHEMA, n_jobs=2)
+        return make(pa.concat_tables(parts), folder)
+
+    return made
+
+
+def union(one: duckdb.DuckDBPyRelation, two: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    return one.union(two)
+
+
+OTHERS = {
+    "memory": lambda cells, schema, _: MemorySource(Table.read(cells, schema)),
+    "duckdb-relation": lambda cells, schema, _: DuckDBSource(
+        duckdb.connect().from_arrow(cells), schema, n_jobs=1
+    ),
+    "duckdb-csv": lambda cells, schema, folder: DuckDBSource(csv_file(cells, folder), schema),
+}
+
+
+def csv_file(cells: pa.Table, folder: Path) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.csv"  # sources read theirs again
+    pa.csv.write_csv(cells, path)
+    return path
+
+
+@pytest.mark.parametrize("make_one", OTHERS.values(), ids=OTHERS.keys())
+def test_cells_of_every_kind_of_missing_and_every_policy(make_one: Any, tmp_path: Path) -> None:
+    report = check_source(lambda t: make_one(t.to_arrow(), t.schema, tmp_path), trials=8)
+    told = {found.what: found.detail for found in report.findings}
+    assert told["Cells outside the domain are refused, in words that are public"] == "5 columns"
+    assert "of 2 schemas" in told.values()
 
 
 def test_bad_requests_are_refused(make: Maker, tmp_path: Path) -> None:

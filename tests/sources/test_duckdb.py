@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.sources.strategies as opening
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
+from missdp.table import FileRows, RelationRows, memory_limit
 
 SCHEMA = Schema((Numeric(name="x", lower=0, upper=1000, bins=10, nullable=True),))
 
@@ -101,13 +101,13 @@ def test_only_columns_that_may_refuse_are_read_to_check(monkeypatch: pytest.Monk
     strict = Numeric(name="y", lower=0, upper=1, nullable=True)
     loose = replace(strict, name="x", outside="clamp")
     asked: list[tuple[str, ...]] = []
-    stream = DuckDBSource._batches
+    stream = RelationRows.batches
 
-    def watched(self: DuckDBSource, names: tuple[str, ...]) -> Any:
+    def watched(self: RelationRows, names: tuple[str, ...]) -> Any:
         asked.append(names)
         return stream(self, names)
 
-    monkeypatch.setattr(DuckDBSource, "_batches", watched)
+    monkeypatch.setattr(RelationRows, "batches", watched)
     relation = duckdb.sql("SELECT 7 AS x, 1 AS y")
     source = open_source(relation, Schema((loose, strict)))
     assert asked == [("y",)]
@@ -133,8 +133,9 @@ def test_open_source_chooses_by_kind_and_size(
     assert isinstance(open_source(table, SCHEMA), MemorySource)
     assert isinstance(open_source(str(path), SCHEMA), MemorySource)
     assert isinstance(open_source(duckdb.read_parquet(str(path)), SCHEMA), DuckDBSource)
-    monkeypatch.setattr(opening, "_STREAM_BYTES", 10)
-    big = open_source(path, SCHEMA)
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**9)
+    with memory_limit("2GB"):
+        big = open_source(path, SCHEMA)
     assert isinstance(big, DuckDBSource)
     assert open_source(big, SCHEMA) is big
     other = Schema((Categorical(name="x", levels=("a",)),))

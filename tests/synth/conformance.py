@@ -26,29 +26,29 @@ class Family:
 
 
 FAMILIES = [
-    Family("privbayes", PrivBayes, PrivBayes.strategies, ("joint", "observed")),
+    Family("privbayes", PrivBayes, PrivBayes.strategies, PrivBayes.strategies),
     Family(
         "privbayes-gaussian",
         PrivBayes,
         PrivBayes.strategies,
-        ("joint", "observed"),
+        PrivBayes.strategies,
         {"delta": 1e-6},
     ),
     Family(
         "aim",
         AIM,
         AIM.strategies,
-        ("joint", "observed"),
+        AIM.strategies,
         {"delta": 1e-6, "rounds": 2, "model_rows": 100},
     ),
     Family(
         "mst",
         MST,
         MST.strategies,
-        ("joint", "observed"),
+        MST.strategies,
         {"delta": 1e-6, "model_rows": 100},
     ),
-    Family("all-pairs", AllPairs, AllPairs.strategies, ("joint", "observed")),
+    Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
     Family(
         "all-pairs-tree",
         AllPairs,
@@ -60,10 +60,10 @@ FAMILIES = [
         "all-pairs-imputed",
         AllPairs,
         ("impute-first",),
-        (),
+        ("impute-first",),
         {"imputer": "pairs"},
     ),
-    Family("kamino", Kamino, Kamino.strategies, ("observed",)),
+    Family("kamino", Kamino, Kamino.strategies, Kamino.strategies),
     Family(
         "kamino-joint",
         Kamino,
@@ -78,7 +78,9 @@ FAMILIES = [
         (),
         {"heads": "sequential", "steps": 1, "batch": 100},
     ),
-    Family("dp-misgan", DPMisGAN, DPMisGAN.strategies, ("observed",), {"classes": 3, "fits": 1}),
+    Family(
+        "dp-misgan", DPMisGAN, DPMisGAN.strategies, DPMisGAN.strategies, {"classes": 3, "fits": 1}
+    ),
     Family(
         "dp-misgan-trained",
         DPMisGAN,
@@ -86,7 +88,7 @@ FAMILIES = [
         (),
         {"critic": "trained", "classes": 3, "fits": 1, "steps": 2, "batch": 100},
     ),
-    Family("independent", Independent, Independent.strategies, ("joint", "observed")),
+    Family("independent", Independent, Independent.strategies, Independent.strategies),
 ]
 
 NEURAL = ("dp-misgan",)

@@ -16,7 +16,7 @@ from missdp import MST, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
 from missdp.table.decode import codes_to_write
-from missdp.table.table import write_arrow
+from missdp.table.written import write_arrow
 
 KINDS = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
 SURVEY = Schema(

@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
-from missdp.table.table import write_arrow
+from missdp.table.written import write_arrow
 
 SCHEMA = Schema(
     (
@@ -290,7 +290,7 @@ def test_a_failing_writer_leaves_the_old_file(table, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     with pytest.raises(OutputError, match="No space left"):
         write_arrow(table.to_arrow(), path)
     assert path.read_text() == "old"

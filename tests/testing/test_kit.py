@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from missdp.errors import CheckFailedError, MissDPError, ParameterError
+from missdp import Table
+from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import MemorySource
 from missdp.synth import Synthesizer
 from missdp.testing import (
@@ -197,6 +199,7 @@ def test_what_is_no_family_is_refused():
         (examples.MutableCounts, "hand out copies"),
         (examples.NarrowCounts, "must be int64"),
         (examples.QuotingSource, "differ with the rows"),
+        (examples.NaNAsNumber, "of cells written in several ways"),
     ],
 )
 def test_a_wrong_source_is_found(source, message):
@@ -205,7 +208,81 @@ def test_a_wrong_source_is_found(source, message):
 
 
 def test_a_right_source_passes():
-    assert check_source(MemorySource).passed
+    report = check_source(MemorySource)
+    assert report.passed
+    assert len(report.unchecked) == 2  # parts, and what is read twice, need factories of their own
+
+
+def in_parts(tables):
+    cells = [table.to_arrow(holes="codes") for table in tables]
+    return MemorySource(Table.read(pa.concat_tables(cells), tables[0].schema))
+
+
+def test_a_block_that_is_counted_again_is_found_where_blocks_are_read_twice():
+    def failing(kind):
+        return lambda table: kind(table, fails=True)
+
+    right, wrong = examples.InBlocks, examples.CountedAgain
+    report = check_source(right, trials=2, in_parts=in_parts, retried=failing(right))
+    assert report.passed
+    assert not report.unchecked
+    assert check_source(wrong, trials=2).passed  # nothing is read twice there
+    with pytest.raises(CheckFailedError, match="rows that were read twice"):
+        check_source(wrong, trials=2, retried=failing(wrong))
+
+
+def without_the_last(tables):
+    return in_parts(tables[:-1] or tables)
+
+
+def test_a_part_that_is_left_out_is_found():
+    with pytest.raises(CheckFailedError, match="in 2 parts"):
+        check_source(MemorySource, trials=2, in_parts=without_the_last)
+
+
+class Quoting(examples.InBlocks):
+    """Refuses with what refused."""
+
+    def __init__(self, table):
+        try:
+            super().__init__(table)
+        except DataError as error:
+            raise DataError(
+                f"refused: {table.to_arrow().slice(len(table) - 1).to_pylist()}"
+            ) from error
+
+
+class Chained(examples.InBlocks):
+    """Says nothing, and keeps what was raised before."""
+
+    def __init__(self, table):
+        try:
+            super().__init__(table)
+        except DataError:
+            raise DataError("refused") from None
+
+
+class Clamping(examples.InBlocks):
+    """Takes what it cannot read for the first level."""
+
+    def __init__(self, table):
+        try:
+            super().__init__(table)
+        except DataError:
+            super().__init__(made_up(table.schema, 5))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Quoting, "an error quotes a cell"),
+        (Chained, "keeps another one"),
+        (Clamping, "refuse with a DataError"),
+    ],
+)
+def test_refusals_that_tell_and_refusals_that_lack_are_found(source, message):
+    with pytest.raises(CheckFailedError, match=message):
+        check_source(source, trials=2)
 
 
 def test_made_up_neighbours_differ_in_holes_half_the_time():

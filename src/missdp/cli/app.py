@@ -19,7 +19,6 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError
 
 __all__ = [
     "COMMANDS",
-    "DataArgument",
     "HolesOption",
     "JsonOption",
     "SchemaOption",
@@ -209,9 +208,6 @@ def _option_names(arguments: Sequence[str]) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts}
 
 
-DataArgument: TypeAlias = Annotated[
-    Path, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
-]
 SyntheticArgument: TypeAlias = Annotated[
     Path, typer.Argument(help="CSV or Parquet file with the synthetic rows.", show_default=False)
 ]

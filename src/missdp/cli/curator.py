@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 
 from missdp.cli import check_stdout, note_spending, say
 from missdp.cli.app import (
-    DataArgument,
     HolesOption,
     JsonOption,
     SchemaOption,
@@ -29,6 +29,7 @@ from missdp.cli.app import (
     emit,
 )
 from missdp.cli.synthesize import KeptModel, model_beside, paid, write_rows
+from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
 from missdp.datasets import yrbss
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs, reserved
@@ -37,8 +38,11 @@ from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
 from missdp.synth import PrivBayes
-from missdp.table import Table, draft_columns
-from missdp.table.table import output_format, write_arrow
+from missdp.table import RowStream, Table, draft_columns
+from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
+from missdp.table.memory import fits_into_memory
+from missdp.table.streams import stream_of
+from missdp.table.written import output_format, write_blocks
 
 __all__ = ["demo", "evaluate", "schema", "simulate"]
 
@@ -53,6 +57,8 @@ def draft(
         Path, typer.Option("--output", "-o", help="Where to write the draft.", show_default=False)
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
 
@@ -61,10 +67,12 @@ def draft(
     proposed as such: look each up in the code book. A column that cannot be drafted becomes a
     comment. The draft itself is private until the marks and comments are gone.
     """
+    del memory  # in force by now, though this takes no more for more rows
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
-    check_outputs([output], inputs=[data])
-    drafted = draft_columns(data)
+    private = rows_at(data, parts=parts)
+    check_outputs([output], inputs=files_of(private))
+    drafted = draft_columns(private)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
     lines = [f"Wrote {output}: {len(drafted.attributes)} attributes."]
@@ -85,17 +93,20 @@ def draft(
 def check(
     schema: Annotated[Path, typer.Argument(help="TOML schema.", show_default=False)],
     data: Annotated[
-        Path | None, typer.Argument(help="Data that should fit it.", show_default=False)
+        str | None, typer.Argument(help="Data that should fit it.", show_default=False)
     ] = None,
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a schema, and whether data fits it.
 
     Nothing is said about rows that break rules: how many there are is private.
     """
+    del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
     if data is not None:
-        Table.read(data, facts)
+        check_rows_fit(rows_at(data, parts=parts), facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
@@ -132,6 +143,8 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
             yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
 
 
+_HELD = 4  # tables: the rows, those with holes, and the chances of all cells
+_BLOCK_ROWS = 2**18
 _MECHANISMS: dict[str, type[MCAR] | type[MAR] | type[MNAR] | type[SelfMasking]] = {
     "mcar": MCAR,
     "mar": MAR,
@@ -158,9 +171,13 @@ def simulate(
         typer.Option(help="Write the schema of the result here (nullable where holes may be)."),
     ] = None,
     holes: HolesOption = "nulls",
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
-    check_outputs([output, output_schema], inputs=[data, schema])
+    del memory  # in force by now
+    private = rows_at(data, parts=parts)
+    check_outputs([output, output_schema], inputs=[*files_of(private), schema])
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(
@@ -171,15 +188,39 @@ def simulate(
     if seed < 0:
         raise ParameterError("--seed must be a whole number, at least 0")
     simulator: MissingMechanism = _MECHANISMS[mechanism](rate=rate)
-    complete = Table.read(data, Schema.from_toml(schema))
-    holed = simulator.apply(complete, random_state=seed)
+    facts = Schema.from_toml(schema)
     with reserved([output, output_schema]):
-        write_arrow(holed.to_arrow(holes=holes), output)
+        holed = simulator.apply_blocks(_blocks(private, facts, mechanism), random_state=seed)
+        found = facts
+
+        def written() -> Iterator[list[pa.Table]]:
+            nonlocal found
+            for block in holed:
+                found = block.schema
+                yield [block.to_arrow(holes=holes)]
+
+        write_blocks([output], written())
         if output_schema is not None:
-            holed.schema.to_toml(output_schema)
+            found.to_toml(output_schema)
     say(f"Wrote {output}: {mechanism} holes at rate {rate:g}, seed {seed}.")
-    if mended := sorted(complete.schema.rulebook.may_fill):
+    if mended := sorted(facts.rulebook.may_fill):
         say(f"Fewer in what rules fill, or make not applicable: {', '.join(mended)}.")
+
+
+def _blocks(private: Path | RowStream, facts: Schema, mechanism: str) -> Iterator[Table]:
+    """Yield the rows: all at once if they fit into memory, or each by itself may lose cells."""
+    stream = stream_of(private)
+    assert stream is not None
+    if fits_into_memory(stream.about(), facts, tables=_HELD):
+        yield Table.read(stream, facts)
+    elif mechanism == "mcar":
+        for columns in in_sizes(read_columns(stream, facts), _BLOCK_ROWS, facts):
+            yield Table(facts, columns)
+    else:
+        raise ParameterError(
+            f"--mechanism {mechanism} meets its rate on all rows together, and these are too many "
+            "for --memory; use mcar, or a larger limit"
+        )
 
 
 _WARNING = (
@@ -204,26 +245,34 @@ def evaluate(
         typer.Option(help="Held-out true rows for --f1 that were not synthesized from."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the classifiers.")] = 0,
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a synthetic table with the private one. The result is private, for the curator."""
+    del memory  # in force by now
     # Learners take long to import, and no other command here needs them.
     from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity
 
     facts = Schema.from_toml(schema)
-    truth, other = Table.read(data, facts), Table.read(synthetic, facts)
+    private = rows_at(data, parts=parts)
+    truth, other = _held((private, synthetic), facts)
+    if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
+        raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
     sizes = _parse_ways(ways, len(facts))
     document: dict[str, Any] = {"curator_only": True, "marginals": {}}
-    parts = [_WARNING]
+    texts = [_WARNING]
     for k in sizes:
         with progress_bar() as progress:
-            distance = marginal_distance(truth, other, k=k, bins=bins, progress=progress)
+            distance = marginal_distance(
+                truth, other, k=k, schema=facts, bins=bins, progress=progress
+            )
         document["marginals"][str(k)] = distance.to_dict()
-        parts.append(str(distance))
-    fidelity = missing_fidelity(truth, other)
+        texts.append(str(distance))
+    fidelity = missing_fidelity(truth, other, schema=facts)
     document["missing"] = fidelity.to_dict()
-    parts.append(str(fidelity))
-    parts += _public_facts(document, truth, other, sources=(data, synthetic))
+    texts.append(str(fidelity))
+    texts += _public_facts(document, truth, other, facts, sources=(private, synthetic))
     if f1:
         with progress_bar() as progress:
             scores = classifier_f1(
@@ -234,26 +283,45 @@ def evaluate(
                 progress=progress,
             )
         document["f1"] = scores.to_dict()
-        parts.append(str(scores))
-    emit(document, "\n\n".join(parts), as_json=as_json)
+        texts.append(str(scores))
+    emit(document, "\n\n".join(texts), as_json=as_json)
+
+
+def _held(places: tuple[Path | RowStream, Path], facts: Schema) -> Iterator[Any]:
+    """Yield both tables, in memory if both fit into it; else they are read as often as needed."""
+    streams = [stream for place in places if (stream := stream_of(place)) is not None]
+    each = [stream.about() for stream in streams]
+    rows = None if None in each else sum(n for n in each if n is not None)
+    held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
+    for stream in streams:
+        if not held:
+            check_rows_fit(stream, facts)
+        yield Table.read(stream, facts) if held else stream
 
 
 def _public_facts(
-    document: dict[str, Any], truth: Table, other: Table, *, sources: tuple[Path, Path]
+    document: dict[str, Any],
+    truth: Table | RowStream,
+    other: Table | RowStream,
+    facts: Schema,
+    *,
+    sources: tuple[Path | RowStream, Path],
 ) -> list[str]:
     """Say how both tables keep to the schema's kinds of missing and rules, where it has any."""
     from missdp.evaluate import missingness_by_kind, pair_violations, rule_violations
 
-    facts, parts = truth.schema, []
+    parts = []
     if any({*attribute.kinds} - {"missing"} for attribute in facts):
-        kinds = missingness_by_kind(truth, other)
+        kinds = missingness_by_kind(truth, other, schema=facts)
         document["kinds"] = kinds.to_dict()
         parts.append(str(kinds))
     if facts.rulebook.bound:
         true, made = (rule_violations(source, schema=facts) for source in sources)
         document["rules"] = {"truth": true.to_dict(), "synthetic": made.to_dict()}
         parts += [f"synthetic table: {made}", f"private table: {true}"]
-    if facts.rulebook.pairs:
+    if facts.rulebook.pairs and not isinstance(truth, Table):
+        parts.append("Rules about two rows were not looked at: the tables are too large for that.")
+    elif facts.rulebook.pairs:
         held, drawn = (pair_violations(source, schema=facts) for source in sources)
         document["pairs"] = {"truth": held.to_dict(), "synthetic": drawn.to_dict()}
         parts += [f"synthetic table: {drawn}", f"private table: {held}"]
@@ -296,15 +364,16 @@ def demo(
         model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
         model.fit(survey)
         kept.save(model)
-        synthetic = write_rows(
+        written = write_rows(
             model, output, rows=None, keep_holes=False, seed=seed, progress=progress
         )
     kept.check()
+    synthetic = Table.read(output, model.schema_)
     dropped = drop.sample_table(random_state=seed)
     rows = _comparison(survey, dropped, synthetic)
     document = {
         "output": str(output),
-        "rows": len(synthetic),
+        "rows": written,
         "model": str(place),
         "seconds": round(time.perf_counter() - start, 1),
         "comparison": rows,

@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from missdp.cli.app import DataArgument, HolesOption, JsonOption, SchemaOption, SeedOption, emit
+from missdp.cli.app import HolesOption, JsonOption, SchemaOption, SeedOption, emit
+from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
 from missdp.errors import DataError, ParameterError
 from missdp.files import check_outputs, reserved
 from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.synth import load
-from missdp.table import Table
-from missdp.table.table import output_format, write_all
+from missdp.table.written import output_format, write_blocks
 
 __all__ = ["impute"]
 
@@ -44,6 +44,8 @@ def impute(
         ),
     ] = "random",
     holes: HolesOption = "nulls",
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,22 +53,22 @@ def impute(
 
     Each row is filled by itself, so this costs no privacy; only the model is a release.
     """
+    del memory  # in force by now, though this takes no more for more rows
     output_format(output)
     if not 1 <= draws <= _MOST_DRAWS:
         raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
     outputs = [output] if draws == 1 else [numbered(output, k) for k in range(1, draws + 1)]
-    check_outputs(outputs, inputs=[data, schema, model])
+    private = rows_at(data, parts=parts)
+    check_outputs(outputs, inputs=[*files_of(private), schema, model])
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
         if imputer.schema_ != facts:
             raise DataError("the model was fitted to another schema than this one")
-        progress("filling", None)
-        rows = Table.read(data, facts)
-        drawn = [imputer.transform(rows)] if draws == 1 else imputer.transform(rows, multiple=draws)
-        progress("writing", None)
-        write_all(outputs, (filled.to_arrow(holes=holes) for filled in drawn))
+        progress("filling and writing", None)
+        filled = imputer.transform_blocks(private, draws=draws)
+        write_blocks(outputs, ([t.to_arrow(holes=holes) for t in block] for block in filled))
     names = [str(path) for path in outputs]
     document = {
         "output": names[0] if draws == 1 else names,

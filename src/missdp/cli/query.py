@@ -8,7 +8,8 @@ import typer
 
 from missdp.accounting import Budget
 from missdp.cli import check_stdout, note_release, note_spending
-from missdp.cli.app import DataArgument, JsonOption, SchemaOption, check_epsilon, emit
+from missdp.cli.app import JsonOption, SchemaOption, check_epsilon, emit
+from missdp.cli.where import DataArgument, MemoryOption, PartsOption, rows_at
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
@@ -53,6 +54,8 @@ def query(
         Literal["refuse", "accept"],
         typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
     ] = "refuse",
+    parts: PartsOption = False,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer one question about a table with holes, privately.
@@ -60,6 +63,7 @@ def query(
     Missing values are taken from the k nearest complete rows. The answer's noise follows the smooth
     sensitivity of that imputation.
     """
+    del memory  # in force by now
     check_stdout()
     check_epsilon(epsilon)
     statistic, of = _question(
@@ -87,7 +91,7 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    table = Table.read(data, Schema.from_toml(schema))
+    table = Table.read(rows_at(data, parts=parts), Schema.from_toml(schema))
     note_spending(epsilon)
     answer = run_query(table, request, budget=budget, undeclared=undeclared)
     text = _text(answer)

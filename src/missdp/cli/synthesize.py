@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 import typer
 
 from missdp.cli import check_stdout, note_release, note_spending
 from missdp.cli.app import (
-    DataArgument,
     HolesOption,
     JsonOption,
     SchemaOption,
@@ -32,6 +33,15 @@ from missdp.cli.how_missing import (
     MostOption,
     ObservedOption,
     stated_assumption,
+)
+from missdp.cli.where import (
+    DataArgument,
+    EngineOption,
+    MemoryOption,
+    PartsOption,
+    files_of,
+    read_by,
+    rows_at,
 )
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
@@ -47,9 +57,11 @@ from missdp.synth.registry import (
     read_settings,
     synthesizer_named,
 )
+from missdp.synth.row_blocks import MissingValues
 from missdp.synth.state import chosen_delta
-from missdp.table import Holes, Table
-from missdp.table.table import output_format, write_arrow
+from missdp.table import Holes
+from missdp.table.memory import memory_in_force
+from missdp.table.written import output_format, write_blocks
 
 __all__ = [
     "KeptModel",
@@ -138,6 +150,9 @@ def synthesize(
         ),
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
+    parts: PartsOption = False,
+    engine: EngineOption = "missdp",
+    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -146,13 +161,15 @@ def synthesize(
     All files are opened before the table is read. The model is saved as soon as it is paid for, so
     whatever fails later, rows can still be drawn from it with `missdp sample`.
     """
+    del memory  # in force by now
     check_stdout()
     wanted = _wanted(epsilon, ground_truth_epsilon)
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
     place = model_beside(output) if model is None else model
-    check_outputs([output, place, guarantee], inputs=[data, schema])
+    private = rows_at(data, parts=parts)
+    check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
@@ -162,10 +179,13 @@ def synthesize(
             "--ground-truth-epsilon needs an assumption about how values went missing, and such "
             "assumptions are for it: --observed, --p-max or --row-independent"
         )
-    check_rows(public_rows if rows is None else rows, len(facts))
+    check_rows(public_rows if rows is None else rows, len(facts), output=output)
     kept = KeptModel(place, output)
     with paid(place, output, guarantee), progress_bar() as progress:
         synthesizer = _build(chosen, own, missing, wanted, delta, public_rows, seed)
+        wanted_rows = public_rows if rows is None else rows
+        together = synthesizer.draws_together(facts)
+        check_rows(wanted_rows, len(facts), output=output, together=together)
         if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         if stated is not None:
@@ -174,11 +194,12 @@ def synthesize(
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
         note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
-        synthesizer.fit(data, schema=facts, undeclared=undeclared)
+        with read_by(engine, data, private, facts.names) as read:
+            synthesizer.fit(read, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
             write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
-        synthetic = write_rows(
+        written = write_rows(
             synthesizer,
             output,
             rows=rows,
@@ -191,7 +212,7 @@ def synthesize(
     document = {
         "output": str(output),
         "method": chosen,
-        "rows": len(synthetic),
+        "rows": written,
         "model": str(place),
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
@@ -200,7 +221,7 @@ def synthesize(
         truth = synthesizer.ground_truth_guarantee(stated)
         document["ground_truth_guarantee"] = truth.to_dict()
         promised = f"{truth.in_words()}\n\nFor the table with its holes:\n{promised}"
-    drawn = counted(len(synthetic), "synthetic row")
+    drawn = counted(written, "synthetic row")
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
@@ -258,13 +279,13 @@ def sample(
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model. Free: the model holds released values only."""
-    check_rows(rows)
     output_format(output)
+    check_rows(rows, output=output)
     check_outputs([output], inputs=[model])
     with reserved([output]), progress_bar() as progress:
         progress("reading the model", None)
         released = load(model)
-        synthetic = write_rows(
+        written = write_rows(
             released,
             output,
             rows=rows,
@@ -275,34 +296,45 @@ def sample(
         )
     document = {
         "output": str(output),
-        "rows": len(synthetic),
+        "rows": written,
         "guarantee": released.guarantee_.to_dict(),
     }
-    drawn = counted(len(synthetic), "synthetic row")
+    drawn = counted(written, "synthetic row")
     text = f"Wrote {output}: {drawn}.\n\n{released.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
 
 
-# A synthetic cell is held as a code, a value and a text at once, for a moment.
-_BYTES_PER_CELL = 32
+_LEAST_BYTES = {"csv": 2.0, "parquet": 1 / 64}  # that a cell takes in a file, at the least
+_BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
 
 
-def check_rows(rows: int | None, columns: int = 1) -> None:
-    """Refuse early a number of rows that is negative or cannot fit into this machine's memory."""
+def check_rows(rows: int | None, columns: int = 1, *, output: Path, together: bool = False) -> None:
+    """Refuse early a number of rows that is negative or has no room.
+
+    Parameters
+    ----------
+    rows : int or None
+    columns : int
+    output : Path
+        Where they are written; the disk has to have room.
+    together : bool
+        Whether all are held in memory at once, since they must fit to each other.
+    """
     if rows is None:
         return
     if rows < 0:
         raise ParameterError("--rows must be at least 0")
-    most = _memory() // (_BYTES_PER_CELL * columns)
+    folder = Path(os.path.realpath(output)).parent
+    free = shutil.disk_usage(folder).free if folder.is_dir() else 2**62
+    most = int(free / (_LEAST_BYTES[output_format(output)] * columns))
     if rows > most:
-        raise ParameterError(f"--rows must be at most {most:,} here: more do not fit into memory")
-
-
-def _memory() -> int:
-    names = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
-        return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 2**30)
-    return 2**34  # a guess where the system does not say
+        raise ParameterError(f"--rows must be at most {most:,} here: more do not fit on the disk")
+    most = memory_in_force() // (_BYTES_PER_CELL * columns)
+    if together and rows > most:
+        raise ParameterError(
+            f"--rows must be at most {most:,} here: more do not fit into memory, and rules about "
+            "two rows need all of them together"
+        )
 
 
 def counted(number: int, noun: str) -> str:
@@ -383,19 +415,25 @@ def write_rows(
     seed: int | None,
     progress: Progress,
     holes: Holes = "nulls",
-) -> Table:
-    """Draw rows from a released model, write them, and return them."""
+) -> int:
+    """Draw rows from a released model, write them as they come, and return how many."""
     wanted = model.n_rows_ if rows is None else rows
-    check_rows(wanted, len(model.schema_))
-    progress(f"drawing {counted(wanted, 'row')}", None)
-    synthetic = model.sample_table(
-        rows, missing_values="keep" if keep_holes else "fill", random_state=seed
-    )
-    if len(synthetic) == 0 and rows != 0:
+    columns, together = len(model.schema_), model.draws_together(model.schema_)
+    check_rows(wanted, columns, output=output, together=together)
+    if wanted == 0 and rows != 0:
         raise ParameterError(
             "--rows must be given here: the released number of rows is 0, for the table is small "
             "for this epsilon, and an empty file is only written if asked for"
         )
-    progress("writing", None)
-    write_arrow(synthetic.to_arrow(holes=holes), output)
-    return synthetic
+    stage = f"drawing and writing {counted(wanted, 'row')}"
+    progress(stage, None)
+    keep: MissingValues = "keep" if keep_holes else "fill"
+
+    def drawn() -> Iterator[list[pa.Table]]:
+        done = 0
+        for block in model.sample_blocks(rows, missing_values=keep, random_state=seed):
+            done += len(block)
+            yield [block.to_arrow(holes=holes)]
+            progress(stage, done / max(1, wanted))
+
+    return write_blocks([output], drawn())

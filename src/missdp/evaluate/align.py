@@ -6,7 +6,7 @@ agree on where there are holes. The rules of the schema are applied on reading, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,14 @@ import numpy as np
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.table import Table
+from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import follow_rules
+from missdp.table.streams import stream_of
 
-__all__ = ["align", "fitted", "levels_and_holes", "rebin", "schema_of"]
+__all__ = ["align", "aligned", "fitted", "levels_and_holes", "rebin", "schema_of"]
+
+_BLOCK_ROWS = 2**18
 
 
 def align(truth: Any, synthetic: Any, schema: Schema | None) -> tuple[Table, Table]:
@@ -49,23 +53,53 @@ def schema_of(*tables: Any, schema: Schema | None) -> Schema:
     return schema
 
 
+def aligned(data: Any, schema: Schema) -> Callable[[], Iterator[Table]]:
+    """Return what yields the rows of a table under a schema that lets every attribute be missing.
+
+    Files, DuckDB relations and streams are read again each time, a block of rows at a time; what is
+    held already comes as one block.
+    """
+    stream = None if isinstance(data, Table) else stream_of(data)
+    if stream is None:
+        table = _read(data, schema)
+        return lambda: iter([table])
+    known = stream
+
+    def blocks() -> Iterator[Table]:
+        opened = _open_schema(schema)
+        for columns in in_sizes(read_columns(known, opened), _BLOCK_ROWS, opened):
+            yield _nullable(_ruled(Table(opened, columns), schema), schema)
+
+    return blocks
+
+
 def _read(data: Any, schema: Schema) -> Table:
     table = data if isinstance(data, Table) else _followed(data, schema)
+    return _nullable(table, schema)
+
+
+def _nullable(table: Table, schema: Schema) -> Table:
     return fitted(table, Schema(tuple(replace(a, nullable=True) for a in schema)))
 
 
 def _followed(data: Any, schema: Schema) -> Table:
     """Read a table whose holes need not be declared, and apply the rules."""
+    return _ruled(Table.read(data, _open_schema(schema)), schema)
+
+
+def _ruled(table: Table, schema: Schema) -> Table:
+    columns = follow_rules(schema, {name: table.column(name) for name in schema.names})
+    return Table(table.schema, columns, kind=table.kind)
+
+
+def _open_schema(schema: Schema) -> Schema:
     # Where nothing but "not applicable" is declared a null means that, and must go on doing so.
-    open_schema = Schema(
+    return Schema(
         tuple(
             a if a.not_applicable is not None else replace(a, nullable=True)
             for a in schema.attributes
         )
     )
-    table = Table.read(data, open_schema)
-    columns = follow_rules(schema, {name: table.column(name) for name in schema.names})
-    return Table(open_schema, columns, kind=table.kind)
 
 
 def fitted(table: Table, schema: Schema) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter as CountOf
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, whole
-from missdp.evaluate.align import align, levels_and_holes, rebin
+from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
 from missdp.missingness import missing_mask
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import Schema
-from missdp.sources import MemorySource, Rows
+from missdp.sources import Counts, Rows
+from missdp.sources.counts import CHUNK_ROWS, Counter, check_cliques
+from missdp.table import Table
 
 __all__ = [
     "MarginalDistance",
@@ -166,25 +169,43 @@ def marginal_distance(
     >>> marginal_distance(one, two, k=1, schema=schema).mean
     0.5
     """
-    real, made = align(truth, synthetic, schema)
-    if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= len(real.schema):
-        raise ParameterError(f"k must be from 1 to {len(real.schema)}, not {k!r}")
+    declared = schema_of(truth, synthetic, schema=schema)
+    if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= len(declared):
+        raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
-    if bins is not None:
-        bins = whole("bins", bins)
-        real, made = rebin(real, bins), rebin(made, bins)
-    real, made = levels_and_holes(real), levels_and_holes(made)
+    finer = None if bins is None else whole("bins", bins)
+    both = [_Counted(data, declared, finer) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
-    sources = MemorySource(real), MemorySource(made)
     distances: dict[tuple[str, ...], float] = {}
-    total = math.comb(len(real.schema), k)
-    for batch in _batches(real.schema, k):
-        one, two = (source.counts(batch, rows=rows) for source in sources)
+    total = math.comb(len(declared), k)
+    for batch in _batches(both[0].schema, k):
+        one, two = (counted.counts(batch, rows) for counted in both)
         distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
         if progress is not None:
             progress(f"{k}-way marginals", len(distances) / total)
     return MarginalDistance(k, distances)
+
+
+class _Counted:
+    """A table under the levels, bins and holes that are compared, counted block by block."""
+
+    def __init__(self, data: Any, declared: Schema, bins: int | None) -> None:
+        def plain(table: Table) -> Table:
+            return levels_and_holes(table if bins is None else rebin(table, bins))
+
+        self._blocks, self._plain = aligned(data, declared), plain
+        self.schema = plain(next(self._blocks())).schema
+
+    def counts(self, cliques: list[tuple[str, ...]], rows: Rows) -> Counts:
+        """Count the rows in every cell of every clique, in one pass."""
+        counter = Counter(self.schema, check_cliques(self.schema, cliques, rows))
+        for block in map(self._plain, self._blocks()):
+            codes = {name: block.codes(name) for name in counter.names}
+            for start in range(0, len(block), CHUNK_ROWS):
+                part = {name: column[start : start + CHUNK_ROWS] for name, column in codes.items()}
+                counter.add(part, min(CHUNK_ROWS, len(block) - start))
+        return counter.result(rows)
 
 
 def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
@@ -303,50 +324,67 @@ def missing_fidelity(
     >>> missing_fidelity(one, two, schema=schema).rate_differences
     {'a': -0.5}
     """
-    real, made = align(truth, synthetic, schema)
-    names = real.schema.names
-    one, two = missing_mask(real), missing_mask(made)
+    declared = schema_of(truth, synthetic, schema=schema)
+    one, two = (_Masks(aligned(data, declared)(), declared) for data in (truth, synthetic))
     return MissingFidelity(
-        truth_rates=_rates(one, names),
-        synthetic_rates=_rates(two, names),
-        pairs=_pair_distances(one, two, names),
+        truth_rates=one.rates,
+        synthetic_rates=two.rates,
+        pairs=_pair_distances(one, two),
         patterns=_pattern_distance(one, two),
     )
 
 
-def _rates(mask: NDArray[np.bool_], names: tuple[str, ...]) -> dict[str, float]:
-    rates = mask.mean(axis=0) if len(mask) else np.zeros(len(names))
-    return {name: float(rate) for name, rate in zip(names, rates, strict=True)}
+class _Masks:
+    """How often cells are missing, alone and two at once, and how often each pattern occurs."""
+
+    def __init__(self, tables: Iterator[Table], declared: Schema) -> None:
+        self.names = declared.names
+        self.rows = 0
+        self.both = np.zeros((len(declared), len(declared)))
+        self.patterns: CountOf[bytes] = CountOf()
+        for table in tables:
+            mask = missing_mask(table)
+            self.rows += len(mask)
+            for start in range(0, len(mask), CHUNK_ROWS):
+                part = mask[start : start + CHUNK_ROWS]
+                holes = part.astype(np.float64)
+                self.both += holes.T @ holes
+                packed = np.ascontiguousarray(np.packbits(part, axis=1))
+                each = packed.view(f"V{packed.shape[1]}").reshape(-1)
+                found, counts = np.unique(each, return_counts=True)
+                self.patterns.update(
+                    dict(zip((p.tobytes() for p in found), counts.tolist(), strict=True))
+                )
+
+    @property
+    def rates(self) -> dict[str, float]:
+        shares = np.diag(self.both) / max(1, self.rows)
+        return {name: float(rate) for name, rate in zip(self.names, shares, strict=True)}
+
+    @property
+    def pair_shares(self) -> NDArray[np.float64]:
+        """Shares of the patterns both, first only, second only, neither; shape ``(4, d, d)``."""
+        both = self.both / self.rows
+        rate = np.diag(both)
+        first, second = rate[:, None] - both, rate[None, :] - both
+        return np.stack([both, first, second, 1.0 - both - first - second])
 
 
-def _pair_distances(
-    one: NDArray[np.bool_], two: NDArray[np.bool_], names: tuple[str, ...]
-) -> dict[tuple[str, str], float]:
-    if not len(one) or not len(two):
-        distance = float(len(one) != len(two))
+def _pair_distances(one: _Masks, two: _Masks) -> dict[tuple[str, str], float]:
+    names = one.names
+    if not one.rows or not two.rows:
+        distance = float(one.rows != two.rows)
         return dict.fromkeys(itertools.combinations(names, 2), distance)
-    gap = np.abs(_pair_shares(one) - _pair_shares(two)).sum(axis=0) / 2
+    gap = np.abs(one.pair_shares - two.pair_shares).sum(axis=0) / 2
     return {
         (names[i], names[j]): float(gap[i, j])
         for i, j in itertools.combinations(range(len(names)), 2)
     }
 
 
-def _pair_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Shares of the patterns both, first only, second only, neither; shape ``(4, d, d)``."""
-    holes = mask.astype(np.float64)
-    both = holes.T @ holes / len(mask)
-    rate = holes.mean(axis=0)
-    first, second = rate[:, None] - both, rate[None, :] - both
-    return np.stack([both, first, second, 1.0 - both - first - second])
-
-
-def _pattern_distance(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
-    if not len(one) or not len(two):
-        return float(len(one) != len(two))
-    _, index = np.unique(np.vstack([one, two]), axis=0, return_inverse=True)
-    index = index.reshape(-1)
-    size = int(index.max()) + 1
-    p = np.bincount(index[: len(one)], minlength=size) / len(one)
-    q = np.bincount(index[len(one) :], minlength=size) / len(two)
-    return float(0.5 * np.abs(p - q).sum())
+def _pattern_distance(one: _Masks, two: _Masks) -> float:
+    if not one.rows or not two.rows:
+        return float(one.rows != two.rows)
+    every = one.patterns.keys() | two.patterns.keys()
+    gaps = (abs(one.patterns[p] / one.rows - two.patterns[p] / two.rows) for p in sorted(every))
+    return float(0.5 * math.fsum(gaps))

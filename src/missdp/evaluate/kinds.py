@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter as CountOf
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from missdp.evaluate.align import align, schema_of
+from missdp.evaluate.align import aligned, schema_of
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.table import Table
@@ -109,7 +110,7 @@ def missingness_by_kind(
     {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    one, two = (_shares(table) for table in align(truth, synthetic, schema))
+    one, two = (_shares(aligned(data, declared)(), declared) for data in (truth, synthetic))
     listed = {
         attribute.name: [
             kind
@@ -121,11 +122,16 @@ def missingness_by_kind(
     return MissingnessByKind(_of(one, listed), _of(two, listed))
 
 
-def _shares(table: Table) -> Shares:
-    rows = max(len(table), 1)
+def _shares(tables: Iterator[Table], declared: Schema) -> Shares:
+    rows = 0
+    found: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
+    for table in tables:
+        rows += len(table)
+        for a in table.schema:
+            found[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
     return {
-        a.name: {kind: int(table.mask(a.name, kind).sum()) / rows for kind in a.kinds}
-        for a in table.schema
+        name: {kind: count / max(rows, 1) for kind, count in counts.items()}
+        for name, counts in found.items()
     }
 
 

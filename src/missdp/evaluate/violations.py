@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,9 +13,13 @@ from missdp.record import Record
 from missdp.schema import Schema
 from missdp.sources.partners import observed_on, violating_partners
 from missdp.table import Table
+from missdp.table.blocks import in_sizes, read_columns
 from missdp.table.follow import known_cells
+from missdp.table.streams import stream_of
 
 __all__ = ["PairViolations", "RuleViolations", "pair_violations", "rule_violations"]
+
+_BLOCK_ROWS = 2**18
 
 
 @dataclass(frozen=True)
@@ -111,19 +116,20 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     """
     schema = schema_of(data, schema=schema)
     plain = replace(schema, rules=())
-    table = _as_it_is(data, plain)
-    cells = known_cells(plain, {name: table.column(name) for name in plain.names})
-    rows = len(table)
-    any_rule = np.zeros(rows, dtype=bool)
+    rows, broken_rows = 0, 0
     broken: dict[str, int] = {}
-    for rule in schema.rules:
-        parts = [bound.broken(cells, rows)[0] for bound in rule.bound(schema)]
-        if not parts:
-            continue
-        surely = np.logical_or.reduce(parts)
-        any_rule |= surely
-        broken[rule.text] = int(surely.sum())
-    return RuleViolations(rows, int(any_rule.sum()), broken)
+    for table in _blocks(data, plain):
+        cells = known_cells(plain, {name: table.column(name) for name in plain.names})
+        any_rule = np.zeros(len(table), dtype=bool)
+        for rule in schema.rules:
+            parts = [bound.broken(cells, len(table))[0] for bound in rule.bound(schema)]
+            if not parts:
+                continue
+            surely = np.logical_or.reduce(parts)
+            any_rule |= surely
+            broken[rule.text] = broken.get(rule.text, 0) + int(surely.sum())
+        rows, broken_rows = rows + len(table), broken_rows + int(any_rule.sum())
+    return RuleViolations(rows, broken_rows, broken)
 
 
 @dataclass(frozen=True)
@@ -242,3 +248,13 @@ def pair_violations(data: Any, *, schema: Schema | None = None) -> PairViolation
 def _as_it_is(data: Any, plain: Schema) -> Table:
     """Read a table under a schema without rules, so that none is applied."""
     return fitted(data, plain) if isinstance(data, Table) else Table.read(data, plain)
+
+
+def _blocks(data: Any, plain: Schema) -> Iterator[Table]:
+    """Yield the rows of `_as_it_is`, a block at a time if they stream."""
+    stream = None if isinstance(data, Table) else stream_of(data)
+    if stream is None:
+        yield _as_it_is(data, plain)
+        return
+    for columns in in_sizes(read_columns(stream, plain), _BLOCK_ROWS, plain):
+        yield Table(plain, columns)

@@ -8,7 +8,7 @@ the holes of a table are. Logistic models of missingness have one score per leve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -159,6 +159,17 @@ class MissingMechanism(ABC):
         rng = np.random.default_rng(random_state)
         chances = _spared(table, self._probabilities(table, rng))
         return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+
+    def apply_blocks(
+        self, tables: Iterable[Table], *, random_state: RandomState
+    ) -> Iterator[Table]:
+        """Yield tables with holes, each as :meth:`apply` would make them if it were the whole.
+
+        Of mechanisms whose rows lose cells independently that is the same law.
+        """
+        rng = np.random.default_rng(random_state)
+        for place, table in enumerate(tables):
+            yield self.apply(table, random_state=random_state if place == 0 else rng.spawn(1)[0])
 
     def _draw(self, chance: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.bool_]:
         if getattr(self, "rates", "expected") == "exact":

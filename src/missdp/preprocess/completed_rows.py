@@ -40,6 +40,7 @@ def completed(
     entropy: int,
     draw: int = 0,
     filling: Filling = "random",
+    first: int = 0,
 ) -> Table:
     """Return the table with its holes filled.
 
@@ -58,10 +59,12 @@ def completed(
     filling : {"random", "likely", "mean"}
         With ``"likely"``, the likeliest level, or the middle of the likeliest bin; with ``"mean"``,
         the likeliest level, or the mean of a number's law.
+    first : int
+        Place of the first of these rows in a longer table: a multiple of `ROWS_AT_ONCE`.
     """
     schema = table.schema
     found = {name: _copied(table.column(name)) for name in schema.names}
-    for block, start in enumerate(range(0, len(table), ROWS_AT_ONCE)):
+    for block, start in enumerate(range(0, len(table), ROWS_AT_ONCE), first // ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(table)))
 
         def uniforms(turn: int, width: int, *, n: int = len(rows), block: int = block) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, get_args, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -23,9 +23,12 @@ from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import Response, StableTransformer, require
 from missdp.schema import Schema
 from missdp.schema.applicable import not_everywhere
-from missdp.sources.filling import Filling, modelled_codes
+from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes
+from missdp.table.blocks import in_order, in_sizes, read_columns
+from missdp.table.encode import Column
+from missdp.table.streams import stream_of
 
 __all__ = ["DPImputer", "ReleasedModel"]
 
@@ -188,6 +191,46 @@ class DPImputer(StableTransformer):
         fill = self._filled(X, holes)
         return [fill(draw) for draw in range(int(multiple))]
 
+    def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
+        """Yield rows that stream with their holes filled, in blocks. They stay private.
+
+        Parameters
+        ----------
+        data : DuckDB relation, RowStream, str or Path
+            Read once; with a seed, rows are filled as :meth:`transform` fills them.
+        draws : int, default 1
+            How often to fill the holes.
+
+        Yields
+        ------
+        list of Table
+            The next rows, filled that many times; at least one block, perhaps without rows.
+
+        Raises
+        ------
+        DataError
+            If the data does not fit the model's schema, or is no such data.
+        """
+        self._check()
+        stream = stream_of(data)
+        if stream is None:
+            raise DataError("only files, DuckDB relations and streams are filled in blocks")
+        laws, schema, modelled = _laws_of(self._released()), self.schema_, Modelled(self.schema_)
+        entropy = secrets.randbits(128) if self.random_state is None else int(self.random_state)
+
+        def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
+            table = Table(schema, block[1])
+            return [
+                completed(
+                    table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling,
+                    first=block[0] * _BLOCK_ROWS,
+                )
+                for draw in range(draws)
+            ]  # fmt: skip
+
+        blocks = in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema)
+        return in_order(filled, enumerate(blocks), n_jobs=2)
+
     def _filled(self, X: Any, holes: Holes) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
         laws, schema = _laws_of(self._released()), self.schema_
@@ -310,6 +353,7 @@ def _marked(table: Table) -> Table:
     return Table(Schema(found, table.schema.rules), columns, kind=table.kind)
 
 
+_BLOCK_ROWS = 16 * ROWS_AT_ONCE
 _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
 
 

@@ -11,6 +11,7 @@ from missdp.sources.counts import (
     weighing,
 )
 from missdp.sources.duckdb import DuckDBSource
+from missdp.sources.spark import SparkSource
 from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "MemorySource",
     "Reads",
     "Rows",
+    "SparkSource",
     "Strategy",
     "is_source",
     "open_source",

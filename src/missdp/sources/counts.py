@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -170,6 +170,7 @@ MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
 _MAX_TOTAL_CELLS = 4 * MAX_CELLS
 _PLANNED_AT_ONCE = 2000  # cliques
 _BLOCK = 32  # attributes
+_BLOCK_CELLS = 2**17  # one megabyte of counts
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,9 @@ class _Group:
 class Counter:
     """Add up the cells of chunks of rows. Chunks may be added from several threads.
 
+    A pickled counter has the same plan and no counts: what another process adds up comes back as
+    :meth:`blocks`.
+
     Parameters
     ----------
     schema : Schema
@@ -197,9 +201,14 @@ class Counter:
     def __init__(
         self, schema: Schema, cliques: Sequence[Clique], *, group_cells: int = GROUP_CELLS
     ) -> None:
-        self._schema = schema
-        self._cliques = tuple(cliques)
-        self._groups = plan_groups(schema, cliques, group_cells=group_cells)
+        groups = plan_groups(schema, cliques, group_cells=group_cells)
+        self.__setstate__((schema, tuple(cliques), groups))
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._schema, self._cliques, self._groups
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._schema, self._cliques, self._groups = state
         self._totals = [np.zeros(math.prod(g.shape), dtype=np.int64) for g in self._groups]
         self._lock = threading.Lock()
 
@@ -229,6 +238,15 @@ class Counter:
             else:  # many more cells than rows: touch only the cells that occur
                 with self._lock:
                     np.add.at(total, cell, 1 if weights is None else weights)
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield everything counted so far as numbered vectors, of a megabyte at most.
+
+        They are views: what is added to a block of the same number here is counted here.
+        """
+        starts = ((t, s) for t in self._totals for s in range(0, t.size, _BLOCK_CELLS))
+        for number, (total, start) in enumerate(starts):
+            yield number, total[start : start + _BLOCK_CELLS]
 
     def result(self, rows: Rows) -> Counts:
         """Return the counts of every clique, once: what was read off is no longer held."""

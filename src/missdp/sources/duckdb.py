@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections import deque
+import copy
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
+from missdp.sources.code_store import CodeBlock
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.sources.row_weights import RowWeight
+from missdp.table.blocks import in_order, usual_jobs
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
-from missdp.table.frames import check_columns, file_batches, file_columns, relation_batches
+from missdp.table.streams import RowStream, stream_of
 
 __all__ = ["DuckDBSource"]
 
@@ -32,7 +32,7 @@ class DuckDBSource:
 
     Parameters
     ----------
-    data : DuckDB relation, str or Path
+    data : DuckDB relation, str, Path or RowStream
         A path names a CSV or Parquet file. The columns must be exactly the schema's, in any order.
     schema : Schema
         The declared domain.
@@ -63,22 +63,25 @@ class DuckDBSource:
 
     def __init__(
         self,
-        data: duckdb.DuckDBPyRelation | str | Path,
+        data: duckdb.DuckDBPyRelation | str | Path | RowStream,
         schema: Schema,
         *,
         n_jobs: int | None = None,
     ) -> None:
         if n_jobs is not None and n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, not {n_jobs}")
-        self._n_jobs = n_jobs or min(4, os.cpu_count() or 1)
-        self._data = Path(data) if isinstance(data, str) else data
+        stream = stream_of(data)
+        if stream is None:
+            raise ParameterError(
+                "data must be a DuckDB relation, the path of a file, or rows that stream"
+            )
+        self._n_jobs = n_jobs or usual_jobs()
+        self._stream = stream
         self._schema = schema
         self._encoders = {attribute.name: Encoder(attribute) for attribute in schema}
         self._validated = False
-        if isinstance(self._data, Path):
-            file_columns(self._data, schema.names)
-        else:
-            check_columns(list(self._data.columns), schema.names)
+        self._observed: Clique = ()
+        stream.check(schema.names)
 
     @classmethod
     def from_query(
@@ -149,6 +152,25 @@ class DuckDBSource:
         self._validated = True
         return counter.result("extended")
 
+    def observed_on(self, names: Iterable[str]) -> DuckDBSource:
+        """Return a source of the rows in which no cell of these attributes is a hole.
+
+        What is not applicable is no hole. Each row is left out by its own cells.
+        """
+        found = copy.copy(self)
+        found._observed = tuple(dict.fromkeys((*self._observed, *names)))
+        return found
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all rows, a batch at a time, in one pass. Private."""
+        names = self._schema.names
+        yield from in_order(
+            lambda batch: self._codes(batch, names, names)[0],
+            self._stream.batches(names),
+            n_jobs=self._n_jobs,
+        )
+        self._validated = True
+
     def check(self) -> None:
         """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
 
@@ -162,17 +184,13 @@ class DuckDBSource:
             If the data does not fit the schema or cannot be read. Quotes no value and no count.
         """
         refusing = any(attribute.refuses for attribute in self._schema)
-        is_csv = isinstance(self._data, Path) and self._data.suffix.lower() not in (
-            ".parquet",
-            ".pq",
-        )
-        if not self._validated and (refusing or is_csv):
+        if not self._validated and (refusing or self._stream.unchecked):
             self._run(self._needed(()), None)
         self._validated = True
 
     def _needed(self, counted: Clique) -> Clique:
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self._schema.rulebook.reached(counted)
+        read = self._schema.rulebook.reached((*counted, *self._observed))
         wanted = tuple(
             a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
         )
@@ -181,22 +199,14 @@ class DuckDBSource:
     def __repr__(self) -> str:
         return f"DuckDBSource({', '.join(self._schema.names)})"
 
-    def _batches(self, names: Clique) -> Iterator[pa.RecordBatch]:
-        if isinstance(self._data, Path):
-            return file_batches(self._data, names)
-        return relation_batches(self._data, names)
-
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None = None) -> None:
         """Encode the named columns of every row, and count them."""
-        with ThreadPoolExecutor(self._n_jobs) as pool, contextlib.ExitStack() as stack:
-            waiting: deque[Future[None]] = deque()
-            stack.callback(lambda: [task.cancel() for task in waiting])
-            for batch in self._batches(names):
-                waiting.append(pool.submit(self._count_batch, batch, names, counter, weight))
-                if len(waiting) > self._n_jobs:
-                    waiting.popleft().result()
-            while waiting:
-                waiting.popleft().result()
+
+        def count(batch: pa.RecordBatch) -> None:
+            self._count_batch(batch, names, counter, weight)
+
+        for _ in in_order(count, self._stream.batches(names), n_jobs=self._n_jobs):
+            pass
 
     def _count_batch(
         self,
@@ -205,9 +215,25 @@ class DuckDBSource:
         counter: Counter | None,
         weight: RowWeight | None,
     ) -> None:
-        columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
+        read = (
+            tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
+            if counter
+            else ()
+        )
+        codes, n_rows = self._codes(batch, names, read)
         if counter is not None:
-            read = tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
-            ruled = follow_rules(self._schema, columns, read)
-            codes = {n: column.codes for n, column in ruled.items()}
-            counter.add(codes, batch.num_rows, weight(codes) if weight else None)
+            counter.add(codes, n_rows, weight(codes) if weight else None)
+
+    def _codes(self, batch: pa.RecordBatch, names: Clique, read: Clique) -> tuple[CodeBlock, int]:
+        """Return codes of the rows that are counted, and how many these are."""
+        columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
+        if not read and not self._observed:
+            return {}, batch.num_rows
+        ruled = follow_rules(self._schema, columns, dict.fromkeys((*read, *self._observed)))
+        codes = {n: column.codes for n, column in ruled.items()}
+        if not self._observed:
+            return codes, batch.num_rows
+        seen = np.logical_and.reduce(
+            [codes[n] < self._schema[n].missing_code for n in self._observed]
+        )
+        return {n: codes[n][seen] for n in read}, int(seen.sum())

@@ -8,7 +8,7 @@ fills a row can look at another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Schema
+from missdp.sources.code_store import CodeBlock, CodeStore, streams_codes
 from missdp.sources.counts import MarginalSource, MemorySource
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
@@ -140,14 +141,17 @@ def filled_given_all(
 
     See `fill_codes`.
     """
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    table = source.table
-    codes = modelled_codes(table)
-    for start in range(0, len(codes), ROWS_AT_ONCE):
-        part = codes[start : start + ROWS_AT_ONCE]
-        uniforms = rng.random((len(part), DRAWS, codes.shape[1]))
-        codes[start : start + ROWS_AT_ONCE] = fill_modelled(laws, part, uniforms, modelled)
-    return _settled(table, dict(zip(table.schema.names, codes.T, strict=True)), modelled)
+    schema, names = source.schema, source.schema.names
+
+    def filled(block: CodeBlock) -> dict[str, Codes]:
+        codes = np.stack([block[name].astype(np.int64) for name in names], axis=1)
+        for start in range(0, len(codes), ROWS_AT_ONCE):
+            part = codes[start : start + ROWS_AT_ONCE]
+            uniforms = rng.random((len(part), DRAWS, codes.shape[1]))
+            codes[start : start + ROWS_AT_ONCE] = fill_modelled(laws, part, uniforms, modelled)
+        return dict(zip(names, codes.T, strict=True))
+
+    return _settled(source, filled, modelled, schema)
 
 
 def modelled_codes(table: Table) -> Codes:
@@ -202,23 +206,38 @@ def filled_rows(
     Each row is filled by itself, so adding or removing one row still changes one filled row.
     A law with all its mass on one level takes no draw.
     """
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    table = source.table
-    codes = {}
-    for attribute in table.schema:
-        cells = table.codes(attribute.name).astype(np.int64)
-        if attribute.nullable:
-            hole, law = table.mask(attribute.name), laws[attribute.name]
-            sure = np.flatnonzero(law == 1.0)
-            many = int(hole.sum())
-            cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
-        codes[attribute.name] = cells
-    return _settled(table, codes, modelled)
+    schema = source.schema
+
+    def filled(block: CodeBlock) -> dict[str, Codes]:
+        codes = {}
+        for attribute in schema:
+            cells = block[attribute.name].astype(np.int64)
+            if attribute.nullable:
+                hole, law = cells >= attribute.size, laws[attribute.name]
+                sure = np.flatnonzero(law == 1.0)
+                many = int(hole.sum())
+                cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
+            codes[attribute.name] = cells
+        return codes
+
+    return _settled(source, filled, modelled, schema)
 
 
-def _settled(table: Table, codes: Mapping[str, Codes], modelled: Modelled) -> MarginalSource:
-    settled = modelled.settled(dict(codes))
-    return MemorySource(Table.from_codes(complete_schema(table.schema), settled, kind=table.kind))
+def _settled(
+    source: MarginalSource,
+    filled: Callable[[CodeBlock], dict[str, Codes]],
+    modelled: Modelled,
+    schema: Schema,
+) -> MarginalSource:
+    """Return the rows filled, and settled by rules: at once, or block by block as they stream."""
+    complete = complete_schema(schema)
+    if isinstance(source, MemorySource):
+        table = source.table
+        codes = modelled.settled(filled({name: table.codes(name) for name in schema.names}))
+        return MemorySource(Table.from_codes(complete, codes, kind=table.kind))
+    assert streams_codes(source)  # checked before anything was charged
+    blocks = source.code_blocks()  # type: ignore[attr-defined]
+    return CodeStore(complete, (modelled.settled(filled(block)) for block in blocks))
 
 
 def complete_schema(schema: Schema) -> Schema:

@@ -19,6 +19,7 @@ from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.known import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
+from missdp.sources.code_store import CodeBlock, streams_codes
 from missdp.sources.counts import (
     Clique,
     Counts,
@@ -135,7 +136,8 @@ class Modelled:
             return source
         if isinstance(source, MemorySource):
             return _PlainerRows(source, self)
-        return _PlainerSource(source, self)
+        plainer = _PlainerStream if streams_codes(source) else _PlainerSource
+        return plainer(source, self)
 
     def without_absent(self, name: str, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the law of a hole: what is not applicable is none, so that is never drawn."""
@@ -246,11 +248,20 @@ class _PlainerSource:
         source = weighing(self._source)
         whole = {a.name: np.arange(a.extended_size) for a in source.schema}
         plainer = {
-            name: np.minimum(whole[name], self.schema[name].extended_size - 1)
+            # Where only complete rows are counted a weight knows no holes, and meets none.
+            name: np.minimum(whole[name], len(weight.squares[name]) - 1)
             for name in weight.names
         }
         found = source.weighted_counts(wanted, weight.recoded(plainer))
         return {clique: self._merged(found[clique], clique, "extended") for clique in wanted}
+
+    def observed_on(self, names: Iterable[str]) -> _PlainerSource:
+        """Return what is modelled of the rows without a hole in any of these attributes.
+
+        A hole of what is modelled is one of the whole row, whatever its kind.
+        """
+        fewer = self._source.observed_on(names)  # type: ignore[attr-defined]
+        return _PlainerSource(fewer, self._modelled)
 
     def _merged(self, counts: NDArray[np.int64], clique: Clique, rows: Rows) -> NDArray[np.int64]:
         """Add up the kinds of missing, or leave them out."""
@@ -263,3 +274,15 @@ class _PlainerSource:
                 values = np.concatenate([values, holes], axis=axis)
             counts = values
         return np.array(counts, order="C")  # which keeps the shape () of the number of rows
+
+
+class _PlainerStream(_PlainerSource):
+    """The same of a source that can also yield its rows as codes."""
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of what is modelled; see `CodeStream`."""
+        for block in self._source.code_blocks():  # type: ignore[attr-defined]
+            yield {
+                a.name: np.minimum(block[a.name], a.extended_size - 1).astype(code_dtype(a))
+                for a in self.schema
+            }

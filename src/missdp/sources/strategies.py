@@ -12,19 +12,21 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
+from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
+from missdp.sources.spark import SparkSource, is_spark_frame
 from missdp.table import Table
+from missdp.table.memory import fits_into_memory
+from missdp.table.streams import stream_of
 
 __all__ = [
     "STRATEGIES",
@@ -33,6 +35,7 @@ __all__ = [
     "MergedCounts",
     "PrivateCounts",
     "Strategy",
+    "can_leave_out_rows",
     "complete_rows",
     "is_source",
     "merge_levels",
@@ -83,7 +86,7 @@ class Strategy:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it works on rows, which must therefore be in memory."""
+        """Whether it works on rows: those in memory, or of a source that changes them itself."""
         return self.complete_only or self.fills
 
     def gate(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
@@ -126,9 +129,11 @@ class Strategy:
         Raises
         ------
         ParameterError
-            If rows are needed, and streamed.
+            If rows are needed, and streamed by a source that cannot leave out or yield any.
         """
-        if self.needs_rows and not isinstance(source, MemorySource):
+        whole = self.complete_only and can_leave_out_rows(source)
+        whole |= self.fills and streams_codes(source)
+        if self.needs_rows and not whole and not isinstance(source, MemorySource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
                 "use 'joint' or 'observed', which count while they stream"
@@ -159,18 +164,17 @@ def strategy_named(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
-_STREAM_BYTES = 64 * 2**20
-
-
 def open_source(data: Any, schema: Schema) -> MarginalSource:
     """Return a source that counts ``data``.
 
     Parameters
     ----------
-    data : Table, pandas, polars or Arrow table, DuckDB relation, str, Path or MarginalSource
-        Frames, tables and files below 64 MB are held in memory; DuckDB relations and larger files
-        are streamed. A source comes back as it is. A source with a method ``check()`` is asked to
-        refuse now what it would refuse later, so that a fit charges nothing for it.
+    data : Table, frame, DuckDB relation, RowStream, str, Path or MarginalSource
+        Frames and tables are held in memory, and so are files and streams of which metadata tell
+        that they fit into it (see `missdp.table.memory_limit`); others, and DuckDB relations, are
+        streamed; Spark data frames are counted by Spark. A source comes back as it is. A source
+        with a method ``check()`` is asked to refuse now what it would refuse later, so that a fit
+        charges nothing for it.
     schema : Schema
         The declared domain.
 
@@ -200,12 +204,11 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
-    if isinstance(data, duckdb.DuckDBPyRelation):
-        return DuckDBSource(data, schema)
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        if path.is_file() and path.stat().st_size > _STREAM_BYTES:
-            return DuckDBSource(path, schema)
+    if is_spark_frame(data):
+        return SparkSource(data, schema)
+    stream = stream_of(data)
+    if stream is not None and not fits_into_memory(stream.about(), schema):
+        return DuckDBSource(stream, schema)
     return MemorySource(Table.read(data, schema))
 
 
@@ -404,10 +407,18 @@ def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     return np.moveaxis(out, 0, axis)
 
 
+def can_leave_out_rows(source: MarginalSource) -> bool:
+    """Whether a source can count, by itself, only rows that are observed on some attributes."""
+    return callable(getattr(type(source), "observed_on", None))
+
+
 def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows that have no hole; the source must hold its rows in memory."""
-    assert isinstance(source, MemorySource)  # checked before anything was charged
-    return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    """Return the rows that have no hole; the source holds its rows, or leaves out rows itself."""
+    if isinstance(source, MemorySource):
+        return MemorySource(source.table.take(~source.table.incomplete_rows()))
+    assert can_leave_out_rows(source)  # checked before anything was charged
+    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
+    return found
 
 
 Counts = NDArray[np.int64]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
-
-import numpy as np
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 from missdp.accounting import Budget, Condition, Guarantee
 from missdp.accounting.weak import warn_if_weak
@@ -18,37 +15,30 @@ from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Schema
-from missdp.sources import Reads, Strategy, readable, strategy_named
-from missdp.sources.modelled import Modelled
+from missdp.sources import Reads, Strategy, readable
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.noisy_counts import whole_rows
-from missdp.synth.restore import KindShares, release_kinds, restored
+from missdp.synth.restore import KindShares, release_kinds
+from missdp.synth.row_blocks import MissingValues, Sampler
 from missdp.synth.state import (
-    FittedState,
     StoredModel,
     check_settings,
     chosen_delta,
     fit_conditions,
     is_declared,
     is_number,
-    is_whole,
     open_data,
     read_document,
     read_model,
-    sampling_generator,
     write_model,
 )
-from missdp.table import FrameKind, Holes, Table, check_holes
+from missdp.table import FrameKind
 
 __all__ = ["MissingValues", "Synthesizer"]
 
-MissingValues: TypeAlias = Literal["fill", "keep"]
-
-_KINDS = "kinds of missing"  # where a saved model keeps their shares
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Synthesizer(FittedState, abc.ABC):
+class Synthesizer(Sampler):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass lists the strategies it offers, its default first, names in ``released`` the
@@ -82,7 +72,6 @@ class Synthesizer(FittedState, abc.ABC):
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
     fixed_gates: ClassVar[bool] = False  # see `before_holes`
-    reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
 
     epsilon: float
     delta: float | None = None
@@ -165,11 +154,12 @@ class Synthesizer(FittedState, abc.ABC):
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
             self.budget.reserve(own, label=label, conditions=conditions)
-        # Learned on a fresh model and taken over whole: what was learned before must not be taken
-        # for this fit's, nor half of this fit for a model, should it fail.
+        # Learned on a fresh model and taken over whole: neither what was learned before, nor half
+        # of this fit, should it fail, must be taken for this model.
         self._forget()
         rows = int(self.n_rows) if declared else None
         door = Door(source, self._strategy, budget=own, noise=noise, declared_rows=rows)
+        door = door.admitting(fresh._kept_within())
         fresh._kind_shares = release_kinds(door, fresh._modelled)
         total = fresh._fit(door)
         if declared:
@@ -181,101 +171,6 @@ class Synthesizer(FittedState, abc.ABC):
         if not declared:  # released by now, so it may be spoken about
             warn_if_weak(0.0, self._delta, n=self.n_rows_)
         return self
-
-    def sample(
-        self,
-        n: int | None = None,
-        *,
-        missing_values: MissingValues = "fill",
-        random_state: int | None = None,
-        multiple: int | None = None,
-        holes: Holes = "nulls",
-    ) -> Any:
-        """Draw synthetic rows; costs no privacy.
-
-        Parameters
-        ----------
-        n : int, optional
-            Number of rows, at least 0; by default ``n_rows_``, the released or declared row count,
-            which is at least 1.
-        missing_values : {"fill", "keep"}, default "fill"
-            ``"keep"`` returns holes as the model saw them, for models of the missingness.
-        random_state : int, optional
-            Makes the draw repeatable. Sampling is post-processing, so any seed is safe; its stream
-            is never the noise's.
-        multiple : int, optional
-            Draw that many tables, at least 2, each from a model of its own that differs from the
-            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
-            with :func:`~missdp.evaluate.combine_estimates`. One refit each; not of PrivBayes.
-        holes : {"nulls", "codes"}, default "nulls"
-            What a cell without a value comes back as: null, or the first code that the schema
-            declares for its kind of missing.
-
-        Returns
-        -------
-        frame, or list of frames if ``multiple`` is given
-            As was fitted, with the schema's columns and dtypes.
-        """
-        check_holes(holes)
-        if multiple is not None:
-            if not (is_whole(multiple) and multiple >= 2):
-                raise ParameterError("multiple must be a whole number of tables, at least 2")
-            self._check_fitted()
-            rng = sampling_generator(self.random_state if random_state is None else random_state)
-            return [
-                model.sample(
-                    n,
-                    missing_values=missing_values,
-                    random_state=int(rng.integers(2**63)),
-                    holes=holes,
-                )
-                for model in self._uncertain(int(multiple), rng)
-            ]
-        return self.sample_table(
-            n, missing_values=missing_values, random_state=random_state
-        ).to_native(holes=holes)
-
-    def sample_table(
-        self,
-        n: int | None = None,
-        *,
-        missing_values: MissingValues = "fill",
-        random_state: int | None = None,
-    ) -> Table:
-        """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
-        self._check_fitted()
-        if n is not None and not (is_whole(n) and n >= 0):
-            raise ParameterError("n must be a whole number of rows, at least 0")
-        if missing_values not in ("fill", "keep"):
-            raise ParameterError("missing_values must be 'fill' or 'keep'")
-        if missing_values == "keep" and not self._applied_strategy.models_holes:
-            raise ParameterError(
-                f"missing={self._applied_strategy.name!r} does not model holes; to keep them, fit "
-                "with missing='joint', or a family that offers it"
-            )
-        rng = sampling_generator(self.random_state if random_state is None else random_state)
-        rows = self.n_rows_ if n is None else int(n)
-        if self._modelled.is_whole:
-            codes = self._sample(rows, missing_values, rng)
-            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
-        else:
-            one = partial(self._sample, missing_values=missing_values, rng=rng)
-            shares = self._kind_shares
-            drawn = restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
-        return self._finished(drawn, rng)
-
-    @property
-    def modelled_(self) -> Schema:
-        """Public facts about what is modelled: :attr:`schema_`, made plainer by its rules.
-
-        Attributes that follow from others are left out, "not applicable" is one more level of its
-        attribute, and all other kinds of missing are one.
-        """
-        return self._modelled.schema
-
-    @cached_property
-    def _modelled(self) -> Modelled:
-        return Modelled(self.schema_)
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.
@@ -325,14 +220,6 @@ class Synthesizer(FittedState, abc.ABC):
             caps=self._caps_of_fit(),
         )
 
-    @classmethod
-    def strategy_of(cls, missing: str) -> Strategy:
-        """Return the strategy that a word of ``strategies`` stands for in this family."""
-        found = strategy_named(missing)
-        if cls.reads_masks and found.name == "observed":
-            return replace(found, rows="extended", gates="none")
-        return found
-
     @property
     def _strategy(self) -> Strategy:
         """The strategy that ``missing`` names."""
@@ -346,11 +233,6 @@ class Synthesizer(FittedState, abc.ABC):
         """The delta of the fit: what was asked for, or the default."""
         return chosen_delta(self.delta, self.n_rows)
 
-    @property
-    def _applied_strategy(self) -> Strategy:
-        """The strategy that the model was fitted with."""
-        return self.strategy_of(self._fitted_with["missing"])
-
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
@@ -362,7 +244,7 @@ class Synthesizer(FittedState, abc.ABC):
             n_rows=self.n_rows_,
             n_rows_std=self.n_rows_std_,
             guarantee=self.guarantee_,
-            released=self._released() | ({_KINDS: self._kind_shares} if self._kind_shares else {}),
+            released=self._released() | self._facts(),
         )
         write_model(Path(path), model)
 
@@ -381,8 +263,7 @@ class Synthesizer(FittedState, abc.ABC):
             model.schema_, model.kind_ = stored.schema, stored.frame
             model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
-            model._kind_shares = dict(stored.released.get(_KINDS, {}))
-        model.guarantee_ = stored.guarantee
+            model._take_facts(stored)
         model._adopt(model)
         return model
 
@@ -397,12 +278,6 @@ class Synthesizer(FittedState, abc.ABC):
         Total
             What the releases say about the number of rows; ignored if it was declared.
         """
-
-    @abc.abstractmethod
-    def _sample(
-        self, n: int, missing_values: MissingValues, rng: np.random.Generator
-    ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Draw codes of every modelled attribute; see :attr:`modelled_`."""
 
     def _released(self) -> dict[str, Any]:
         """Return the released model: numbers, text, arrays, records, and mappings of them."""
@@ -422,17 +297,6 @@ class Synthesizer(FittedState, abc.ABC):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return parameters and released model of a file of the first two formats."""
         return parameters, released
-
-    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        """Yield fitted models that vary as this one is uncertain."""
-        del multiple, rng
-        raise ParameterError(
-            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
-            "leave 'multiple' out, or use AllPairs, AIM or MST"
-        )
-
-    def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002
-        return table  # with what one row alone cannot settle
 
     def _check_schema(self, schema: Schema) -> None:
         """Refuse, before anything is charged, what public facts show to be impossible."""

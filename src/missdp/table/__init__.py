@@ -3,6 +3,21 @@
 from missdp.table.decode import Holes, check_holes
 from missdp.table.draft import Draft, draft_columns, draft_schema
 from missdp.table.frames import FrameKind
+from missdp.table.memory import memory_limit
+from missdp.table.streams import FileRows, PartRows, RelationRows, RowStream
 from missdp.table.table import Table
 
-__all__ = ["Draft", "FrameKind", "Holes", "Table", "check_holes", "draft_columns", "draft_schema"]
+__all__ = [
+    "Draft",
+    "FileRows",
+    "FrameKind",
+    "Holes",
+    "PartRows",
+    "RelationRows",
+    "RowStream",
+    "Table",
+    "check_holes",
+    "draft_columns",
+    "draft_schema",
+    "memory_limit",
+]

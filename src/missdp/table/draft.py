@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tomli_w
 from numpy.typing import NDArray
 
@@ -23,9 +21,11 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Cells, Plain, Unreadable, distinct
+from missdp.table.cells import Cells, Plain, Unreadable
 from missdp.table.encode import encode
-from missdp.table.frames import columns_from_native, file_table
+from missdp.table.frames import columns_from_native
+from missdp.table.streams import RowStream, stream_of
+from missdp.table.tally import Tally
 from missdp.table.usual import Proposed, number_codes, text_codes
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]
@@ -91,15 +91,19 @@ def draft_columns(data: Any) -> Draft:
     >>> [attribute.name for attribute in draft.attributes], draft.stubs["pets"]
     (['age'], "column 'pets' has cells that are neither text, numbers nor true/false")
     """
-    columns = _columns(data)
-    attributes: list[AnyAttribute] = []
-    stubs: dict[str, str] = {}
-    for name, cells in columns.items():
-        found = _draft(name, cells)
-        if isinstance(found, str):
-            stubs[name] = f"column {name!r} {found}"
-        else:
-            attributes.append(found)
+    stream = stream_of(data)
+    columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
+    if not columns.names:
+        raise DataError("the data has no columns to draft a schema from")
+    drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
+    chosen = {name: next(tried) for name, tried in drafts.items()}
+    waiting = {name: a for name, a in chosen.items() if not isinstance(a, str)}
+    while waiting:
+        unread = columns.unread(waiting)
+        chosen |= {name: next(drafts[name]) for name in unread}
+        waiting = {name: a for name in unread if not isinstance(a := chosen[name], str)}
+    attributes = [a for a in chosen.values() if not isinstance(a, str)]
+    stubs = {n: f"column {n!r} {why}" for n, why in chosen.items() if isinstance(why, str)}
     return Draft(tuple(attributes), stubs)
 
 
@@ -138,32 +142,73 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes)
 
 
-def _columns(data: Any) -> dict[str, Cells]:
-    if isinstance(data, (str, Path)):
-        table = file_table(Path(data))
-        columns = {name: table[name] for name in table.column_names}
-    else:
-        columns = columns_from_native(data)
-    if not columns:
-        raise DataError("the data has no columns to draft a schema from")
-    return columns
+class _Frame:
+    """Columns that are held. Private."""
+
+    def __init__(self, cells: Mapping[str, Cells]) -> None:
+        self._cells = cells
+        self.names = tuple(cells)
+
+    def tallies(self) -> dict[str, Tally]:
+        """Return the distinct cells of every column."""
+        found = {name: Tally() for name in self.names}
+        for name, tally in found.items():
+            tally.add(self._cells[name])
+        return found
+
+    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
+        """Return the columns that their drafts do not read."""
+        return [name for name, a in drafted.items() if not _reads(a, self._cells[name])]
 
 
-def _draft(name: str, cells: Cells) -> AnyAttribute | str:
-    """Return an attribute that reads these cells, or why there is none."""
-    found = _distinct(cells)
+class _Streamed:
+    """Columns that are read in batches of rows. Private."""
+
+    def __init__(self, stream: RowStream) -> None:
+        self._stream = stream
+        self.names = stream.columns()
+        stream.check(self.names)
+
+    def tallies(self) -> dict[str, Tally]:
+        """Return the distinct cells of every column."""
+        found = {name: Tally() for name in self.names}
+        for batch in self._stream.batches(self.names):
+            for place, tally in enumerate(found.values()):
+                tally.add(batch.column(place))
+        return found
+
+    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
+        """Return the columns that their drafts do not read."""
+        left = dict(drafted)
+        for batch in self._stream.batches(tuple(drafted)):
+            for place, name in enumerate(drafted):
+                if name in left and not _reads(left[name], batch.column(place)):
+                    del left[name]
+        return [name for name in drafted if name not in left]
+
+
+def _reads(attribute: AnyAttribute, cells: Cells) -> bool:
+    try:
+        encode(attribute, cells)
+    except (SchemaError, DataError):
+        return False
+    return True
+
+
+def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | str]:
+    """Yield attributes that may read the cells, the one that says most first; then why none is."""
+    found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        return "has cells that are neither text, numbers nor true/false"
-    for codes in _proposals(found):
+        yield "has cells that are neither text, numbers nor true/false"
+        return
+    for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):
-            drafted = _draft_with(name, found, codes)
-            if not isinstance(drafted, str):
-                encode(drafted, cells)
-            return drafted
-    return "has a name or values that a schema cannot hold"
+            drafted = _draft_with(name, found, codes, tally.numbers)
+            yield drafted
+    yield "has a name or values that a schema cannot hold"
 
 
-def _proposals(found: list[tuple[Plain, int]]) -> Iterator[Proposed]:
+def _proposals(found: list[tuple[Plain, int]], numbers_in_all: int) -> Iterator[Proposed]:
     """Yield codes of kinds of missing: all that are usual, then fewer, in case they do not fit."""
     texts = text_codes(cell for cell, _ in found if isinstance(cell, str))
     known = _known(found, texts)
@@ -171,7 +216,8 @@ def _proposals(found: list[tuple[Plain, int]]) -> Iterator[Proposed]:
     usable = np.array([pair for pair in numbers if math.isfinite(pair[0])]).reshape(-1, 2)
     if len(numbers) == len(known) and len(usable):
         values, places = np.unique(usable[:, 0], return_inverse=True)
-        more = number_codes(values, np.bincount(places, usable[:, 1]).astype(float))
+        counts = np.bincount(places, usable[:, 1]).astype(float)
+        more = number_codes(values, counts, total=numbers_in_all or None)
         if more:
             yield {k: (*texts.get(k, ()), *more.get(k, ())) for k in {**texts, **more}}
     yield texts
@@ -188,7 +234,9 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
     ]
 
 
-def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | str:
+def _draft_with(
+    name: str, found: list[tuple[Plain, int]], codes: Proposed, numbers_in_all: int
+) -> AnyAttribute | str:
     counted = _known(found, codes)
     if not counted:
         return "is empty"
@@ -198,24 +246,12 @@ def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> A
     facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
     numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
     if len(numbers) == len(counted):
-        return _draft_numeric(np.array(numbers), facts)
+        return _draft_numeric(np.array(numbers), facts, numbers_in_all)
     return _draft_levels([cell for cell, _ in counted], facts)
 
 
 def _fact(kind: Kind) -> str:
     return "missing_codes" if kind == "missing" else kind
-
-
-def _distinct(cells: Cells) -> list[tuple[Plain, int]]:
-    """Return the plain values that occur, and how often: text without blanks, None for missing."""
-    found: Counter[tuple[type, Plain]] = Counter()  # by type, since True == 1.0
-    for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
-        values, indices = distinct(chunk)
-        for index, count in zip(*np.unique(indices, return_counts=True), strict=True):
-            value = values[index] if index >= 0 else None
-            value = value.strip() if isinstance(value, str) else value
-            found[type(value), value] += int(count)
-    return [(value, count) for (_, value), count in found.items()]
 
 
 def _is_missing(cell: Plain) -> bool:
@@ -229,7 +265,9 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(counted: NDArray[np.float64], facts: dict[str, Any]) -> Numeric | str:
+def _draft_numeric(
+    counted: NDArray[np.float64], facts: dict[str, Any], numbers_in_all: int
+) -> Numeric | str:
     numbers, counts = counted.T
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
@@ -246,18 +284,25 @@ def _draft_numeric(counted: NDArray[np.float64], facts: dict[str, Any]) -> Numer
         outside="clamp" if endless else "error",
         **{**facts, "undeclared": marks},
     )
-    spikes = _piles(plain, finite, counts[np.isfinite(numbers)])
+    spikes = _piles(plain, finite, counts[np.isfinite(numbers)], numbers_in_all)
     return replace(plain, spikes=spikes, undeclared=(*marks, "spikes")) if spikes else plain
 
 
 def _piles(
-    attribute: Numeric, values: NDArray[np.float64], counts: NDArray[np.float64]
+    attribute: Numeric,
+    values: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    numbers_in_all: int,
 ) -> tuple[float, ...]:
     """Return the values that a share of all cells has, far above other values of their bin."""
     codes = attribute.encode_values(values)
     others = np.bincount(codes, minlength=attribute.size)[codes] - 1
     beside = np.bincount(codes, counts, attribute.size)[codes] - counts
-    found = (others > 0) & (counts >= _PILE * counts.sum()) & (counts * others > 3 * beside)
+    found = (
+        (others > 0)
+        & (counts >= _PILE * max(numbers_in_all, counts.sum()))
+        & (counts * others > 3 * beside)
+    )
     return tuple(np.unique(values[found]).tolist())
 
 

@@ -32,13 +32,13 @@ __all__ = [
     "FrameKind",
     "check_columns",
     "columns_from_native",
+    "csv_separator",
     "file_batches",
     "file_columns",
-    "file_table",
     "frame_kind",
+    "is_csv",
     "native_from_arrow",
     "relation_batches",
-    "relation_table",
 ]
 
 
@@ -76,12 +76,6 @@ def relation_batches(
             if batch is None:
                 return
             yield batch
-
-
-def relation_table(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> pa.Table:
-    """Return the named columns of all rows; see :func:`relation_batches`."""
-    with _private_errors():
-        return relation.project(", ".join(_terms(relation, names))).to_arrow_table()
 
 
 def _private_errors() -> replacing:
@@ -135,10 +129,7 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
         If ``data`` is not a frame we read, its query fails, or it has repeated, absent or
         undeclared columns. No cell is looked at.
     """
-    if isinstance(data, duckdb.DuckDBPyRelation):
-        check_columns(list(data.columns), tuple(data.columns) if names is None else names)
-        data = relation_table(data, tuple(data.columns) if names is None else names)
-    elif not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
+    if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = _collected(data)
     found = _names(data)
     check_columns(found, tuple(found) if names is None else names)
@@ -258,12 +249,12 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
         If the file does not exist, has an unknown suffix, has no readable header, or has other
         columns.
     """
-    with _readable(path) as is_csv:
-        if not is_csv:
+    with _readable(path):
+        if not is_csv(path):
             header = _Header("", tuple(pa.parquet.ParquetFile(path).schema_arrow.names), True)
         else:
             header = _read_header(path)
-    if is_csv and "" in header.names:
+    if is_csv(path) and "" in header.names:
         raise DataError(_unnamed(path, header.names))
     if names is not None:
         check_columns(list(header.names), names)
@@ -285,8 +276,8 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
     DataError
         If the file is not well-formed.
     """
-    with _readable(path) as is_csv:
-        if is_csv:
+    with _readable(path):
+        if is_csv(path):
             header = _read_header(path)
             batches = _csv_batches(path, header, names)
         else:
@@ -300,38 +291,28 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
         yield batch.select(list(names))
 
 
-def file_table(path: Path, names: tuple[str, ...] | None = None) -> pa.Table:
-    """Read a file into Arrow; with ``names``, exactly those columns in that order.
+def is_csv(path: Path) -> bool:
+    """Whether a file that can be read is CSV, by its suffix."""
+    return not path.name.lower().endswith((".parquet", ".pq"))
 
-    Raises
-    ------
-    DataError
-        If the file cannot be read or its columns are not exactly the named ones.
-    """
-    chosen = file_columns(path, names) if names is None else names
-    file_columns(path, names)
-    with _readable(path) as is_csv:
-        if not is_csv:
-            table = pa.parquet.ParquetFile(path).read(
-                columns=list(chosen), use_pandas_metadata=False
-            )
-            return table.select(list(chosen))
-        schema = pa.schema([(name, pa.binary()) for name in chosen])
-    return pa.Table.from_batches(list(file_batches(path, chosen)), schema)
+
+def csv_separator(path: Path) -> str:
+    """Return what separates the fields of a CSV file, by its header line."""
+    with _readable(path):
+        return _read_header(path).separator
 
 
 @contextlib.contextmanager
-def _readable(path: Path) -> Iterator[bool]:
-    """Tell whether the file is CSV; replace errors about its content, which may quote cells."""
+def _readable(path: Path) -> Iterator[None]:
+    """Replace errors about the content of a file, which may quote cells."""
     name = path.name.lower()
     if not _is_file(path):
-        raise DataError(f"no data file at {str(path)!r}")
+        raise DataError(f"no data file at {str(path)!r}{_folder_hint(path)}")
     if not name.endswith(READABLE):
         raise DataError(
             f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}"
         )
-    is_csv = not name.endswith((".parquet", ".pq"))
-    kind = "CSV file in UTF-8 with a header line" if is_csv else "Parquet file"
+    kind = "CSV file in UTF-8 with a header line" if is_csv(path) else "Parquet file"
 
     def malformed(_: BaseException) -> DataError:
         return DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}")
@@ -339,7 +320,7 @@ def _readable(path: Path) -> Iterator[bool]:
     with replacing(
         pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError, by=malformed
     ):
-        yield is_csv
+        yield
 
 
 def _is_file(path: Path) -> bool:
@@ -347,6 +328,13 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name that no file can have
         return False
+
+
+def _folder_hint(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_dir():
+            return ": it is a folder; to read all Parquet files in it, say so (--parts, PartRows)"
+    return ""
 
 
 def _unnamed(path: Path, names: tuple[str, ...]) -> str:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import DataError, OutputError, ParameterError
-from missdp.files import atomic_path
+from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
-from missdp.table.cells import Cells
+from missdp.table.blocks import joined, read_columns
 from missdp.table.decode import Holes, check_holes, decode
 from missdp.table.encode import Column, code_dtype, encode
 from missdp.table.follow import follow_rules
 from missdp.table.frames import (
     FrameKind,
     columns_from_native,
-    file_table,
     frame_kind,
     native_from_arrow,
 )
+from missdp.table.streams import stream_of
 
-__all__ = ["Table", "output_format", "write_arrow"]
+__all__ = ["Table"]
 
 
 class Table:
@@ -81,8 +77,9 @@ class Table:
 
         Parameters
         ----------
-        data : Table, pandas, polars or Arrow table, DuckDB relation, str or Path
-            A path names a CSV or Parquet file.
+        data : Table, pandas, polars or Arrow table, DuckDB relation, RowStream, str or Path
+            A path names a CSV or Parquet file. Files, relations and streams are read in batches,
+            so that little more is held at once than the codes and numbers of the table.
         schema : Schema
             The declared domain.
 
@@ -95,11 +92,10 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        cells: Mapping[str, Cells]
-        if isinstance(data, (str, Path)):
-            cells = file_table(Path(data), schema.names)
-        else:
-            cells = columns_from_native(data, schema.names)
+        stream = stream_of(data)
+        if stream is not None:
+            return cls(schema, joined(read_columns(stream, schema), schema))
+        cells = columns_from_native(data, schema.names)
         columns = {a.name: encode(a, cells[a.name]) for a in schema}
         return cls(schema, follow_rules(schema, columns), kind=frame_kind(data))
 
@@ -114,6 +110,14 @@ class Table:
                 raise DataError(f"no codes for attribute {attribute.name!r}")
             columns[attribute.name] = Column(_check_codes(attribute, codes[attribute.name]))
         return cls(schema, columns, kind=kind)
+
+    @classmethod
+    def joined(cls, tables: Iterable[Table]) -> Table:
+        """Return the rows of several tables of one schema, at least one, one after the other."""
+        parts = iter(tables)
+        first = next(parts)
+        columns = joined((table._columns for table in chain([first], parts)), first.schema)
+        return cls(first.schema, columns, kind=first.kind)
 
     def __repr__(self) -> str:
         return f"Table({', '.join(self.schema.names)})"
@@ -260,49 +264,3 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
     if array.size and (array.min() < 0 or array.max() >= attribute.extended_size):
         raise DataError(f"codes of {attribute.name!r} must be in 0..{attribute.extended_size - 1}")
     return array.astype(code_dtype(attribute))
-
-
-_WRITABLE = (".csv", ".parquet", ".pq")
-
-
-def output_format(path: Path) -> str:
-    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path.
-
-    Raises
-    ------
-    OutputError
-        If the suffix is neither.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in _WRITABLE:
-        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
-    return "csv" if suffix == ".csv" else "parquet"
-
-
-def write_arrow(table: pa.Table, path: Path) -> None:
-    """Write an Arrow table to CSV or Parquet, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        If the path cannot be written.
-    """
-    write_all([path], [table])
-
-
-def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
-    """Write Arrow tables, each to its path: all of them whole, or none at all.
-
-    Raises
-    ------
-    OutputError
-        If a path cannot be written.
-    """
-    kinds = [output_format(path) for path in paths]
-    with ExitStack() as drafts:
-        places = [drafts.enter_context(atomic_path(path)) for path in paths]
-        for kind, place, table in zip(kinds, places, tables, strict=True):
-            if kind == "csv":
-                pa.csv.write_csv(table, place)
-            else:
-                pa.parquet.write_table(table, place)

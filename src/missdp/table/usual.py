@@ -73,9 +73,17 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
 
 
 def number_codes(
-    numbers: NDArray[np.float64], counts: NDArray[np.float64]
+    numbers: NDArray[np.float64], counts: NDArray[np.float64], *, total: int | None = None
 ) -> dict[Kind, tuple[str | float, ...]]:
     """Return which of the distinct finite numbers of a column usually stand for a kind of missing.
+
+    Parameters
+    ----------
+    numbers : ndarray
+    counts : ndarray
+        How often each occurs.
+    total : int, optional
+        How often all occur together, if some of the many numbers of a column are left out.
 
     Examples
     --------
@@ -86,14 +94,17 @@ def number_codes(
     {}
     """
     found: dict[Kind, list[int]] = {}
-    low = _low(numbers, counts)
-    for code in [*low, *_high(numbers[~np.isin(numbers, low)], counts[~np.isin(numbers, low)])]:
+    whole = float(total or counts.sum())
+    low = _low(numbers, counts, whole)
+    rest = ~np.isin(numbers, low)
+    left = whole - counts[~rest].sum()
+    for code in [*low, *_high(numbers[rest], counts[rest], left)]:
         kind: Kind = "not_applicable" if code == -1 else _LAST[abs(code) % 10]
         found.setdefault(kind, []).append(code)
     return {kind: tuple(sorted(found[kind])) for kind in KINDS if kind in found}
 
 
-def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int]:
+def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
     """Return codes below zero, where nothing else is below zero."""
     usual = {-1, *(-code for top in _TOPS for code in range(top - 3, top))}
     below = numbers < 0
@@ -105,14 +116,14 @@ def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int]
     least = counts[~below][np.argsort(values)][:3]  # of the values next to the codes
     pile = often >= _WIDEST * least.mean()
     if codes == {-1}:
-        many = values.max() >= 10 and often >= _PILE * counts.sum()
+        many = values.max() >= 10 and often >= _PILE * total
         return [-1] if len(values) > 2 and pile and (values.min() > 0 or many) else []
     gap = values.min() - max(codes - {-1})
     apart = gap >= _WIDEST * np.diff(np.sort(values)).max()
     return sorted(codes) if often >= 2 and (apart or pile) else []
 
 
-def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int]:
+def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
     """Return codes far above all other values of a column of whole numbers."""
     if not len(numbers) or np.any(numbers != np.floor(numbers)):
         return []
@@ -124,6 +135,6 @@ def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> list[int
         gap = numbers[above].min() - values[-1]
         apart = values[-1] <= _HIGHEST * top and gap >= _WIDEST * np.diff(values).max()
         apart &= len(values) > 2 or values[-1] < _TOPS[0]  # two prices are no scale
-        often = counts[above].sum() >= max(2, _SHARE * counts.sum())
+        often = counts[above].sum() >= max(2, _SHARE * total)
         return sorted(int(x) for x in numbers[above]) if apart and often else []
     return []

@@ -6,12 +6,12 @@ the single checks can be called one by one. All tables are made up: never run th
 
 from missdp.testing import examples
 from missdp.testing.claims import Audit, Claim, audit_samples, judge, mu_of
+from missdp.testing.counting import check_source
 from missdp.testing.findings import Answer, Finding, Recorder, Repeater, Report
 from missdp.testing.habits import HABITS
 from missdp.testing.interference import PAIRS, check_non_interference
 from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
 from missdp.testing.sensitivity import check_sensitivity
-from missdp.testing.subject import check_source
 from missdp.testing.synthesizer import audit, audit_synthesizer, check_habits, check_synthesizer
 
 __all__ = [

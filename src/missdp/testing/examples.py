@@ -5,11 +5,14 @@ Never release anything with them: each is named after the mistake that it makes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import softmax
 
@@ -17,19 +20,24 @@ from missdp.accounting import Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Door, Noise, Score, Total
 from missdp.mechanisms.training import Training
-from missdp.schema import Schema
+from missdp.schema import Numeric, Schema
 from missdp.sources import Clique, Counts, MemorySource, Rows
+from missdp.sources.counts import Counter, check_cliques
 from missdp.synth import Synthesizer
 from missdp.synth.impute_first import impute
 from missdp.synth.noisy_counts import project_to_simplex
+from missdp.table import Table
 
 __all__ = [
     "CarryingScore",
+    "CountedAgain",
     "ExactCounts",
     "Histograms",
     "HolesAsLevel",
+    "InBlocks",
     "LookingAside",
     "MutableCounts",
+    "NaNAsNumber",
     "NarrowCounts",
     "QuotingSource",
     "ReadingTwice",
@@ -330,3 +338,65 @@ class QuotingSource(MemorySource):
 
     def __repr__(self) -> str:
         return f"QuotingSource({', '.join(self.schema.names)}: {len(self.table)} rows)"
+
+
+class NaNAsNumber(MemorySource):
+    """Reads a number that is NaN as the largest one, as an engine does that sorts it last."""
+
+    def __init__(self, table: Table) -> None:
+        cells = table.to_arrow(holes="codes")
+        for place, attribute in enumerate(table.schema):
+            column = cells.column(place)
+            if isinstance(attribute, Numeric) and pa.types.is_floating(column.type):
+                largest = pc.if_else(pc.is_nan(column), attribute.upper, column)
+                cells = cells.set_column(place, attribute.name, largest)
+        super().__init__(Table.read(cells, table.schema))
+
+
+class InBlocks:
+    """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise.
+
+    Parameters
+    ----------
+    table : Table
+    fails : bool, default False
+        Whether the reading of each block breaks off once, half-way.
+    """
+
+    def __init__(self, table: Table, *, fails: bool = False) -> None:
+        self.schema = table.schema
+        self._table, self._fails = Table.read(table.to_arrow(holes="codes"), table.schema), fails
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        counter = Counter(self.schema, check_cliques(self.schema, cliques, rows))
+        for start in range(0, len(self._table), 8):
+            try:
+                self._add(start, counter, attempt=0)
+            except OSError:
+                self._add(start, counter, attempt=1)
+        return counter.result(rows)
+
+    def _add(self, start: int, counter: Counter, *, attempt: int) -> None:
+        own = copy.copy(counter)  # without counts
+        for codes in self._halves(start, attempt):
+            own.add(codes, len(next(iter(codes.values()))))
+        for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
+            total += block
+
+    def _halves(self, start: int, attempt: int) -> Iterator[dict[str, Any]]:
+        for half in (slice(start, start + 4), slice(start + 4, start + 8)):
+            yield {name: self._table.codes(name)[half] for name in self.schema.names}
+            if self._fails and attempt == 0:
+                raise OSError("the disk is on fire")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.schema.names)})"
+
+
+class CountedAgain(InBlocks):
+    """Counts what was read of a block before its reading broke off, and then the whole block."""
+
+    def _add(self, start: int, counter: Counter, *, attempt: int) -> None:
+        for codes in self._halves(start, attempt):
+            counter.add(codes, len(next(iter(codes.values()))))

@@ -240,6 +240,10 @@ class Kamino(PairsSynthesizer):
         masks = MaskModel(rates, always=self._never_missing(crude))
         return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
 
+    def draws_together(self, schema: Schema) -> bool:
+        """Whether all rows are drawn at once: where constraints compare two of them."""
+        return bool(schema.rulebook.pairs)
+
     def _finished(self, table: Rows, rng: np.random.Generator) -> Rows:
         """Return rows between which constraints hold."""
         soft, hard = self._denials("mostly"), self._denials("always")

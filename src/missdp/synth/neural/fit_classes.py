@@ -34,11 +34,11 @@ __all__ = ["fit_classes", "independent_classes"]
 
 Floats = NDArray[np.float64]
 
-_SPREAD = 1.0  # of the logits of classes at the start
+_SPREAD = 0.5  # of the logits of classes at the start
 _SETTLING = 100
 _LEAST = 1e-6  # share of a level at the start
 _LEARNING_RATE = 0.05
-_EVIDENCE = 5.0  # standard deviations, as if products were independent of each other
+_EVIDENCE = 5.0  # standard deviations
 _KEPT = 0.9  # of the average of parameters, at each step
 _ROWS = 20_000, 100_000  # by which clipping is undone, at least and at most
 _CHANCE = 0.15  # of what they tell, times the square root of their number, over the noise
@@ -240,46 +240,58 @@ class _Fit:
         return shares, laws
 
     def open_holes(self) -> bool:
-        """Let holes depend on the class where there is evidence that they do; say whether any."""
+        """Let holes depend on the class where there is evidence that they do; say whether any.
+
+        For each attribute the products of "missing" with what all others are: a χ² of how far they
+        are from what they would be without dependence, given the noise and that rows are a sample.
+        """
         torch = import_torch()
         with torch.no_grad():
             shares, laws = self._laws()
             blocks = torch.cat([q @ b for q, b in zip(laws, self.blocks, strict=True)], dim=1)
-            off = ((blocks * shares[:, None]).T @ blocks - self.target[1]) * self.known
-            squares = (off.square()).cpu().numpy().astype(float)
-        # Rows are a sample, too: holes at random go a little with values, by chance.
-        spread = np.concatenate([m @ np.square(b) for m, b in self.moments.by_attribute])
-        chance = np.outer(spread, spread) / self.moments.crude.rows
-        squares /= self.moments.product_std**2 + chance
-        known, ends = self.moments.known, self.moments.ends
+            model = _plain((blocks * shares[:, None]).T @ blocks)
+            known, ends, rows = self.moments.known, self.moments.ends, self.moments.crude.rows
+            off = np.where(known, model - _plain(self.target[1]), 0.0)
+        sizes, turn = self._spread(model)
         opened = False
         for a, hole in enumerate(self.holes):
             place = int(ends[a + 1]) - 1  # the number that says whether a value is missing
-            many = int(known[place].sum())
-            if hole is None or not many:
+            if hole is None or not known[place].any():
                 continue
-            if (squares[place].sum() - many) / math.sqrt(2 * many) > _EVIDENCE:
+            chance = self._second(a)[-1, -1] * sizes / rows + self.moments.product_std**2
+            squares = float((np.square(turn.T @ off[place]) / chance).sum())
+            if (squares - len(sizes)) / math.sqrt(2 * len(sizes)) > _EVIDENCE:
                 wide = hole.detach().expand(len(self.shares), 1).clone()
                 self.holes[a] = wide.requires_grad_()
                 opened = True
         return opened
 
+    def _spread(self, model: Floats) -> tuple[Floats, Floats]:
+        """Return how features go together over rows of the model: a diagonal, and its turn."""
+        ends = self.moments.ends
+        for a in range(len(self.blocks)):
+            span = slice(int(ends[a]), int(ends[a + 1]))
+            model[span, span] = self._second(a)
+        sizes, turn = np.linalg.eigh(model)
+        return np.maximum(sizes, 0.0), turn
+
+    def _second(self, a: int) -> Floats:
+        """Return the mean of the products of an attribute's own block, by its margin."""
+        margin, block = self.moments.crude.margins[a], self.moments.blocks[a]
+        return np.asarray(block.T @ (margin[:, np.newaxis] * block))
+
     def table(self) -> ClassTable:
         """Return the table as it is now."""
         torch = import_torch()
-
-        def plain(tensor: Tensor) -> Floats:
-            return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
-
-        heads = tuple(plain(torch.softmax(head, 1)) for head in self.heads)
+        heads = tuple(_plain(torch.softmax(head, 1)) for head in self.heads)
         classes = len(self.shares)
         observed = [
             np.ones(classes)
             if hole is None
-            else plain(torch.sigmoid(hole).expand(classes, 1))[:, 0]
+            else _plain(torch.sigmoid(hole).expand(classes, 1))[:, 0]
             for hole in self.holes
         ]
-        shares = plain(torch.softmax(self.shares, 0))
+        shares = _plain(torch.softmax(self.shares, 0))
         crude = self.moments.crude
         return ClassTable(
             crude.levels,
@@ -289,6 +301,10 @@ class _Fit:
             self.always,
             crude.rows,
         )
+
+
+def _plain(tensor: Tensor) -> Floats:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 def _margins(crude: Crude) -> list[tuple[Floats, Levels]]:

@@ -66,11 +66,6 @@ class PairMoments:
         return np.asarray(whose[:, np.newaxis] != whose)
 
     @property
-    def by_attribute(self) -> list[tuple[Floats, Floats]]:
-        """For each attribute its crude margin and its blocks."""
-        return list(zip(self.crude.margins, self.blocks, strict=True))
-
-    @property
     def margin_std(self) -> float:
         """Noise of each share of the crude margins."""
         return self.crude.std / self.crude.rows

@@ -1,0 +1,85 @@
+"""Where the private rows of a command are, and how much memory it may take."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from missdp.table import PartRows, RowStream, memory_limit
+
+
+def _limited(ctx: typer.Context, memory: str | None) -> str | None:
+    """Set the limit for as long as the command runs."""
+    ctx.with_resource(memory_limit(memory))
+    return memory
+
+
+__all__ = [
+    "DataArgument",
+    "EngineOption",
+    "MemoryOption",
+    "PartsOption",
+    "files_of",
+    "read_by",
+    "rows_at",
+]
+
+DataArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
+]
+MemoryOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        callback=_limited,
+        metavar="SIZE",
+        help="Most memory to take, such as 2GB: larger tables are streamed. By default half of "
+        "this machine's.",
+        show_default=False,
+    ),
+]
+PartsOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--parts", help="DATA is a folder of Parquet files, or a pattern such as '*.pq'."),
+]
+
+
+EngineOption: TypeAlias = Annotated[
+    Literal["missdp", "spark"],
+    typer.Option(
+        "--engine",
+        help="What reads and counts the rows: missdp, or Spark, on this machine or as spark-submit "
+        "or SPARK_REMOTE say. Spark also reads Parquet at a URL, such as s3a://bucket/folder.",
+    ),
+]
+
+
+def rows_at(data: str, *, parts: bool = False) -> Path | RowStream:
+    """Return what reads the rows that a command was pointed to."""
+    return PartRows(data) if parts else Path(data)
+
+
+@contextlib.contextmanager
+def read_by(
+    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the rows as an engine reads them, as long as it runs."""
+    if engine == "missdp":
+        yield private
+        return
+    from missdp.sources.spark_files import spark_frame, spark_session
+
+    place = private if isinstance(private, PartRows) else data
+    with spark_session() as session:
+        yield spark_frame(place, names, session)
+
+
+def files_of(data: Path | RowStream) -> list[Path]:
+    """Return the files that rows are read from, none of which may be written to."""
+    if isinstance(data, Path):
+        return [data]
+    return list(data.paths) if isinstance(data, PartRows) else []

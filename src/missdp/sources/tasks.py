@@ -1,0 +1,159 @@
+"""What a task of a distributed engine does with its share of the rows: count, and hand in once.
+
+A task reads batches of cells, adds them up in a counter of its own, and hands in the counts when
+all is read. It keeps nothing else and changes nothing else, so a task that is run again, or twice
+at a time, hands in the same counts once more, of which the engine takes one.
+
+Nothing here imports the engine.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from missdp.errors import DataError, MissDPError, replacing
+from missdp.schema import Schema
+from missdp.sources.counts import CHUNK_ROWS, Clique, Counter
+from missdp.sources.row_weights import RowWeight
+from missdp.table.encode import Column, Encoder
+from missdp.table.follow import follow_rules
+
+__all__ = ["HANDED_IN", "CountTask", "add_up", "merged"]
+
+
+HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
+"""A numbered block of counts; or, with a negative number, why a table is refused, as text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountTask:
+    """Count cells of the named columns.
+
+    Parameters
+    ----------
+    schema : Schema
+    names : tuple of str
+        The attributes that the columns of each batch hold, in the schema's order.
+    counter : Counter, optional
+        What to count, without counts; if not given, cells are only read, to see whether they fit.
+    weight : RowWeight, optional
+    observed : tuple of str
+        Rows with a hole in one of these attributes are not counted.
+
+    Notes
+    -----
+    What one cell becomes depends on it alone, and what one row adds on this row alone: on no other
+    row of its task, and on nothing that the task or an earlier one has seen.
+    """
+
+    schema: Schema
+    names: Clique
+    counter: Counter | None = None
+    weight: RowWeight | None = None
+    observed: Clique = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read all batches, and then yield what was counted.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be counted. It quotes no cell: an engine prints it on every machine.
+        """
+        failed = DataError("a task could not count its rows")
+        encoders = [Encoder(self.schema[name]) for name in self.names]
+        counter = copy.copy(self.counter)  # without counts
+        refused: dict[int, str] = {}
+        with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
+            for chunk in _of_enough_rows(batches):
+                columns = self._read(chunk, encoders, refused)
+                if counter is not None and not refused:
+                    self._count(columns, chunk.num_rows, counter)
+        for place in sorted(refused)[:1]:
+            yield _handed_in(-1 - place, refused[place].encode())
+        if counter is not None and not refused:
+            for number, block in counter.blocks():
+                yield _handed_in(number, block.tobytes())
+
+    def _read(
+        self, chunk: pa.Table, encoders: Sequence[Encoder], refused: dict[int, str]
+    ) -> dict[str, Column]:
+        """Return the codes of each column, and note the first column that does not fit."""
+        columns: dict[str, Column] = {}
+        for place, (name, encoder) in enumerate(zip(self.names, encoders, strict=True)):
+            if place > min(refused, default=place):
+                break
+            try:
+                columns[name] = encoder.encode(chunk.column(place))
+            except DataError as error:
+                # Of one column, values outside its domain are named before missing cells.
+                refused[place] = max(refused.get(place, ""), str(error))
+        return columns
+
+    def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
+        weighed = self.weight.names if self.weight else ()
+        needed = tuple(dict.fromkeys((*counter.names, *weighed, *self.observed)))
+        codes = {n: c.codes for n, c in follow_rules(self.schema, columns, needed).items()}
+        if self.observed:
+            holes = [codes[name] >= self.schema[name].missing_code for name in self.observed]
+            whole = ~np.any(holes, axis=0)
+            codes, n_rows = {n: c[whole] for n, c in codes.items()}, int(whole.sum())
+        counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
+
+
+def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add up blocks of the same number; of refusals of the same column, keep one."""
+    totals: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+    refused: dict[int, bytes] = {}
+    for batch in batches:
+        for number, cells in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            if number < 0:
+                refused[number] = max(refused.get(number, b""), cells)
+            elif number in totals:
+                totals[number] += np.frombuffer(cells, dtype=np.int64)
+            else:
+                totals[number] = np.frombuffer(cells, dtype=np.int64).copy()
+    for number, why in refused.items():
+        yield _handed_in(number, why)
+    for number, total in totals.items():
+        yield _handed_in(number, total.tobytes())
+
+
+def add_up(table: pa.Table, counter: Counter | None) -> None:
+    """Add what was handed in to a counter.
+
+    Raises
+    ------
+    DataError
+        If a task refused its rows: what is said of the first column of which one did.
+    """
+    rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+    refused = [row for row in rows if row[0] < 0]
+    if refused:
+        raise DataError(max(refused)[1].decode())
+    places = dict(counter.blocks()) if counter is not None else {}
+    for number, cells in rows:
+        places[number] += np.frombuffer(cells, dtype=np.int64)
+
+
+def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches put together until they are worth counting: engines cut them small."""
+    waiting: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        n_rows += batch.num_rows
+        if n_rows >= CHUNK_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting, n_rows = [], 0
+    if n_rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def _handed_in(number: int, cells: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], schema=HANDED_IN)

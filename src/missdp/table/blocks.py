@@ -1,0 +1,142 @@
+"""Tables in blocks of rows: read from streams, joined, cut to sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from missdp.errors import DataError
+from missdp.schema import AnyAttribute, Schema
+from missdp.table.encode import Column, Encoder
+from missdp.table.follow import follow_rules
+from missdp.table.streams import RowStream, stream_of
+
+__all__ = ["check_rows_fit", "in_order", "in_sizes", "joined", "read_columns", "usual_jobs"]
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def usual_jobs() -> int:
+    """Return how many threads encode rows, by default: the processors, at most 4."""
+    return min(4, os.cpu_count() or 1)
+
+
+def in_order(
+    function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
+) -> Iterator[_Out]:
+    """Yield a function of each item, in the order of the items, worked out by a few threads.
+
+    Examples
+    --------
+    >>> list(in_order(abs, [-3, 1, -2], n_jobs=2))
+    [3, 1, 2]
+    """
+    jobs = n_jobs or usual_jobs()
+    with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
+        waiting: deque[Future[_Out]] = deque()
+        stack.callback(lambda: [task.cancel() for task in waiting])
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def read_columns(
+    stream: RowStream, schema: Schema, names: Iterable[str] | None = None
+) -> Iterator[dict[str, Column]]:
+    """Yield encoded columns, a batch of rows at a time, every row by itself.
+
+    Parameters
+    ----------
+    stream : RowStream
+    schema : Schema
+        Its rules are applied.
+    names : iterable of str, optional
+        The columns to yield; what rules derive them from is read, too. By default all.
+
+    Raises
+    ------
+    DataError
+        If the columns are not the schema's, or a row does not fit it.
+    """
+    stream.check(schema.names)
+    wanted = tuple(schema.names if names is None else names)
+    reached = schema.rulebook.reached(wanted)
+    read = tuple(name for name in schema.names if name in reached)
+    encoders = {name: Encoder(schema[name]) for name in read}
+
+    def encoded(batch: pa.RecordBatch) -> dict[str, Column]:
+        columns = {n: encoders[n].encode(batch.column(i)) for i, n in enumerate(read)}
+        return follow_rules(schema, columns, wanted)
+
+    yield from in_order(encoded, stream.batches(read))
+
+
+def check_rows_fit(data: Any, schema: Schema) -> None:
+    """Refuse files and streams of which a row does not fit the schema, and keep none.
+
+    Raises
+    ------
+    DataError
+    """
+    stream = stream_of(data)
+    if stream is None:
+        raise DataError("only files, DuckDB relations and streams are checked in batches")
+    for _ in read_columns(stream, schema):
+        pass
+
+
+def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+    """Return the columns of all blocks of rows together, each freed once it is joined."""
+    lists: dict[str, list[Column]] = {name: [] for name in schema.names}
+    for part in parts:
+        for name, column in part.items():
+            lists[name].append(column)
+    return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
+
+
+def _joined(attribute: AnyAttribute, parts: list[Column]) -> Column:
+    if not parts:
+        return Encoder(attribute).encode(pa.array([], pa.binary()))
+    if len(parts) == 1:
+        return parts[0]
+    values = [part.values for part in parts if part.values is not None]
+    codes = np.concatenate([part.codes for part in parts])
+    return Column(codes, np.concatenate(values) if values else None)
+
+
+def in_sizes(
+    parts: Iterable[dict[str, Column]], rows: int, schema: Schema
+) -> Iterator[dict[str, Column]]:
+    """Yield the same rows in blocks of so many each, but for the last; at least one block."""
+    waiting: list[dict[str, Column]] = []
+    held, first, none = 0, schema.names[0], True
+    for part in parts:
+        waiting.append(part)
+        held += len(part[first].codes)
+        if held >= rows:
+            whole = joined(waiting, schema)
+            for start in range(0, held - rows + 1, rows):
+                yield _rows_of(whole, start, start + rows)
+            none = False
+            waiting = [_rows_of(whole, held - held % rows, held)]
+            held %= rows
+    if held or none:
+        yield joined(waiting, schema)
+
+
+def _rows_of(columns: dict[str, Column], start: int, stop: int) -> dict[str, Column]:
+    return {
+        name: Column(c.codes[start:stop], None if c.values is None else c.values[start:stop])
+        for name, c in columns.items()
+    }

@@ -1,0 +1,136 @@
+"""How much memory a run may take, and whether a table is held or streamed.
+
+The decision is made from the number of rows, as files and engines state it in their metadata, and
+from the columns of the schema; never from a look at private cells. Whichever way a table is read,
+the same is counted, so the decision changes no result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from missdp.errors import ParameterError
+from missdp.schema import Numeric, Schema
+
+__all__ = ["fits_into_memory", "machine_memory", "memory_in_force", "memory_limit", "read_bytes"]
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_LEAST = 2**29
+_BASE = 0.4e9  # Python with its libraries, and a few batches of rows
+_ROW_BYTES = 16  # of what a release keeps for each row besides its cells
+_ROOM = 1.5  # columns are joined one after the other, and questions take some of them twice
+_SHARE = 0.5  # of the machine's memory, by default
+_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+
+
+def read_bytes(size: str | int) -> int:
+    """Return a number of bytes that is written with a unit.
+
+    Parameters
+    ----------
+    size : str or int
+        Such as ``"2GB"``, ``"800 MB"`` or ``"1.5GiB"``.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a size, or less than 512 MiB: Python and its libraries take most of that.
+
+    Examples
+    --------
+    >>> read_bytes("2GB"), read_bytes("1.5 GiB")
+    (2000000000, 1610612736)
+    """
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(i?)B?\s*", str(size), re.I)
+    if found is None or (found[3] and not found[2]) or isinstance(size, bool):
+        raise ParameterError("memory must be a size such as 2GB, 800MB or 1.5GiB")
+    unit = found[2].upper()
+    number = int(float(found[1]) * (_BINARY if found[3] else _UNITS)[unit])
+    if number < _LEAST:
+        raise ParameterError("memory must be at least 512MiB: the libraries alone take most of it")
+    return number
+
+
+@contextlib.contextmanager
+def memory_limit(size: str | int | None) -> Iterator[None]:
+    """Read tables within the block so that the process takes no more memory than this.
+
+    A table whose rows and columns would need more is streamed instead of held. Counts are the same.
+
+    Parameters
+    ----------
+    size : str, int or None
+        Such as ``"2GB"``, or bytes. None leaves the limit in force: by default half of the memory
+        of the machine, or of the container.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a size.
+
+    Examples
+    --------
+    >>> with memory_limit("2GB"):
+    ...     memory_in_force()
+    2000000000
+    """
+    token = _LIMIT.set(_LIMIT.get() if size is None else read_bytes(size))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def memory_in_force() -> int:
+    """Return how many bytes a run may take."""
+    limit = _LIMIT.get()
+    return int(_SHARE * machine_memory()) if limit is None else limit
+
+
+def machine_memory() -> int:
+    """Return the memory of the machine in bytes, or of the container if that is less."""
+    found = [2.0**34]  # a guess where the system does not say
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
+        found = [float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))]
+    for path in _GROUPS:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(float(Path(path).read_text(encoding="ascii")))
+    return max(_LEAST, int(min(found)))
+
+
+def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bool:
+    """Tell whether a table of so many rows can be held; one of unknown length cannot.
+
+    Parameters
+    ----------
+    rows : int or None
+    schema : Schema
+    tables : int, default 1
+        How many such tables are held at once.
+
+    Examples
+    --------
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=99),))
+    >>> with memory_limit("1GB"):
+    ...     fits_into_memory(10**6, schema), fits_into_memory(10**9, schema)
+    (True, False)
+    """
+    if rows is None:
+        return False
+    cells = sum(_code_bytes(a.extended_size) + 8 * isinstance(a, Numeric) for a in schema)
+    needed = _ROOM * rows * (_ROW_BYTES + cells) * tables
+    return _BASE + needed <= memory_in_force()
+
+
+def _code_bytes(codes: int) -> int:
+    return 1 if codes <= 2**8 else 2 if codes <= 2**16 else math.ceil(math.log(codes, 256))

@@ -1,0 +1,235 @@
+"""Rows that come in batches, from wherever they are; each reading starts again from the first.
+
+What is known before a row is read, the names of the columns and about how many rows there are,
+comes from metadata: the footer of a Parquet file, the catalogue of an engine, or for a CSV file its
+size and the length of its first lines.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import glob
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+
+from missdp.errors import DataError
+from missdp.table.frames import (
+    check_columns,
+    file_batches,
+    file_columns,
+    is_csv,
+    relation_batches,
+)
+
+__all__ = ["FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
+
+
+class RowStream(abc.ABC):
+    """Rows of a table, read in batches, as often as needed. Private, but for names of columns."""
+
+    unchecked: bool = False
+    """Whether a row that cannot be read is only found when its batch is: text that is parsed."""
+
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+
+    @abc.abstractmethod
+    def about(self) -> int | None:
+        """Return about how many rows there are, from metadata; None if nothing tells."""
+
+    @abc.abstractmethod
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in this order, a batch of rows at a time.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read. Quotes no cell.
+        """
+
+    def check(self, names: tuple[str, ...]) -> None:
+        """Refuse repeated, absent and undeclared columns.
+
+        Raises
+        ------
+        DataError
+            If the columns are not exactly the named ones.
+        """
+        check_columns(list(self.columns()), names)
+
+
+class FileRows(RowStream):
+    """The rows of a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : str or Path
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Final = Path(path)
+        self.unchecked = is_csv(self.path)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return file_columns(self.path)
+
+    def check(self, names: tuple[str, ...]) -> None:
+        """Refuse repeated, absent and undeclared columns."""
+        file_columns(self.path, names)
+
+    def about(self) -> int | None:
+        """Return the number of rows that a Parquet file states, or an estimate for CSV."""
+        if self.unchecked:
+            return _lines(self.path)
+        return _stated_rows(self.path)
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns; see `file_batches`."""
+        return file_batches(self.path, names)
+
+
+class PartRows(RowStream):
+    """The rows of many Parquet files that have the same columns: those of a folder, or of a glob.
+
+    Parameters
+    ----------
+    place : str or Path
+        A folder, of which every ``.parquet`` or ``.pq`` file is read, also in folders below, but
+        none whose name starts with a dot or an underscore; or a pattern such as
+        ``"visits/2024-*.parquet"``.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or their columns differ.
+
+    Notes
+    -----
+    Names of folders (``year=2024/``) are no columns here.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for k in (1, 2):
+    ...         pq.write_table(pa.table({"age": [30 + k] * k}), f"{folder}/{k}.parquet")
+    ...     rows = PartRows(folder)
+    ...     rows.columns(), rows.about()
+    (('age',), 3)
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.paths: Final = _parts(Path(place))
+        first = file_columns(self.paths[0])
+        for path in self.paths[1:]:
+            if set(file_columns(path)) != set(first):
+                raise DataError(f"{str(path)!r} has other columns than {str(self.paths[0])!r}")
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of every file."""
+        return file_columns(self.paths[0])
+
+    def about(self) -> int | None:
+        """Return the number of rows that the files state together."""
+        stated = [_stated_rows(path) for path in self.paths]
+        return sum(n for n in stated if n is not None) if None not in stated else None
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns of one file after the other."""
+        for path in self.paths:
+            yield from file_batches(path, names)
+
+
+class RelationRows(RowStream):
+    """The rows of a DuckDB relation.
+
+    Parameters
+    ----------
+    relation : DuckDBPyRelation
+    about : int, optional
+        About how many rows there are.
+    """
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation, *, about: int | None = None) -> None:
+        self._relation, self._about = relation, about
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(self._relation.columns)
+
+    def about(self) -> int | None:
+        """Return what was said about the number of rows."""
+        return self._about
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns; see `relation_batches`."""
+        return relation_batches(self._relation, names)
+
+
+def stream_of(data: Any) -> RowStream | None:
+    """Return what reads files, relations and streams in batches; None for anything else.
+
+    Examples
+    --------
+    >>> stream_of([1, 2]) is None
+    True
+    """
+    if isinstance(data, RowStream):
+        return data
+    if isinstance(data, duckdb.DuckDBPyRelation):
+        return RelationRows(data)
+    return FileRows(data) if isinstance(data, (str, Path)) else None
+
+
+def _parts(place: Path) -> tuple[Path, ...]:
+    """Return the Parquet files of a folder or a pattern, in the order of their names."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if place.is_dir():
+            found = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
+        else:
+            found = [Path(name) for name in glob.glob(str(place), recursive=True)]
+    found = sorted(p for p in found if p.suffix.lower() in (".parquet", ".pq") and p.is_file())
+    if not found:
+        raise DataError(
+            f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "
+            "'visits/*.parquet'"
+        )
+    return tuple(found)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _stated_rows(path: Path) -> int | None:
+    with contextlib.suppress(OSError, pa.ArrowException):  # told when it is read
+        return int(pa.parquet.read_metadata(path).num_rows)
+    return None
+
+
+_SNIFFED = 2**20
+
+
+def _lines(path: Path) -> int | None:
+    """Estimate the number of lines of a CSV file from its size and its first lines."""
+    with contextlib.suppress(OSError, EOFError, ValueError, pa.ArrowException):
+        size, zipped = path.stat().st_size, path.suffix.lower() == ".gz"
+        with path.open("rb") as raw:
+            opened: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+            start: bytes = opened.read(_SNIFFED)
+            read = raw.tell() if zipped else len(start)
+        if len(start) < _SNIFFED:  # all of it
+            return int(start.count(b"\n"))
+        return round(start.count(b"\n") * size / max(1, read)) + 1
+    return None

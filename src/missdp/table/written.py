@@ -1,0 +1,128 @@
+"""Tables written to CSV and Parquet files, whole or not at all, a block of rows at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from missdp.errors import OutputError, replacing
+from missdp.files import atomic_path, refusal
+
+__all__ = ["output_format", "write_all", "write_arrow", "write_blocks"]
+
+_WRITABLE = (".csv", ".parquet", ".pq")
+
+
+def output_format(path: Path) -> str:
+    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path.
+
+    Raises
+    ------
+    OutputError
+        If the suffix is neither.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _WRITABLE:
+        raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
+    return "csv" if suffix == ".csv" else "parquet"
+
+
+def write_arrow(table: pa.Table, path: Path) -> None:
+    """Write an Arrow table to CSV or Parquet, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        If the path cannot be written.
+    """
+    write_all([path], [table])
+
+
+def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
+    """Write Arrow tables, each to its path: all of them whole, or none at all.
+
+    Raises
+    ------
+    OutputError
+        If a path cannot be written.
+    """
+    with _Files(paths) as files:
+        for place, table in zip(range(len(paths)), tables, strict=True):
+            files.write(place, table)
+
+
+def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) -> int:
+    """Write rows to several files as they come, and return how many each got.
+
+    The files appear when all are complete; if anything fails before that, none does.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    blocks : iterable of sequences of Arrow tables
+        Each holds the next rows of every file. There must be one block at least, if only without
+        rows: it tells the columns.
+
+    Raises
+    ------
+    OutputError
+        If a path cannot be written, or the disk is full.
+    """
+    rows = 0
+    with _Files(paths) as files:
+        for block in blocks:
+            for place, table in enumerate(block):
+                files.write(place, table)
+            rows += block[0].num_rows
+    return rows
+
+
+class _Files(ExitStack):
+    """Files that are written at once. They appear together, when the block ends without error."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__()
+        self._paths = paths
+        self._kinds = [output_format(path) for path in paths]
+        self._places: list[Path] = []
+        self._writers: dict[int, tuple[Any, Any]] = {}
+
+    def __enter__(self) -> _Files:
+        super().__enter__()
+        try:
+            self._places = [self.enter_context(atomic_path(path)) for path in self._paths]
+            self.push(self._close)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def write(self, place: int, table: pa.Table) -> None:
+        """Write the next rows of a file."""
+        with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):
+            if place not in self._writers:
+                csv = self._kinds[place] == "csv"
+                made = pa.csv.CSVWriter if csv else pa.parquet.ParquetWriter
+                sink = pa.OSFile(str(self._places[place]), "wb")
+                self._writers[place] = made(sink, table.schema), sink
+            self._writers[place][0].write_table(table)
+
+    def _close(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Finish every file, before any of them takes the place of what was there."""
+        for place, (writer, sink) in self._writers.items():
+            if kind is None:
+                with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):
+                    writer.close()
+                    sink.close()
+                continue
+            for opened in (writer, sink):  # what went wrong first is what is told
+                with contextlib.suppress(OSError, pa.ArrowException):
+                    opened.close()

@@ -1,0 +1,319 @@
+"""What only the source of Spark frames promises; and the kit, however rows are partitioned."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import logging
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from missdp import AllPairs, Budget, Categorical, Numeric, Schema, Table
+from missdp.errors import DataError, ParameterError
+from missdp.sources import MemorySource, SparkSource, open_source
+from missdp.sources.spark import _LOGGERS, quiet
+from missdp.sources.tasks import CountTask
+from missdp.testing import RULED, check_source, made_up
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
+SCHEMA = Schema(
+    (
+        Numeric(name="x", lower=0, upper=10, bins=4, nullable=True),
+        Categorical(name="a", levels=("no", "yes"), nullable=True),
+    )
+)
+PAIRS = [("x",), ("x", "a"), ()]
+
+
+def frame_of(spark, cells, parts=2):
+    return spark.createDataFrame(cells).repartition(parts)
+
+
+def counted(frame, schema=SCHEMA, cliques=PAIRS):
+    return SparkSource(frame, schema).counts(cliques, rows="extended")
+
+
+def alike(one, two):
+    assert list(one) == list(two)
+    for clique in one:
+        np.testing.assert_array_equal(one[clique], two[clique])
+
+
+def fails_first(batches):
+    """Hands on rows, and fails behind them in the first two attempts."""
+    from pyspark import TaskContext
+
+    yield from batches
+    if TaskContext.get().attemptNumber() < 2:
+        raise RuntimeError("the disk is on fire")
+
+
+def test_the_kit_passes(spark):
+    def factory(table):
+        return SparkSource(spark.createDataFrame(table.to_arrow(holes="codes")), table.schema)
+
+    def in_parts(tables):
+        parts = [spark.createDataFrame(t.to_arrow()).coalesce(1) for t in tables]
+        return SparkSource(functools.reduce(type(parts[0]).union, parts), tables[0].schema)
+
+    def retried(table):
+        frame = frame_of(spark, table.to_arrow())
+        return SparkSource(frame.mapInArrow(fails_first, frame.schema), table.schema)
+
+    with quiet(spark):  # tasks fail on purpose
+        report = check_source(factory, trials=2, in_parts=in_parts, retried=retried)
+    assert not report.unchecked
+    assert "needs rows in memory" not in str(report)
+
+
+def test_a_retried_task_hands_in_its_counts_once(spark):
+    # The attempts that fail have counted everything by then, and handed it to Spark.
+    table = made_up(SCHEMA, 500, seed=1)
+    frame = frame_of(spark, table.to_arrow(), 3)
+    flaky = SparkSource(frame, SCHEMA)
+    plan = flaky._plan
+
+    def failing(task):
+        def counts_then_fails(batches):
+            from pyspark import TaskContext
+
+            yield from task(batches)
+            if TaskContext.get().attemptNumber() == 0:
+                raise RuntimeError("the disk is on fire")
+
+        return plan(Failing(task, counts_then_fails))
+
+    class Failing:
+        def __init__(self, task, run):
+            self.names, self.counter, self.run = task.names, task.counter, run
+
+        def __call__(self, batches):
+            return self.run(batches)
+
+    flaky._plan = failing
+    alike(
+        flaky.counts(PAIRS, rows="extended"),
+        MemorySource(table).counts(PAIRS, rows="extended"),
+    )
+
+
+def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
+    table = made_up(RULED, 400, seed=3)
+    cells = table.to_arrow(holes="codes")
+    # Rows that break rules, too: cells of different rows side by side.
+    mixed = pa.table(
+        [c.take(pa.array(np.roll(np.arange(400), i))) for i, c in enumerate(cells)],
+        cells.column_names,
+    )
+    cliques = list(itertools.combinations(RULED.names, 2))
+    memory = MemorySource(Table.read(mixed, RULED))
+    source = SparkSource(frame_of(spark, mixed, 3), RULED)
+    alike(source.counts(cliques, rows="extended"), memory.counts(cliques, rows="extended"))
+    few = [("jahre",), ("erste stelle", "größe")]  # reads what these hang together with, no more
+    alike(source.counts(few, rows="observed"), memory.counts(few, rows="observed"))
+
+
+def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
+    table = made_up(SCHEMA, 100)
+    frame_of(spark, table.to_arrow()).write.parquet(str(tmp_path / "rows"))
+    source = SparkSource(spark.read.parquet(str(tmp_path / "rows")), SCHEMA)
+    from missdp.sources.counts import Counter
+
+    task = CountTask(schema=SCHEMA, names=("x",), counter=Counter(SCHEMA, [("x",)]))
+    with quiet(spark):
+        plan = source._plan(task)._jdf.queryExecution().executedPlan().toString()
+    steps = re.findall(r"^[ +:-]*(?:\*?\(\d+\) )?([A-Z]\w+)", plan, flags=re.M)
+    assert steps == [
+        "AdaptiveSparkPlan",
+        "MapInArrow",
+        "Exchange",
+        "MapInArrow",
+        "Project",
+        "FileScan",
+    ]
+    read = re.search(r"ReadSchema: struct<(.*)>", plan)
+    assert read is not None
+    assert read[1] == "x:double"  # and of the columns only those that are counted
+
+
+def test_what_the_driver_holds_does_not_grow_with_the_rows(spark):
+    schema = Schema((Numeric(name="id", lower=0, upper=2**40, bins=8, outside="clamp"),))
+    sizes = []
+    for n in (1_000, 300_000):
+        source = SparkSource(spark.range(n), schema)
+        task = CountTask(schema=schema, names=("id",), counter=None)
+        from missdp.sources.counts import Counter
+
+        task = CountTask(schema=schema, names=("id",), counter=Counter(schema, [("id",)]))
+        with quiet(spark):
+            found = source._plan(task).toArrow()
+        sizes.append((found.num_rows, found.nbytes))
+    assert sizes[0] == sizes[1]
+
+
+KINDS = {
+    "bool": ("true", pa.bool_()),
+    "nested": ("array(1, 2)", None),
+    "instant": ("timestamp'2020-01-01 00:00:00'", None),
+    "interval": ("interval '1' day", None),
+    "void": ("NULL", pa.null()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_types_that_no_number_has_are_unreadable_and_null_is_a_hole(spark, kind):
+    schema = Schema(
+        (Numeric(name="x", lower=0, upper=10, bins=2, nullable=True, outside="missing"),)
+    )
+    frame = spark.sql(f"SELECT {KINDS[kind][0]} AS x UNION ALL SELECT NULL")
+    assert counted(frame, schema, [("x",)])["x",].tolist() == [0, 0, 2]
+    if kind != "void":
+        strict = Schema((Numeric(name="x", lower=0, upper=10, bins=2, nullable=True),))
+        with pytest.raises(DataError, match="outside its declared domain"):
+            counted(frame, strict, [("x",)])
+
+
+def test_cells_of_every_type_are_read_as_arrow_holds_them(spark):
+    frame = spark.sql(
+        "SELECT CAST(5 AS DECIMAL(10, 2)) AS x, date'2020-02-01' AS a UNION ALL "
+        "SELECT CAST(9.99 AS DECIMAL(10, 2)), date'2020-02-02' UNION ALL SELECT NULL, NULL"
+    )
+    levels = ("2020-02-01", "2020-02-02")
+    schema = Schema(
+        (
+            Numeric(name="x", lower=0, upper=10, bins=2, nullable=True),
+            Categorical(name="a", levels=levels, nullable=True),
+        )
+    )
+    found = counted(frame, schema, [("x", "a")])["x", "a"]
+    assert found.tolist() == [[0, 0, 0], [1, 1, 0], [0, 0, 1]]
+
+
+def test_columns_may_have_any_name_and_any_order(spark):
+    names = ("a.b", "`", "A", "a", "c0")
+    schema = Schema(tuple(Categorical(name=n, levels=("u", "v")) for n in names))
+    cells = pa.table({n: ["v" if n == "a" else "u"] for n in reversed(names)})
+    source = SparkSource(spark.createDataFrame(cells), schema)
+    found = source.counts([(n,) for n in names], rows="observed")
+    assert [found[n,].tolist() for n in names] == [[0, 1] if n == "a" else [1, 0] for n in names]
+    with pytest.raises(DataError, match="lacks columns"):
+        SparkSource(spark.range(1), schema)
+    with pytest.raises(DataError, match="does not declare"):
+        SparkSource(spark.range(1).selectExpr("id AS x", "'no' AS a", "1 AS z"), SCHEMA)
+    with pytest.raises(ParameterError, match="Spark data frame"):
+        SparkSource(cells, schema)
+
+
+HOSTILE = {
+    "cast": "SELECT CAST(v AS DOUBLE) AS x, 'no' AS a FROM strings",
+    "date": "SELECT month(CAST(v AS DATE)) AS x, 'no' AS a FROM strings",
+    "error": "SELECT if(length(v) > 2, raise_error(v), 1) AS x, 'no' AS a FROM strings",
+    "outside": "SELECT v AS x, 'no' AS a FROM strings",
+    "level": "SELECT 1 AS x, v AS a FROM strings",
+    "udf": "SELECT 1 AS x, quoting(v) AS a FROM strings",
+}
+
+
+@pytest.fixture
+def told(spark, spark_log, capfd):
+    """Returns all that was printed since, by Java, by Python and by PySpark's loggers."""
+    from pyspark.logger import PySparkLogger
+
+    texts, begin = [], spark_log.stat().st_size
+    handler = logging.StreamHandler(io.StringIO())
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
+
+    def read():
+        texts.extend(capfd.readouterr())
+        texts.append(handler.stream.getvalue())
+        return "".join(texts) + spark_log.read_bytes()[begin:].decode()
+
+    yield read
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_no_engine_prints_or_raises_a_cell(spark, query, told):
+    def quoting(cell):
+        raise ValueError(f"bad cell {cell}")
+
+    spark.udf.register("quoting", quoting)
+    # Of a range, so that tasks compute it, and not the planner.
+    last = "if(id = 3, concat('SECRET-', string(id + 424239)), string(id)) AS v"
+    spark.range(4).selectExpr(last).createOrReplaceTempView("strings")
+    budget = Budget(1.0, 1e-6)
+    with pytest.raises(DataError) as caught:
+        AllPairs(epsilon=1.0, budget=budget).fit(spark.sql(HOSTILE[query]), schema=SCHEMA)
+    assert not budget.events
+    error = caught.value
+    assert error.__cause__ is error.__context__ is None
+    for text in (told(), str(error), repr(error.args), repr(getattr(error, "__notes__", ""))):
+        assert "424242" not in text
+        assert "SECRET" not in text
+        assert "Lost task" not in text
+
+
+def test_the_log_speaks_again_afterwards(spark, told):
+    bad = spark.range(4).selectExpr("CAST(concat('SECRET', id) AS INT) AS x", "'no' AS a")
+    with pytest.raises(DataError):
+        counted(bad)
+    assert told() == ""
+    with pytest.raises(Exception, match="SECRET"):
+        bad.collect()
+    said = told()
+    assert "Lost task" in said  # by Java
+    assert "QueryContextLogger" in said  # by PySpark
+
+
+def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
+    table = made_up(SCHEMA, 400, seed=5)
+    frame = frame_of(spark, table.to_arrow(), 3)
+    for missing in ("joint", "observed", "complete-rows"):
+        one, two = (
+            AllPairs(epsilon=2.0, missing=missing, random_state=1).fit(data, schema=SCHEMA)
+            for data in (frame, table)
+        )
+        assert one.guarantee_ == two.guarantee_
+        assert one.sample(50, random_state=2).equals(two.sample(50, random_state=2))
+    with pytest.raises(ParameterError, match="in memory"):
+        AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)
+
+
+def test_complete_rows_of_what_is_modelled(spark):
+    table = made_up(RULED, 300, seed=6)
+    frame = frame_of(spark, table.to_arrow(holes="codes"))
+    one, two = (
+        AllPairs(epsilon=2.0, missing="complete-rows", random_state=1).fit(data, schema=RULED)
+        for data in (frame, Table.read(table.to_arrow(holes="codes"), RULED))
+    )
+    drawn = [model.sample_table(50, random_state=2).to_arrow() for model in (one, two)]
+    assert drawn[0].equals(drawn[1])
+
+
+def test_open_source_knows_spark_frames(spark):
+    source = open_source(spark.sql("SELECT 1 AS x, 'no' AS a"), SCHEMA)
+    assert isinstance(source, SparkSource)
+    assert open_source(source, SCHEMA) is source
+    assert repr(source) == "SparkSource(x, a)"
+    with pytest.raises(DataError, match="another schema"):
+        open_source(source, SCHEMA.subset(["x"]))
+
+
+def test_only_columns_that_may_refuse_are_read_to_check(spark):
+    loose = Schema(
+        (Numeric(name="x", lower=0, upper=10, nullable=True, outside="missing"), SCHEMA["a"])
+    )
+    source = SparkSource(spark.sql("SELECT 1 AS x, 'no' AS a"), loose)
+    read = []
+    source._run = lambda task, counter: read.append(task.names)
+    source.check()
+    source.check()
+    source.counts([("x",)], rows="observed")
+    assert read == [("a",), ("x",)]

@@ -1,0 +1,183 @@
+"""Complete rows, and rows that are filled first, of a table that streams: as in memory."""
+
+import itertools
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import missdp.sources.code_store as storing
+from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.errors import DataError
+from missdp.schema import NotApplicable
+from missdp.sources import DuckDBSource, MemorySource
+from missdp.sources.code_store import CodeStore
+from missdp.sources.filling import filled_given_all, filled_rows
+from missdp.sources.modelled import Modelled
+from missdp.sources.strategies import complete_rows
+from missdp.table import FileRows, memory_limit
+
+PLAIN = Schema(
+    (
+        Categorical(name="a", levels=("x", "y"), nullable=True),
+        Numeric(name="b", lower=0, upper=10, bins=5, nullable=True),
+        Categorical(name="c", levels=("u", "v", "w")),
+    )
+)
+RULED = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(name="hours", lower=0, upper=80, bins=4, nullable=True, unknown=(-8,)),
+        Categorical(name="c", levels=("u", "v"), nullable=True),
+    ),
+    rules=(NotApplicable("hours", unless="work = 'yes'"),),
+)
+
+
+def written(schema, path, n=150_000, seed=0):
+    """Rows with holes of all kinds, in several batches and row groups."""
+    rng = np.random.default_rng(seed)
+    names = schema.names
+    if schema is PLAIN:
+        cells = {
+            "a": rng.choice(np.array(["x", "y", None]), n),
+            "b": np.where(rng.random(n) < 0.2, np.nan, rng.random(n) * 10),
+            "c": rng.choice(["u", "v", "w"], n),
+        }
+    else:
+        cells = {
+            "work": rng.choice(np.array(["no", "yes", "R", None]), n),
+            "hours": rng.choice(np.array([1.0, 30.0, 70.0, -8.0, np.nan]), n),
+            "c": rng.choice(np.array(["u", "v", None]), n),
+        }
+    pq.write_table(pa.table({k: pa.array(cells[k]) for k in names}), path, row_group_size=40_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    return {s: written(s, folder / f"{len(s.rules)}.parquet") for s in (PLAIN, RULED)}
+
+
+def cliques(schema):
+    return [(), *itertools.chain(*(itertools.combinations(schema.names, k) for k in (1, 2, 3)))]
+
+
+def assert_same(one, two):
+    assert one.keys() == two.keys()
+    for clique in one:
+        np.testing.assert_array_equal(one[clique], two[clique])
+
+
+@pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
+@pytest.mark.parametrize("rows", ["observed", "extended"])
+def test_complete_rows_are_those_of_memory(places, schema, rows):
+    modelled = Modelled(schema)
+    held = complete_rows(modelled.source(MemorySource(Table.read(places[schema], schema))))
+    streamed = complete_rows(modelled.source(DuckDBSource(places[schema], schema)))
+    wanted = cliques(modelled.schema)
+    counts = streamed.counts(wanted, rows=rows)
+    assert_same(counts, held.counts(wanted, rows=rows))
+    assert 0 < counts[()] < 150_000
+
+
+def test_complete_rows_are_found_by_columns_that_are_not_counted(places):
+    source = DuckDBSource(places[PLAIN], PLAIN).observed_on(["b"])
+    held = MemorySource(Table.read(places[PLAIN], PLAIN))
+    expected = held.counts([("a", "b")], rows="extended")["a", "b"][:, :-1].sum(axis=1)
+    np.testing.assert_array_equal(source.counts([("a",)], rows="extended")["a",], expected)
+    assert source.counts([()], rows="extended")[()] == expected.sum()
+
+
+def laws(schema):
+    plain = Modelled(schema).schema
+    found = {}
+    for place, name in enumerate(plain.names):
+        law = np.arange(1.0, plain[name].size + 1) + place
+        found[name] = Modelled(schema).without_absent(name, law / law.sum())
+    return found
+
+
+@pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
+@pytest.mark.parametrize("memory", ["4GB", "in a file"])
+def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memory, monkeypatch):
+    if memory == "in a file":
+        monkeypatch.setattr(storing, "_SHARE", 1e-4)  # room for one block
+    modelled = Modelled(schema)
+    source = modelled.source(DuckDBSource(places[schema], schema))
+    with memory_limit("1GB"):
+        store = filled_rows(source, laws(schema), np.random.default_rng(0), modelled)
+    assert isinstance(store, CodeStore)
+    assert (store._file is not None) == (memory == "in a file")
+    whole = store.counts([modelled.schema.names], rows="observed")[modelled.schema.names]
+    for clique, counts in store.counts(cliques(modelled.schema), rows="observed").items():
+        others = tuple(i for i, n in enumerate(modelled.schema.names) if n not in clique)
+        np.testing.assert_array_equal(counts, whole.sum(axis=others))
+    assert whole.sum() == 150_000
+
+
+def test_filled_rows_have_the_law_of_memory_and_observed_cells_stay(places):
+    modelled = Modelled(PLAIN)
+    held = MemorySource(Table.read(places[PLAIN], PLAIN))
+    one = filled_rows(held, laws(PLAIN), np.random.default_rng(1), modelled)
+    two = filled_rows(
+        DuckDBSource(places[PLAIN], PLAIN), laws(PLAIN), np.random.default_rng(2), modelled
+    )
+    mine, theirs = (s.counts([PLAIN.names], rows="observed")[PLAIN.names] for s in (one, two))
+    spread = np.sqrt(np.maximum(mine, 25))
+    assert (np.abs(mine - theirs) < 6 * spread).all()
+    seen = held.counts([("a", "c")], rows="observed")["a", "c"]
+    assert (theirs.sum(axis=1) >= seen).all()
+
+
+def test_given_all_others_streamed_rows_are_those_of_memory_bit_by_bit(places, monkeypatch):
+    from missdp.inference.conditionals import fit_conditionals
+
+    rng = np.random.default_rng(0)
+    sizes = [a.size for a in PLAIN]
+    known = fit_conditionals(np.stack([rng.integers(0, s, 4000) for s in sizes], axis=1), sizes)
+    modelled = Modelled(PLAIN)
+    held = MemorySource(Table.read(places[PLAIN], PLAIN))
+    sources = (held, DuckDBSource(places[PLAIN], PLAIN, n_jobs=2))
+    one, two = (filled_given_all(s, known, np.random.default_rng(3), modelled) for s in sources)
+    # The same random numbers belong to the same row, whatever the batches are.
+    assert_same(
+        one.counts(cliques(PLAIN), rows="extended"), two.counts(cliques(PLAIN), rows="extended")
+    )
+
+
+@pytest.mark.parametrize("missing", ["complete-rows", "impute-first"])
+@pytest.mark.parametrize("family", [PrivBayes, AllPairs])
+def test_families_fit_what_streams(places, family, missing, monkeypatch):
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**9)  # as if it were large
+    model = family(epsilon=1.0, missing=missing, random_state=0)
+    model.fit(places[PLAIN], schema=PLAIN)
+    assert abs(model.n_rows_ - 150_000) < 60_000
+    assert model.guarantee_.epsilon <= 1.0
+
+
+def test_no_file_is_left_and_none_can_be_seen(tmp_path, places, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(storing, "_SHARE", 0.0)
+    modelled = Modelled(PLAIN)
+    store = filled_rows(
+        DuckDBSource(places[PLAIN], PLAIN), laws(PLAIN), np.random.default_rng(0), modelled
+    )
+    assert store._file is not None
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_cannot_be_read_again_quote_nothing():
+    relation = duckdb.sql(
+        "SELECT CASE WHEN range < 90000 THEN 'x' ELSE error('SECRET') END AS a FROM range(100000)"
+    )
+    schema = Schema((replace(PLAIN["a"], outside="missing"),))
+    source = DuckDBSource(relation, schema)
+    with pytest.raises(DataError) as caught:
+        filled_rows(source, {"a": np.array([0.5, 0.5])}, np.random.default_rng(0), Modelled(schema))
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__context__ is None
