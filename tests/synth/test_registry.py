@@ -79,7 +79,7 @@ def test_an_unknown_name_is_told_which_there_are():
 
 
 def test_every_family_of_ours_is_loaded_from_its_file(tmp_path):
-    rows = pd.DataFrame({"a": ["x", None, "y", "y"] * 30})
+    rows = pd.DataFrame({"a": ["x", None, "y", "y"] * 100})
     for name, family in missdp.synthesizers().items():
         if find_spec("torch") is None and ".neural." in family.__module__:
             continue

@@ -9,7 +9,7 @@ from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.autoencoder import autoencoded
-from missdp.synth.neural.base import NETWORK_BATCH, NeuralSynthesizer, import_torch
+from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.starts import margins_only
 
