@@ -1,6 +1,7 @@
 """Adversarial families: a generator, and critics that tell its rows from private ones.
 
-* `neural_base`: what they have in common; the only place that imports torch, when a model is fitted.
+* `neural_base`: what they have in common; the only place that imports torch, when a model is
+  fitted.
 * `class_table`: a generator that is a table of classes; it draws rows without torch.
 * `pair_moments`: means of a row's pair features, what critics of pairs know of the private rows;
   `pair_critic` learns them step by step.

@@ -9,13 +9,13 @@ from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.autoencoder import autoencoded
-from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.contest import Pace
+from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.starts import margins_only
 
 __all__ = ["DPAutoGAN"]
 
-_STEPS = 1000
+_STEPS = 800
 _CODER_RATE = 5e-3
 
 
@@ -43,7 +43,7 @@ class DPAutoGAN(NeuralSynthesizer):
     coder_share : float in (0, 1), default 0.4
         Share of what margins leave of the budget for the autoencoder.
     steps : int, optional
-        Steps of training of the critic, and of the autoencoder half as many; by default 1,000.
+        Steps of training of the critic, and of the autoencoder half as many; by default 800.
     batch : int, optional
         Rows that a step of training is expected to read; by default 512.
     first_share : float in (0, 1), optional

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.conditional import conditioned
 from missdp.synth.neural.contest import Pace
+from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.starts import margins_only
 
 __all__ = ["DPCTGAN"]
 
-_STEPS = 600
+_STEPS = 800
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,7 +40,7 @@ class DPCTGAN(NeuralSynthesizer):
         what is missing, by released margins, and only observed levels are conditions.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
     steps : int, optional
-        Steps of training of the critic; by default 600.
+        Steps of training of the critic; by default 800.
     batch : int, optional
         Rows that a step of training is expected to read; by default 512.
     first_share : float in (0, 1), optional

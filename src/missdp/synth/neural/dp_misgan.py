@@ -9,12 +9,12 @@ from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.class_table import ClassTable
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.fit_classes import fit_classes, independent_classes
 from missdp.synth.neural.mlp_misgan import mlp_misgan
 from missdp.synth.neural.networks import NetworkModel
+from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.pair_critic import trained_moments
 from missdp.synth.neural.pair_moments import PairMoments, moments_of
 from missdp.synth.state import is_whole
