@@ -10,6 +10,7 @@ import pytest
 from missdp import AIM, MST, AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
+    Cost,
     FixedSchedule,
     GaussianEvent,
     Guarantee,
@@ -19,9 +20,15 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.filters import filter_cost
-from missdp.ground_truth import ChosenGates, FixedGates
+from missdp.errors import BudgetExceededError, DataError
+from missdp.ground_truth import ChosenGates, FixedGates, joint
+from missdp.mechanisms import Door
 from missdp.schema import NotApplicable
+from missdp.synth import planned_ground_truth
 from missdp.synth.before_holes import synthesizer_ground_truth
+from missdp.synth.caps import Keeper, chosen_caps
+from missdp.synth.learn_graphical import Learner, Plan
+from missdp.synth.state import StoredModel, write_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 
@@ -119,6 +126,39 @@ def test_nothing_that_was_released_decides_the_figure(family):
         model = fitted(family, "observed", n=n, seed=seed, dependent=dependent)
         found.append(model.ground_truth_guarantee(rates(0.6)))
     assert all(g == found[0] for g in found)
+
+
+@pytest.mark.parametrize("family", [AllPairs, Kamino])
+@pytest.mark.parametrize("holed", ["abcdefg", "abc"])
+def test_of_all_pairs_the_margins_are_amplified(family, holed):
+    """All pairs are one answer that every row enters; a claim of half the share is not enough."""
+    schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
+    found = []
+    for seed, n in enumerate((300, 5000)):
+        model = fitted(family, "observed", schema, n=n, seed=seed, first_share=0.5)
+        caps = model._caps_of_fit()
+        assert caps.hold(model.guarantee_.events[0])
+        gated = sum(e.cost.amount for e in caps.events if e.gate)
+        spent = [filter_cost(e, caps.whole) for e in releases(model.guarantee_.events[0]) if e.gate]
+        assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
+        found.append([model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.8, 0.5, 0.0)])
+    assert all(one.epsilon == other.epsilon for one, other in zip(*found, strict=True))
+    values = [g.epsilon for g in found[0]]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(1.0)
+    # Of rows without a cell, everything but the margins is still read.
+    rest = [e for e in releases(model.guarantee_.events[0]) if not e.gate]
+    assert values[-1] == pytest.approx(epsilon_of(rest, 1e-6), rel=1e-4)
+    assert values[2] < values[0] - 0.05 * len(holed) / 7
+    assert FixedSchedule() not in found[0][2].conditions
+    planned = planned_ground_truth(model, schema, rates(0.5, schema))
+    assert planned.epsilon == pytest.approx(values[2], rel=1e-9)
+
+
+def test_all_pairs_of_a_file_that_says_otherwise_are_not_amplified():
+    model = fitted(AllPairs, "observed", first_share=0.4)
+    other = fitted(AllPairs, "observed", first_share=0.6)
+    assert not other._caps_of_fit().hold(model.guarantee_.events[0])
 
 
 @pytest.mark.parametrize("family", [AIM, MST])
@@ -336,6 +376,54 @@ def test_a_saved_model_states_the_same(tmp_path):
     assert again.ground_truth_guarantee(rates(0.5)) == model.ground_truth_guarantee(rates(0.5))
 
 
+@pytest.mark.parametrize("missing", ["observed", "complete-rows"])
+@pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
+def test_files_from_before_fits_were_kept_within_caps_are_not_amplified(family, missing, tmp_path):
+    """The guarantee of the incomplete table, which they do state, holds for the ground truth."""
+    model = fitted(family, missing)
+    assert model.ground_truth_guarantee(rates(0.5)).epsilon < 0.99
+    del model._kept  # so did a pickle
+    assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
+    model.save(tmp_path / "old.json")
+    old = family.load(tmp_path / "old.json")
+    for known in (rates(0.5), BoundedObservation(0.5)):
+        found = old.ground_truth_guarantee(known)
+        assert found.protects == "ground-truth"
+        assert (found.epsilon, found.delta) == (pytest.approx(1.0), model.guarantee_.delta)
+    together = joint([old, fitted(family, missing)], rates(0.5), delta=1e-6)
+    assert together.epsilon > 1.0
+
+
+def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatch):
+    """Not those that today's code would keep such a fit within."""
+    model = fitted(MST, "observed")
+    stated = model.ground_truth_guarantee(rates(0.5))
+    model.save(tmp_path / "m.json")
+    monkeypatch.setattr(MST, "_caps", lambda self: None)
+    again = MST.load(tmp_path / "m.json")
+    assert again.ground_truth_guarantee(rates(0.5)) == stated
+    assert again._caps_of_fit() == model._caps_of_fit()
+
+
+def test_caps_of_the_wrong_type_are_no_model(tmp_path):
+    model = fitted(MST, "observed")
+    for wrong in ({"parts": ("a",), "who chose": 1}, {"parts": ()}, 5):
+        facts = model._facts() | {"caps of the fit": wrong}
+        stored = StoredModel(
+            family="MST",
+            parameters=model._fitted_with,
+            schema=model.schema_,
+            frame=model.kind_,
+            n_rows=model.n_rows_,
+            n_rows_std=model.n_rows_std_,
+            guarantee=model.guarantee_,
+            released=model._released() | facts,
+        )
+        write_model(tmp_path / "wrong.json", stored)
+        with pytest.raises(DataError, match="is not a missdp model file"):
+            MST.load(tmp_path / "wrong.json")
+
+
 def test_a_large_epsilon_counts_in_zcdp():
     for missing in ("observed", "complete-rows"):
         model = fitted(MST, missing, epsilon=30.0)
@@ -346,3 +434,106 @@ def test_a_large_epsilon_counts_in_zcdp():
 
 def test_structure_of_complete_rows_is_fixed():
     assert fitted(MST, "complete-rows")._caps_of_fit().structure == FixedGates()
+
+
+# A fit is refused what would break its caps: nothing of what follows is left to an argument.
+
+
+def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
+    """The first edge of a tree again: within the budget, but beyond what the claim rests on."""
+    measure = Learner._measure
+
+    def again(self, clique, sigma, estimate):
+        first = not self.__dict__.get("_began")
+        self._began = True
+        for _ in range(3 if first else 1):
+            measure(self, clique, sigma, estimate)
+
+    monkeypatch.setattr(Learner, "_measure", again)
+    with pytest.raises(BudgetExceededError, match="its part of the fit"):
+        fitted(MST, "observed")
+    fitted(AIM, "observed")  # of which no share is claimed
+    monkeypatch.setattr(Door, "admitting", lambda self, _: self)
+    model = fitted(MST, "observed")  # within the budget as a whole
+    assert not model._caps_of_fit().hold(model.guarantee_.events[0])
+    assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
+
+
+def test_selections_beyond_their_cap_are_refused(monkeypatch):
+    monkeypatch.setattr(Plan, "epsilon", lambda self, _: 0.4)
+    for family in (AIM, MST):
+        with pytest.raises(BudgetExceededError, match="its part of the fit"):
+            fitted(family, "observed")
+
+
+def test_a_second_count_of_all_rows_is_refused(monkeypatch):
+    for family in (AIM, AllPairs, Kamino):
+        counted = family._released_count
+
+        def twice(self, door, counted=counted):
+            counted(self, door)
+            return counted(self, door)
+
+        monkeypatch.setattr(family, "_released_count", twice)
+        for missing in ("observed", "complete-rows"):
+            with pytest.raises(BudgetExceededError, match="its part of the fit"):
+                fitted(family, missing)
+
+
+WHOLE = Cost(currency="gdp", amount=0.06)
+
+
+def one(amount, label="", gate=None):
+    return GaussianEvent(
+        sensitivity=1.0, sigma=amount**-0.5, discrete=False, label=label, gate=gate
+    )
+
+
+def keeper(share=0.5):
+    caps = chosen_caps(
+        WHOLE,
+        ungated=0.01,
+        selections=0.01,
+        fixed={frozenset("a"): 0.01, frozenset("b"): 0.01},
+        among=[frozenset("ab"), frozenset("bc")],
+        largest=None if share is None else share * 0.02,
+    )
+    return Keeper(caps)
+
+
+PAIR = ("marginal a x b", {"a", "b"})
+
+
+@pytest.mark.parametrize(
+    ("events", "fits"),
+    [
+        ([one(0.01, "number of rows")], True),
+        ([one(0.006, "number of rows")] * 2, False),
+        ([one(0.01, "marginal a", {"a"}), one(0.01, *PAIR)], True),
+        ([one(0.011, *PAIR)], False),
+        ([one(0.006, *PAIR), one(0.006, "marginal b x a", {"a", "b"})], False),
+        ([one(0.01, *PAIR), one(0.01, "marginal b x c", {"b", "c"})], True),
+        ([one(0.01, *PAIR), one(0.012, "marginal b x c", {"b", "c"})], False),
+        # What single attributes do not need is not for others.
+        ([one(0.015, "marginal a", {"a"})], True),
+        ([one(0.03, "marginal a", {"a"})], False),
+        # Behind a gate that no marginal of the family has: as if it read every row.
+        ([one(0.009, "marginal c", {"c"})], True),
+        ([one(0.011, "marginal c", {"c"})], False),
+        ([SelectionEvent(epsilon=0.1)], True),
+        ([SelectionEvent(epsilon=0.1)] * 3, False),
+    ],
+)
+def test_what_a_keeper_has_room_for(events, fits):
+    kept = keeper()
+    assert min(kept.room_for(event) for event in events) == fits
+
+
+def test_all_that_was_chosen_together_has_a_cap_of_its_own():
+    """What single attributes leave of the whole must not go to one set."""
+    events = [one(0.02, *PAIR), one(0.0199, "marginal b x c", {"b", "c"})]
+    kept = keeper(None)
+    assert all(kept.room_for(event) for event in events)  # selections and counts left 0.02
+    assert not kept.room_for(one(0.001, *PAIR))
+    again = keeper(None)
+    assert not all(again.room_for(e) for e in [*events, one(0.01, "number of rows")])

@@ -311,6 +311,9 @@ def gate_loss_distribution(
     Jensen's inequality lets the Gaussian one take their place, and Gaussian answers add up. At the
     end V is at least φ(a + b). So the pair is dominated by two Gaussian answers, one behind the
     gate. A gated release may be counted as one that reads every row: that only widens its event.
+    With caps g_1, g_2, ... behind several gates it is the same, with a ratio for each mask, V = E
+    φ(Σ_m P(m) r_m G_u Π_{j: m opens j} G_j): what multiplies some of the r_m is dominated by its
+    Gaussian answer given all other G, and one whose law depends on m is by Jensen's inequality.
 
     Losses move to log(1 - p + p e^x), and masses are split between the two neighbouring grid
     points so that both laws keep their mass, which is again pessimistic.

@@ -38,8 +38,9 @@ where moments of a mixture are those of independent copies.)
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,13 +113,16 @@ def replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Flo
     for event, block in zip(events, _blocks(events, observed), strict=True):
         behind[block].append(event)
     forwards = backwards = _curve(behind.pop(_EVERY_ROW, []), ORDERS)
+    alike: Counter[tuple[float, tuple[Event, ...]]] = Counter()
     for block, gated in behind.items():
         p = math.prod(observed[name] for name in block)
-        costs = np.append(0.0, _curve(gated, every[1:]))
+        alike[p, tuple(replace(event, label="", gate=None) for event in gated)] += 1
+    for (p, those), times in alike.items():
+        costs = np.append(0.0, _curve(those, every[1:]))
         moments = [_moment(costs[:n], int(n), p) / (n - 1) for n in ORDERS]
-        forwards = forwards + np.array(moments)
+        forwards = forwards + times * np.array(moments)
         lower = np.maximum(1 + (ORDERS - 1) * p, _LEAST_ORDER)
-        backwards = backwards + (p * _curve(gated, lower) if p else 0.0)
+        backwards = backwards + (times * p * _curve(those, lower) if p else 0.0)
     return np.asarray(np.maximum(forwards, backwards) * _OUTWARD)
 
 

@@ -98,6 +98,10 @@ class Door(PrivateCliques):
         part = Budget.from_cost(cost, delta=delta, adjacency=self._budget.adjacency)
         return self._with(_budget=self._budget.reserve(part, label=label))
 
+    def admitting(self, admit: Callable[[Event], None] | None) -> Door:
+        """Return a door that first shows every event to ``admit``, which raises to refuse it."""
+        return self._with(_admit=admit)
+
     # Answers
 
     def row_count(self, noise: Noise) -> Total:

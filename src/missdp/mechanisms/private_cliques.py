@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.accounting import Budget
+from missdp.accounting import Budget, Event
 from missdp.errors import ParameterError
 from missdp.mechanisms.choices import Remembered, Score
 from missdp.mechanisms.laws import Handle
@@ -42,6 +42,7 @@ class PrivateCliques(Handle):
     ) -> None:
         strategy.check(source)
         super().__init__(budget=budget, noise=noise)
+        self._admit: Callable[[Event], None] | None = None
         self._modelled, self._rows = Modelled(source.schema), source
         self._holes: dict[Clique, NDArray[np.int64]] = {}
         source = self._modelled.source(source)
@@ -52,6 +53,12 @@ class PrivateCliques(Handle):
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
         self._scores: dict[Score, Remembered] = {}
+
+    def _charge(self, *events: Event) -> None:
+        if self._admit is not None:
+            for event in events:
+                self._admit(event)
+        super()._charge(*events)
 
     # Public facts
 

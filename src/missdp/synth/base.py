@@ -36,8 +36,6 @@ from missdp.table import FrameKind
 
 __all__ = ["MissingValues", "Synthesizer"]
 
-_KINDS = "kinds of missing"  # where a saved model keeps their shares
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Synthesizer(Sampler):
@@ -156,11 +154,12 @@ class Synthesizer(Sampler):
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
             self.budget.reserve(own, label=label, conditions=conditions)
-        # Learned on a fresh model and taken over whole: what was learned before must not be taken
-        # for this fit's, nor half of this fit for a model, should it fail.
+        # Learned on a fresh model and taken over whole: neither what was learned before, nor half
+        # of this fit, should it fail, must be taken for this model.
         self._forget()
         rows = int(self.n_rows) if declared else None
         door = Door(source, self._strategy, budget=own, noise=noise, declared_rows=rows)
+        door = door.admitting(fresh._kept_within())
         fresh._kind_shares = release_kinds(door, fresh._modelled)
         total = fresh._fit(door)
         if declared:
@@ -245,7 +244,7 @@ class Synthesizer(Sampler):
             n_rows=self.n_rows_,
             n_rows_std=self.n_rows_std_,
             guarantee=self.guarantee_,
-            released=self._released() | ({_KINDS: self._kind_shares} if self._kind_shares else {}),
+            released=self._released() | self._facts(),
         )
         write_model(Path(path), model)
 
@@ -264,8 +263,7 @@ class Synthesizer(Sampler):
             model.schema_, model.kind_ = stored.schema, stored.frame
             model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
-            model._kind_shares = dict(stored.released.get(_KINDS, {}))
-        model.guarantee_ = stored.guarantee
+            model._take_facts(stored)
         model._adopt(model)
         return model
 

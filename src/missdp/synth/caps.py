@@ -1,26 +1,42 @@
 """What the parts of a fit cost at most, known before anything is read.
 
 A guarantee for the ground truth is computed from what no output decides: parameters, public facts,
-and caps that hold on every path. What was released in the end is an outcome and proves nothing; it
-is only checked against the caps, for a file may have been edited.
+and caps that hold on every path: a fit is refused every release that does not fit into its part.
+What was released in the end is an outcome and proves nothing; it is only checked against the caps,
+for a file may have been edited.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
 
-from missdp.accounting import Cost, Event, FilterEvent, SelectionEvent, releases
+from missdp.accounting import Cost, Event, FilterEvent, GaussianEvent, SelectionEvent, releases
 from missdp.accounting.exact import difference, exact
 from missdp.accounting.filters import filter_cost
+from missdp.errors import BudgetExceededError
 from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.ground_truth.gates import Structure
+from missdp.mechanisms.door import Noise
 
-__all__ = ["Caps", "Gate", "chosen_caps", "one_gate_caps", "target_caps"]
+__all__ = [
+    "Caps",
+    "Gate",
+    "Keeper",
+    "chosen_caps",
+    "costs_less",
+    "fixed_caps",
+    "one_gate_caps",
+    "target_caps",
+]
 
 Gate = frozenset[str]
 
 _ROUNDED = 1 + 1e-9
+_CLEARLY = 1e-11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +54,9 @@ class Caps:
 
     Notes
     -----
-    Only the caps of what reads every row have to be kept; a release behind a gate may be counted as
-    one that reads every row, which costs more of the ground truth, not less. So what they leave of
-    the whole is a cap for all that is gated.
+    A release behind a gate may be counted as one that reads every row, or as one behind a smaller
+    gate: that costs more of the ground truth, not less. So a part may spend what an ungated one
+    leaves.
     """
 
     whole: Cost
@@ -51,26 +67,108 @@ class Caps:
         """Whether a fit was capped as a whole by this, and what it released is within the parts."""
         if whole.cost != FilterEvent(capacity=self.whole.event()).cost:
             return False
-        log = releases(whole)
-        among = self.structure.among if isinstance(self.structure, ChosenGates) else ()
-        # If marginals that may be chosen read every row, all that is left of the whole may.
-        for selects in (True,) if () in among else (False, True):
-            cap = sum(exact(e.cost.amount) for e in self.events if _open(e, selects=selects))
-            spent = [filter_cost(e, self.whole) for e in log if _open(e, selects=selects)]
-            if sum(spent) > cap * exact(_ROUNDED):
-                return False
-        gates = {*map(Gate, among), *(e.gate or Gate() for e in self.events)}
-        return all(any((e.gate or Gate()) >= gate for gate in gates if gate) for e in _gated(log))
+        keeper = Keeper(self)
+        return all(keeper.room_for(event) for event in releases(whole))
 
 
-def _gated(log: Iterable[Event]) -> list[Event]:
-    return [event for event in log if event.gate]
+class Keeper:
+    """What a fit has spent of each part: releases beyond a cap are refused before they are made.
+
+    Parameters
+    ----------
+    caps : Caps
+
+    Examples
+    --------
+    >>> from missdp.accounting import GaussianEvent
+    >>> caps = one_gate_caps(Cost(currency="gdp", amount=0.05), ungated=0.01, gate=frozenset("a"))
+    >>> keeper = Keeper(caps)
+    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
+    >>> keeper.admit(GaussianEvent(sensitivity=1, sigma=11.0))
+    Traceback (most recent call last):
+        ...
+    missdp.errors.BudgetExceededError: this release would spend more than its part of the fit may...
+    """
+
+    def __init__(self, caps: Caps) -> None:
+        self._caps = caps
+        self._among, self._share = set[Gate](), 1.0
+        if isinstance(caps.structure, ChosenGates):
+            self._among = {*map(Gate, caps.structure.among)}
+            self._share = caps.structure.largest_share
+        self._limits: dict[Part, Fraction] = defaultdict(Fraction)
+        for event in caps.events:
+            self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
+        self._spent: dict[Part, Fraction] = defaultdict(Fraction)
+        self._alone: dict[frozenset[str], Fraction] = defaultdict(Fraction)
+
+    def admit(self, event: Event) -> None:
+        """Count a release that is about to be made.
+
+        Raises
+        ------
+        BudgetExceededError
+            If its part has no room for it; what the guarantee says would then be false.
+        """
+        if not self.room_for(event):
+            raise BudgetExceededError(
+                "this release would spend more than its part of the fit may; the guarantee for the "
+                "ground truth rests on that cap. Nothing was released"
+            )
+
+    def room_for(self, event: Event) -> bool:
+        """Count a release, if its part has room for it."""
+        cost = filter_cost(event, self._caps.whole)
+        part = self._part(event)
+        most = self._limits[part] * exact(_ROUNDED) - self._spent[part]
+        if isinstance(part, frozenset) and cost > most:
+            over = min(cost, cost - max(Fraction(0), most))
+            self._spent[part] += cost - over
+            part, cost = (_CHOSEN if self._among else _EVERY), over
+        elif part == _EVERY and cost > most and Gate() in self._among:
+            part = _CHOSEN  # which reads every row
+        self._spent[part] += cost
+        if part == _CHOSEN:
+            self._alone[_names(event)] += cost
+        return self._within(part)
+
+    def _within(self, part: Part) -> bool:
+        spent, limits = self._spent, self._limits
+        if part != _CHOSEN and spent[part] > limits[part] * exact(_ROUNDED):
+            return False
+        together = (_EVERY, _SELECTIONS, _CHOSEN)
+        if sum(spent[p] for p in together) > sum(limits[p] for p in together) * exact(_ROUNDED):
+            return False
+        most = exact(self._share) * limits[_CHOSEN] * exact(_ROUNDED)
+        return self._share == 1 or all(alone <= most for alone in self._alone.values())
+
+    def _part_of_cap(self, event: Event) -> Part:
+        if event.label == ChosenGates.chosen:
+            return _CHOSEN
+        if event.label == ChosenGates.selections:
+            return _SELECTIONS
+        return event.gate or _EVERY
+
+    def _part(self, event: Event) -> Part:
+        """Return the part that an event is charged to."""
+        if self._among and isinstance(event, SelectionEvent):
+            return _SELECTIONS
+        gate = event.gate or Gate()
+        if gate in self._limits and (not self._among or len(_names(event)) == 1):
+            return gate
+        if any(known and known <= gate for known in self._among):
+            return _CHOSEN
+        wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
+        return min(wider, key=sorted) if wider and not self._among else _EVERY
 
 
-def _open(event: Event, *, selects: bool) -> bool:
-    """Whether an event reads every row, and is a selection or the cap of selections."""
-    selection = isinstance(event, SelectionEvent) or event.label == ChosenGates.selections
-    return not event.gate and selection == selects
+Part: TypeAlias = Gate | str
+_EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
+
+
+def _names(event: Event) -> frozenset[str]:
+    """Return the attributes of a marginal, by its public label."""
+    return frozenset(event.label.removeprefix("marginal ").split(" x "))
 
 
 def one_gate_caps(whole: Cost, *, ungated: float, gate: Gate) -> Caps | None:
@@ -140,6 +238,36 @@ def chosen_caps(
     structure = ChosenGates(among=tuple(map(tuple, gates)), largest_share=share)
     chosen = _cap(whole, rest, smallest or None, ChosenGates.chosen)
     return Caps(whole=whole, events=(*parts, chosen), structure=structure)
+
+
+def fixed_caps(whole: Cost, *, fixed: Mapping[Gate, float]) -> Caps | None:
+    """Return the caps of a fit whose gates are fixed; all else of the whole reads every row.
+
+    Parameters
+    ----------
+    whole : Cost
+    fixed : mapping of set of str to float
+        Costs behind gates, by gate; fixed by parameters and public facts.
+    """
+    gated = [_cap(whole, c, gate, "fixed in advance") for gate, c in fixed.items() if gate and c]
+    rest = difference(whole.amount, *(part.cost.amount for part in gated), up=True)
+    if not gated or rest <= 0:
+        return None
+    events = (*gated, _cap(whole, rest, None, "every row"))
+    return Caps(whole=whole, events=events, structure=FixedGates())
+
+
+def costs_less(whole: Cost, *amounts: float) -> bool:
+    """Whether noise of counts that is worth so much costs clearly less: more is left than is told.
+
+    Where it is about as small as its steps, its costs in Gaussian DP have gaps, and an end.
+    """
+
+    def cost(amount: float) -> Fraction:
+        sigma = Noise.worth(replace(whole, amount=amount)).scale
+        return filter_cost(GaussianEvent(sensitivity=1, sigma=sigma), whole)
+
+    return any(cost(a) < exact(a) * exact(1 - _CLEARLY) for a in amounts if a > 0)
 
 
 def target_caps(whole: Cost, tables: float, attributes: Iterable[str]) -> Caps:

@@ -14,14 +14,13 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Literal
 
 from missdp.accounting import Cost
 from missdp.inference.junction import Clique, components
 from missdp.inference.model import Zeros
 from missdp.schema import Schema
-from missdp.synth.caps import Caps, Gate, chosen_caps, one_gate_caps
+from missdp.synth.caps import Caps, Gate, chosen_caps, costs_less, one_gate_caps
 from missdp.synth.kept_back import pairs_of
 from missdp.synth.learn_graphical import EVEN, Plan
 
@@ -29,8 +28,6 @@ __all__ = ["graphical_caps"]
 
 _MOST = 20_000  # marginals; more are not worth the while
 _ROUNDED = 1 + 1e-6
-_NEAR = 1e-3
-_GAP = 1.1  # in Gaussian DP; see `missdp.accounting.gdp.gdp_noise`
 _TRIED = 50
 
 
@@ -79,7 +76,7 @@ def graphical_caps(
     left = whole.amount - counted - ones * len(names)
     pairs = pairs_of(weights)
     again = [] if _one_fits(weights, zeros, schema, plan) else singles
-    if any(_unspent(replace(whole, amount=amount)) for amount in (counted, ones)):
+    if costs_less(whole, counted, ones):
         return None
     return chosen_caps(
         whole,
@@ -89,14 +86,6 @@ def graphical_caps(
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
         largest=None if zeros else _largest(plan, left, pairs, len(names)),
     )
-
-
-def _unspent(cost: Cost) -> bool:
-    """Whether noise that is worth so much may cost clearly less, so that more is left than is told.
-
-    Where the noise of a count is about as small as its steps, its costs in Gaussian DP have a gap.
-    """
-    return cost.currency == "gdp" and 1 - _NEAR < cost.amount < _GAP
 
 
 def _one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, plan: Plan) -> bool:
@@ -137,8 +126,8 @@ def _largest(plan: Plan, left: float, pairs: list[Clique], attributes: int) -> f
     whole, edges = attributes * (attributes - 1) // 2, attributes - 1
     if not plan.forest or attributes < 3 or len(pairs) != whole:
         return None
-    if _unspent(replace(plan.whole, amount=(1 - plan.selection_share) * left / edges)):
-        return None
     edge = (1 - plan.selection_share) * left / edges
+    if costs_less(plan.whole, edge):
+        return None
     kept = plan.kept_back.share * plan.whole.amount / (whole - edges)
     return max(edge, kept) * EVEN * _ROUNDED

@@ -20,7 +20,7 @@ from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, one_gate_caps
+from missdp.synth.caps import Caps, costs_less, fixed_caps, one_gate_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
     Crude,
@@ -126,12 +126,24 @@ class PairsSynthesizer(Synthesizer):
         return replace(left, amount=left.amount * self.imputer_share)
 
     def _caps(self) -> Caps | None:
-        """Behind the gate of complete rows is all but the number of rows; else nothing is."""
+        """Behind the gate of complete rows is all but the number of rows.
+
+        Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
+        All pairs are released at once, in one answer that every row enters, whatever its holes.
+        """
         left, schema = self._budget.left, self.modelled_
-        if not self._strategy.complete_only or left.currency == "renyi":
+        if left.currency == "renyi":
             return None
-        gate = self._strategy.gate((), schema) - self._modelled.filled
-        return one_gate_caps(left, ungated=self._count_share(schema) * left.amount, gate=gate)
+        count = self._count_share(schema) * left.amount
+        if self._strategy.complete_only:
+            gate = self._strategy.gate((), schema) - self._modelled.filled
+            return one_gate_caps(left, ungated=count, gate=gate)
+        share = 1.0 if len(schema) == 1 else self._margins_share
+        one = share * (left.amount - count) / len(schema)
+        if self._strategy.gates != "data" or costs_less(left, count, one):
+            return None
+        gates = [self._strategy.gate((a.name,), schema) - self._modelled.filled for a in schema]
+        return fixed_caps(left, fixed=dict.fromkeys(gates, one))
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""

@@ -24,16 +24,20 @@ from missdp.accounting import (
     Budget,
     Condition,
     DeclaredRowCount,
+    Event,
     ExplicitSeed,
+    FilterEvent,
     Guarantee,
 )
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
 from missdp.files import write_atomically
+from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.mechanisms import Witness, domain_conditions
 from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
 from missdp.sources import MarginalSource, is_source, open_source
-from missdp.synth.caps import Caps
+from missdp.synth.caps import Caps, Keeper
+from missdp.synth.restore import KindShares
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
@@ -56,13 +60,21 @@ __all__ = [
 ]
 
 
+# Where a saved model keeps facts that families have in common.
+_KINDS = "kinds of missing"
+_CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
+
+
 class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """An estimator that is fitted or not, nothing in between."""
 
     budget: Budget | None
     schema_: Schema
+    guarantee_: Guarantee
     _fitted_with: dict[str, Any]
     _learned: tuple[str, ...]
+    _kind_shares: KindShares
+    _kept: Caps | None
 
     def _adopt(self, fitted: FittedState) -> None:
         parameters = set(self.get_params(deep=False))
@@ -89,10 +101,43 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def _caps(self) -> Caps | None:
         """Return what the parts of a fit cost at most, from parameters and ``schema_`` alone."""
 
+    def _kept_within(self) -> Callable[[Event], None] | None:
+        """Fix the caps of a fit; return what refuses releases beyond them, if there are any.
+
+        Parts of networks in pure epsilon are reserved, which is as good.
+        """
+        caps = self._kept = self._caps()
+        reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
+        return None if caps is None or reserved else Keeper(caps).admit
+
     def _caps_of_fit(self) -> Caps | None:
-        fitted = type(self)(**self._fitted_with)
-        fitted.schema_ = self.schema_
-        return fitted._caps()
+        """Return the caps that this fit was kept within; those of today's code prove nothing.
+
+        Files and pickles that were written before fits were kept within caps have none.
+        """
+        return self.__dict__.get("_kept")
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what a file holds of every family, beside what it released."""
+        found: dict[str, Any] = {_KINDS: self._kind_shares} if self._kind_shares else {}
+        caps = self._caps_of_fit()
+        return (
+            found if caps is None else found | {_CAPS: {_PARTS: caps.events, _WHO: caps.structure}}
+        )
+
+    def _take_facts(self, stored: StoredModel) -> None:
+        """Inverse of `_facts`; with the guarantee."""
+        self.guarantee_ = stored.guarantee
+        self._kind_shares = dict(stored.released.get(_KINDS, {}))
+        caps, self._kept = stored.released.get(_CAPS), None
+        if caps is None:
+            return
+        whole, parts, structure = stored.guarantee.events[0], caps[_PARTS], caps[_WHO]
+        known = isinstance(structure, FixedGates | DataChosenGates | ChosenGates)
+        capped = parts and all(isinstance(part, FilterEvent) for part in parts)
+        if not (known and capped and isinstance(whole, FilterEvent)):
+            raise DataError("the caps of the parts of the fit are of the wrong type")
+        self._kept = Caps(whole=whole.cost, events=parts, structure=structure)
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted

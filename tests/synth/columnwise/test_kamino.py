@@ -206,9 +206,9 @@ def test_heads_trained_alone_are_amplified_gate_by_gate():
         found = {h: m.ground_truth_guarantee(known).epsilon for h, m in fitted.items()}
         assert all(found[h] >= last[h] - 1e-9 for h in found)
         assert max(found.values()) <= 1.0
-        assert found["moments"] == fitted["moments"].guarantee_.epsilon
         if p < 1:
             assert found["sequential"] < 0.97 < found["joint"]
+            assert 0.94 < found["moments"] < 1  # of its margins
         last = found
     assert found["sequential"] == pytest.approx(fitted["sequential"].guarantee_.epsilon, rel=1e-6)
 
