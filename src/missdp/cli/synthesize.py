@@ -39,6 +39,8 @@ from missdp.cli.where import (
     EngineOption,
     MemoryOption,
     PartsOption,
+    SelectOption,
+    TableOption,
     files_of,
     read_by,
     rows_at,
@@ -151,6 +153,8 @@ def synthesize(
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     engine: EngineOption = "missdp",
     memory: MemoryOption = None,
     seed: SeedOption = None,
@@ -168,7 +172,7 @@ def synthesize(
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
     place = model_beside(output) if model is None else model
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
     check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)

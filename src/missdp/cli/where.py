@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from missdp.table import PartRows, RowStream, memory_limit
+from missdp.errors import ParameterError
+from missdp.table import DuckDBRows, PartRows, RowStream, SQLRows, memory_limit
 
 
 def _limited(ctx: typer.Context, memory: str | None) -> str | None:
@@ -23,13 +24,19 @@ __all__ = [
     "EngineOption",
     "MemoryOption",
     "PartsOption",
+    "SelectOption",
+    "TableOption",
     "files_of",
     "read_by",
     "rows_at",
 ]
 
 DataArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
+    str,
+    typer.Argument(
+        help="CSV or Parquet file with the private rows; or a database, see --table.",
+        show_default=False,
+    ),
 ]
 MemoryOption: TypeAlias = Annotated[
     str | None,
@@ -48,6 +55,26 @@ PartsOption: TypeAlias = Annotated[
 ]
 
 
+TableOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="NAME",
+        help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
+        show_default=False,
+    ),
+]
+SelectOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--select",
+        metavar="SQL",
+        help="DATA is a database: read the rows of this SELECT statement.",
+        show_default=False,
+    ),
+]
+
+
 EngineOption: TypeAlias = Annotated[
     Literal["missdp", "spark"],
     typer.Option(
@@ -58,9 +85,32 @@ EngineOption: TypeAlias = Annotated[
 ]
 
 
-def rows_at(data: str, *, parts: bool = False) -> Path | RowStream:
+def rows_at(
+    data: str,
+    *,
+    parts: bool = False,
+    table: str | None = None,
+    select: str | None = None,
+    engine: str = "missdp",
+) -> Path | RowStream:
     """Return what reads the rows that a command was pointed to."""
-    return PartRows(data) if parts else Path(data)
+    asked = table is not None or select is not None
+    if asked and engine != "missdp":
+        raise ParameterError("--table and --select are for --engine missdp")
+    if parts and asked:
+        raise ParameterError("--parts is for files, and --table and --select are for databases")
+    if parts:
+        return PartRows(data)
+    if "://" in data and engine == "missdp":
+        return SQLRows(data, table=table, query=select)
+    if data.lower().endswith((".duckdb", ".ddb")):
+        return DuckDBRows(data, table=table, query=select)
+    if asked:
+        raise ParameterError(
+            "--table and --select are for databases: name a .duckdb file, or a URL such as "
+            "postgresql://user@server/database or sqlite:///visits.db"
+        )
+    return Path(data)
 
 
 @contextlib.contextmanager
@@ -82,4 +132,7 @@ def files_of(data: Path | RowStream) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
     if isinstance(data, Path):
         return [data]
-    return list(data.paths) if isinstance(data, PartRows) else []
+    if isinstance(data, PartRows):
+        return list(data.paths)
+    path = getattr(data, "path", None)
+    return [path] if isinstance(path, Path) else []
