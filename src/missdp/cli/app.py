@@ -89,7 +89,6 @@ _FILES = {
     "schema": "curator",
     "simulate": "curator",
     "evaluate": "curator",
-    "demo": "curator",
     "sample": "synthesize",
     "impute": "fill_holes",
 }

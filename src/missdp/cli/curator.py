@@ -3,48 +3,48 @@
 * ``missdp schema``: draft and check the public facts.
 * ``missdp simulate``: punch holes into a complete table.
 * ``missdp evaluate``: how close a synthetic table is to the truth.
-* ``missdp demo``: synthesize a real survey with real holes.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import typer
 
-from missdp.cli import check_stdout, note_spending, say
+from missdp.cli import say
 from missdp.cli.app import (
     HolesOption,
     JsonOption,
     SchemaOption,
-    SeedOption,
     SyntheticArgument,
-    check_epsilon,
     emit,
 )
-from missdp.cli.synthesize import KeptModel, model_beside, paid, write_rows
-from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
-from missdp.datasets import yrbss
+from missdp.cli.where import (
+    DataArgument,
+    MemoryOption,
+    PartsOption,
+    SelectOption,
+    TableOption,
+    files_of,
+    rows_at,
+)
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs, reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
-from missdp.synth import PrivBayes
 from missdp.table import RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks
 
-__all__ = ["demo", "evaluate", "schema", "simulate"]
+__all__ = ["evaluate", "schema", "simulate"]
 
 
 schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich_markup_mode=None)
@@ -58,6 +58,8 @@ def draft(
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
@@ -70,7 +72,7 @@ def draft(
     del memory  # in force by now, though this takes no more for more rows
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select)
     check_outputs([output], inputs=files_of(private))
     drafted = draft_columns(private)
     drafted.to_toml(output)
@@ -96,6 +98,8 @@ def check(
         str | None, typer.Argument(help="Data that should fit it.", show_default=False)
     ] = None,
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,7 +110,7 @@ def check(
     del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
     if data is not None:
-        check_rows_fit(rows_at(data, parts=parts), facts)
+        check_rows_fit(rows_at(data, parts=parts, table=table, select=select), facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
@@ -172,11 +176,13 @@ def simulate(
     ] = None,
     holes: HolesOption = "nulls",
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
 ) -> None:
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     del memory  # in force by now
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select)
     check_outputs([output, output_schema], inputs=[*files_of(private), schema])
     output_format(output)
     if mechanism not in _MECHANISMS:
@@ -246,6 +252,8 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the classifiers.")] = 0,
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -255,7 +263,7 @@ def evaluate(
     from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity
 
     facts = Schema.from_toml(schema)
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select)
     truth, other = _held((private, synthetic), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
@@ -335,110 +343,3 @@ def _parse_ways(text: str, attributes: int) -> list[int]:
     if not ways or any(not 1 <= k <= min(3, attributes) for k in ways):
         raise ParameterError(f"--ways must be between 1 and {min(3, attributes)}")
     return ways
-
-
-def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the synthetic survey.")
-    ] = Path("yrbss_synthetic.csv"),
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Synthesize a real survey with holes, and show what dropping incomplete rows would have done.
-
-    The survey (Youth Risk Behavior Survey, United States, public domain) is public, so this
-    command may show exact figures of it next to the private ones. Do not do that with your data.
-    """
-    check_stdout()
-    check_epsilon(epsilon)
-    output_format(output)
-    place = model_beside(output)
-    check_outputs([output, place])
-    start = time.perf_counter()
-    survey = yrbss().table()
-    kept = KeptModel(place, output)
-    with paid(place, output), progress_bar() as progress:
-        note_spending(2 * epsilon)
-        drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
-        model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
-        model.fit(survey)
-        kept.save(model)
-        written = write_rows(
-            model, output, rows=None, keep_holes=False, seed=seed, progress=progress
-        )
-    kept.check()
-    synthetic = Table.read(output, model.schema_)
-    dropped = drop.sample_table(random_state=seed)
-    rows = _comparison(survey, dropped, synthetic)
-    document = {
-        "output": str(output),
-        "rows": written,
-        "model": str(place),
-        "seconds": round(time.perf_counter() - start, 1),
-        "comparison": rows,
-        "guarantee": model.guarantee_.to_dict(),
-    }
-    emit(document, _text(document, rows, model), as_json=as_json)
-
-
-def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[str, Any]]:
-    """Shares of some groups among the answers given, in the survey and in two releases."""
-    complete = survey.take(~survey.incomplete_rows())
-    asked = [
-        ("hispanic", "hispanic", "Hispanic respondents"),
-        ("text_while_driving_30d", "did not drive", "do not drive"),
-        ("school_night_hours_sleep", "<5", "sleep less than 5 hours"),
-        ("gender", "female", "female respondents"),
-    ]
-    columns = {
-        "answered": survey,
-        "complete_rows": complete,
-        "dropped_dp": dropped,
-        "missdp": synthetic,
-    }
-    return [
-        {"group": label, **{k: _share(t, name, level) for k, t in columns.items()}}
-        for name, level, label in asked
-    ]
-
-
-def _share(table: Table, name: str, level: str) -> float:
-    attribute = table.schema[name]
-    codes = table.codes(name)
-    seen = codes < attribute.size
-    wanted = attribute.levels.index(level)  # type: ignore[union-attr]
-    return float(np.mean(codes[seen] == wanted))
-
-
-def _text(document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes) -> str:
-    names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
-    kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
-    head, kinds = f"{'share of':<26}{names}", f"{'':<26}{kinds}"
-    table = [
-        f"{row['group']:<26}{row['answered']:>13.1%}{row['complete_rows']:>15.1%}"
-        f"{row['dropped_dp']:>14.1%}{row['missdp']:>11.1%}"
-        for row in rows
-    ]
-    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model)])
-
-
-_BEFORE = """\
-Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows have holes.
-The survey is public, so its exact figures may stand here beside the private ones.
-"""
-_AFTER = """
-Race is missing for 57 % of Hispanic and 7 % of other respondents, so dropping incomplete rows
-loses most Hispanic respondents. missdp counts every row and fills holes inside its model.
-"""
-
-
-def _wrote(document: dict[str, Any], model: PrivBayes) -> str:
-    return (
-        f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
-        f"in {document['seconds']} s.\n"
-        f"Wrote {document['model']}: the model; missdp sample draws more rows from it at no cost."
-        "\n\n"
-        f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
-        f"{model.guarantee_.in_words()}"
-    )

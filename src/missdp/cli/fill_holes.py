@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 import typer
 
 from missdp.cli.app import HolesOption, JsonOption, SchemaOption, SeedOption, emit
-from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
+from missdp.cli.where import (
+    DataArgument,
+    MemoryOption,
+    PartsOption,
+    SelectOption,
+    TableOption,
+    files_of,
+    rows_at,
+)
 from missdp.errors import DataError, ParameterError
 from missdp.files import check_outputs, reserved
 from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
@@ -45,6 +53,8 @@ def impute(
     ] = "random",
     holes: HolesOption = "nulls",
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -58,7 +68,7 @@ def impute(
     if not 1 <= draws <= _MOST_DRAWS:
         raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
     outputs = [output] if draws == 1 else [numbered(output, k) for k in range(1, draws + 1)]
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select)
     check_outputs(outputs, inputs=[*files_of(private), schema, model])
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:

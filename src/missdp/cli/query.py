@@ -9,7 +9,14 @@ import typer
 from missdp.accounting import Budget
 from missdp.cli import check_stdout, note_release, note_spending
 from missdp.cli.app import JsonOption, SchemaOption, check_epsilon, emit
-from missdp.cli.where import DataArgument, MemoryOption, PartsOption, rows_at
+from missdp.cli.where import (
+    DataArgument,
+    MemoryOption,
+    PartsOption,
+    SelectOption,
+    TableOption,
+    rows_at,
+)
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
@@ -55,6 +62,8 @@ def query(
         typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
     ] = "refuse",
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
     memory: MemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,9 +100,11 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    table = Table.read(rows_at(data, parts=parts), Schema.from_toml(schema))
+    rows = Table.read(
+        rows_at(data, parts=parts, table=table, select=select), Schema.from_toml(schema)
+    )
     note_spending(epsilon)
-    answer = run_query(table, request, budget=budget, undeclared=undeclared)
+    answer = run_query(rows, request, budget=budget, undeclared=undeclared)
     text = _text(answer)
     note_release(text)
     emit(_document(answer), text, as_json=as_json)

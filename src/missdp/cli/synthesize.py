@@ -34,7 +34,17 @@ from missdp.cli.how_missing import (
     ObservedOption,
     stated_assumption,
 )
-from missdp.cli.where import DataArgument, MemoryOption, PartsOption, files_of, rows_at
+from missdp.cli.where import (
+    DataArgument,
+    EngineOption,
+    MemoryOption,
+    PartsOption,
+    SelectOption,
+    TableOption,
+    files_of,
+    read_by,
+    rows_at,
+)
 from missdp.errors import OutputError, ParameterError
 from missdp.files import check_outputs, reserved, write_atomically
 from missdp.progress import Progress, progress_bar
@@ -143,6 +153,9 @@ def synthesize(
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
     parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
+    engine: EngineOption = "missdp",
     memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -159,7 +172,7 @@ def synthesize(
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
     place = model_beside(output) if model is None else model
-    private = rows_at(data, parts=parts)
+    private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
     check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
@@ -185,7 +198,8 @@ def synthesize(
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
         note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
-        synthesizer.fit(private, schema=facts, undeclared=undeclared)
+        with read_by(engine, data, private, facts.names) as read:
+            synthesizer.fit(read, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)
         if guarantee is not None:
             write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))

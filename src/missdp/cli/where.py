@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from missdp.table import PartRows, RowStream, memory_limit
+from missdp.errors import ParameterError
+from missdp.table import DuckDBRows, PartRows, RowStream, SQLRows, memory_limit
 
 
 def _limited(ctx: typer.Context, memory: str | None) -> str | None:
@@ -16,10 +19,24 @@ def _limited(ctx: typer.Context, memory: str | None) -> str | None:
     return memory
 
 
-__all__ = ["DataArgument", "MemoryOption", "PartsOption", "files_of", "rows_at"]
+__all__ = [
+    "DataArgument",
+    "EngineOption",
+    "MemoryOption",
+    "PartsOption",
+    "SelectOption",
+    "TableOption",
+    "files_of",
+    "read_by",
+    "rows_at",
+]
 
 DataArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="CSV or Parquet file with the private rows.", show_default=False)
+    str,
+    typer.Argument(
+        help="CSV or Parquet file with the private rows; or a database, see --table.",
+        show_default=False,
+    ),
 ]
 MemoryOption: TypeAlias = Annotated[
     str | None,
@@ -38,13 +55,84 @@ PartsOption: TypeAlias = Annotated[
 ]
 
 
-def rows_at(data: str, *, parts: bool = False) -> Path | RowStream:
+TableOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="NAME",
+        help="DATA is a database, by its URL or a .duckdb file: read this table of it.",
+        show_default=False,
+    ),
+]
+SelectOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--select",
+        metavar="SQL",
+        help="DATA is a database: read the rows of this SELECT statement.",
+        show_default=False,
+    ),
+]
+
+
+EngineOption: TypeAlias = Annotated[
+    Literal["missdp", "spark"],
+    typer.Option(
+        "--engine",
+        help="What reads and counts the rows: missdp, or Spark, on this machine or as spark-submit "
+        "or SPARK_REMOTE say. Spark also reads Parquet at a URL, such as s3a://bucket/folder.",
+    ),
+]
+
+
+def rows_at(
+    data: str,
+    *,
+    parts: bool = False,
+    table: str | None = None,
+    select: str | None = None,
+    engine: str = "missdp",
+) -> Path | RowStream:
     """Return what reads the rows that a command was pointed to."""
-    return PartRows(data) if parts else Path(data)
+    asked = table is not None or select is not None
+    if asked and engine != "missdp":
+        raise ParameterError("--table and --select are for --engine missdp")
+    if parts and asked:
+        raise ParameterError("--parts is for files, and --table and --select are for databases")
+    if parts:
+        return PartRows(data)
+    if "://" in data and engine == "missdp":
+        return SQLRows(data, table=table, query=select)
+    if data.lower().endswith((".duckdb", ".ddb")):
+        return DuckDBRows(data, table=table, query=select)
+    if asked:
+        raise ParameterError(
+            "--table and --select are for databases: name a .duckdb file, or a URL such as "
+            "postgresql://user@server/database or sqlite:///visits.db"
+        )
+    return Path(data)
+
+
+@contextlib.contextmanager
+def read_by(
+    engine: str, data: str, private: Path | RowStream, names: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the rows as an engine reads them, as long as it runs."""
+    if engine == "missdp":
+        yield private
+        return
+    from missdp.sources.spark_files import spark_frame, spark_session
+
+    place = private if isinstance(private, PartRows) else data
+    with spark_session() as session:
+        yield spark_frame(place, names, session)
 
 
 def files_of(data: Path | RowStream) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
     if isinstance(data, Path):
         return [data]
-    return list(data.paths) if isinstance(data, PartRows) else []
+    if isinstance(data, PartRows):
+        return list(data.paths)
+    path = getattr(data, "path", None)
+    return [path] if isinstance(path, Path) else []

@@ -9,6 +9,7 @@
 * `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
 * `neural`: adversarial families, fitted with PyTorch.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
+* `row_blocks`, `spark_rows`: rows drawn in blocks, here or by the tasks of Spark.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
 
@@ -18,15 +19,20 @@ from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground
 from missdp.synth.base import Synthesizer
 from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
+from missdp.synth.neural.dp_autogan import DPAutoGAN
+from missdp.synth.neural.dp_ctgan import DPCTGAN
 from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
+from missdp.synth.spark_rows import sample_spark
 
 __all__ = [
     "AIM",
+    "DPCTGAN",
     "MST",
     "AllPairs",
+    "DPAutoGAN",
     "DPMisGAN",
     "Kamino",
     "PrivBayes",
@@ -35,5 +41,6 @@ __all__ = [
     "epsilon_for_ground_truth",
     "load",
     "planned_ground_truth",
+    "sample_spark",
     "synthesizers",
 ]

@@ -32,6 +32,7 @@ __all__ = [
     "FrameKind",
     "check_columns",
     "columns_from_native",
+    "csv_separator",
     "file_batches",
     "file_columns",
     "frame_kind",
@@ -293,6 +294,12 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
 def is_csv(path: Path) -> bool:
     """Whether a file that can be read is CSV, by its suffix."""
     return not path.name.lower().endswith((".parquet", ".pq"))
+
+
+def csv_separator(path: Path) -> str:
+    """Return what separates the fields of a CSV file, by its header line."""
+    with _readable(path):
+        return _read_header(path).separator
 
 
 @contextlib.contextmanager

@@ -1,0 +1,293 @@
+"""Rows of a table or query of a database, streamed from where they are.
+
+Nothing is written to a database: DuckDB files are opened read-only, PostgreSQL is read in one
+read-only transaction, so that every pass sees the same rows. What drivers and servers say about an
+error may quote a cell, a password or a query, so none of it is passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
+from missdp.table.cells import Cells
+from missdp.table.memory import memory_in_force
+from missdp.table.streams import RelationRows, RowStream
+
+__all__ = ["DuckDBRows", "SQLRows"]
+
+_BATCH_ROWS = 20_000  # as Python objects
+_CELL_BYTES = 2  # at least, of a row in a file of SQLite
+_ENGINE_SHARE = 0.25  # of the memory in force
+_LEAST_ENGINE = 2 * 10**8
+
+
+class DuckDBRows(RelationRows):
+    """The rows of a table or a query of a DuckDB database file, which is opened read-only.
+
+    Parameters
+    ----------
+    path : str or Path
+    table : str, optional
+        Name of a table or view, with its schema if need be: ``"visits.patients"``.
+    query : str, optional
+        One SELECT statement, instead.
+
+    Raises
+    ------
+    ParameterError
+        If not exactly one of the two is given, or the query is no single SELECT statement.
+    DataError
+        If there is no such file or table, or the query does not run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with duckdb.connect(f"{folder}/a.duckdb") as made:
+    ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")
+    ...     DuckDBRows(f"{folder}/a.duckdb", table="patients").columns()
+    ('age', 'smoker')
+    """
+
+    def __init__(
+        self, path: str | Path, *, table: str | None = None, query: str | None = None
+    ) -> None:
+        self.path: Final = Path(path)
+        _check_one(table, query)
+        with replacing(OSError, ValueError, by=_no_file(path)):
+            if not self.path.is_file():
+                raise _no_file(path)
+        room = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
+        unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
+        with replacing(duckdb.Error, by=unreadable):
+            connection = duckdb.connect(self.path, read_only=True)
+            connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
+        self._connection = connection
+        if table is not None:
+            absent = DataError(f"there is no table {table!r} in {str(path)!r}")
+            with replacing(duckdb.Error, by=absent):
+                relation = connection.table(table)
+            super().__init__(relation, about=_estimate(connection, table))
+            return
+        assert query is not None
+        with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
+            statements = connection.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise ParameterError("the query must be exactly one SELECT statement")
+        with replacing(duckdb.Error, by=DataError("the query does not run")):
+            super().__init__(connection.sql(query))
+
+
+def _estimate(connection: duckdb.DuckDBPyConnection, table: str) -> int | None:
+    """Return the size of a table by the catalogue; None for views."""
+    schema, _, name = table.rpartition(".")
+    with contextlib.suppress(duckdb.Error):
+        found = connection.execute(
+            "SELECT max(estimated_size) FROM duckdb_tables() WHERE lower(table_name) = lower(?) "
+            "AND (? = '' OR lower(schema_name) = lower(?))",
+            [name, schema, schema.rpartition(".")[2]],
+        ).fetchall()
+        return None if not found or found[0][0] is None else int(found[0][0])
+    return None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Cells:
+    """Columns of some rows, each an Arrow array where all cells are of one type. Private."""
+
+    columns: list[Cells]
+    num_rows: int
+
+    def column(self, place: int) -> Cells:
+        """Return a column."""
+        return self.columns[place]
+
+
+class SQLRows(RowStream):
+    """The rows of a table or a query of a database that SQLAlchemy can read.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``"postgresql://curator@server/hospital"`` or ``"sqlite:///visits.db"``.
+    table : str, optional
+        Name of a table or view, with its schema if need be: ``"visits.patients"``.
+    query : str, optional
+        One SELECT statement, instead.
+
+    Raises
+    ------
+    ParameterError
+        If not exactly one of table and query is given, or the URL is none.
+    MissingDependencyError
+        If SQLAlchemy, or the driver, is not installed.
+
+    Notes
+    -----
+    The connection is opened when something is asked for. In PostgreSQL all passes read one
+    snapshot; elsewhere, see to it that rows do not change meanwhile.
+
+    Examples
+    --------
+    >>> import sqlite3, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with contextlib.closing(sqlite3.connect(f"{folder}/a.db")) as made:
+    ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")
+    ...         made.commit()
+    ...     rows = SQLRows(f"sqlite:///{folder}/a.db", table="patients")
+    ...     found = rows.columns()
+    ...     rows.close()
+    >>> found
+    ('age', 'smoker')
+    """
+
+    unchecked = True
+
+    def __init__(self, url: str, *, table: str | None = None, query: str | None = None) -> None:
+        _check_one(table, query)
+        self._sql = _sqlalchemy()
+        with replacing(Exception, by=ParameterError("the URL is not one of a database")):
+            place = self._sql.engine.make_url(url)
+        if place.drivername == "postgresql":
+            place = place.set(drivername="postgresql+psycopg")
+        self._url, self._table, self._query = place, table, query
+        self.path: Final = self._file()
+
+    def _file(self) -> Path | None:
+        """Return the file of an SQLite database, which must be there: connecting would make it."""
+        if self._url.get_backend_name() != "sqlite":
+            return None
+        path = Path(self._url.database or "")
+        with replacing(OSError, ValueError, by=_no_file(path)):
+            if not path.is_file():
+                raise _no_file(path)
+        return path
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        with self._reading():
+            found = self._execute(f"SELECT * FROM {self._from} WHERE 1 = 0")
+            names = tuple(map(str, found.keys()))
+            found.close()
+        return names
+
+    def about(self) -> int | None:
+        """Return what the planner of PostgreSQL expects, or what a file of SQLite could hold."""
+        if self.path is not None:
+            return self.path.stat().st_size // (_CELL_BYTES * len(self.columns()))
+        if self._url.get_backend_name() != "postgresql":
+            return None
+        with self._reading():
+            found = self._execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {self._from}")
+            plan = found.scalar()
+            plan = json.loads(plan) if isinstance(plan, str) else plan
+            return int(plan[0]["Plan"]["Plan Rows"])
+
+    def batches(self, names: tuple[str, ...]) -> Iterator[Any]:
+        """Yield the named columns of some rows at a time, cell by cell as the driver gives them."""
+        with self._reading():
+            columns = ", ".join(map(self._quoted, names))
+            found = self._execute(f"SELECT {columns} FROM {self._from}", streamed=True)
+        with contextlib.closing(found):
+            while True:
+                with self._reading():
+                    rows = found.fetchmany(_BATCH_ROWS)
+                    cells = [_array(list(column)) for column in zip(*rows, strict=True)]
+                if not rows:
+                    return
+                yield _Cells(cells, len(rows))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+        self._connection.engine.dispose()
+
+    @property
+    def _from(self) -> str:
+        if self._table is not None:
+            return ".".join(map(self._quoted, self._table.split(".")))
+        return f"({str(self._query).strip().removesuffix(';')}\n) AS missdp_rows"
+
+    def _quoted(self, name: str) -> str:
+        # Not by quote_identifier, which doubles per cent signs, for statements with parameters.
+        quoting = self._connection.dialect.identifier_preparer
+        end = str(quoting.final_quote)
+        return f"{quoting.initial_quote}{name.replace(end, 2 * end)}{end}"
+
+    @cached_property
+    def _connection(self) -> Any:
+        options: dict[str, Any] = {}
+        if self._url.get_backend_name() == "postgresql":
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        absent = MissingDependencyError(
+            f"the driver for {self._url.drivername} is not installed; run "
+            "pip install 'missdp[sql]', or install it"
+        )
+        refused = DataError(f"cannot connect to the {self._url.get_backend_name()} database")
+        with replacing(Exception, by=refused), replacing(ImportError, by=absent):
+            engine = self._sql.create_engine(
+                self._url, hide_parameters=True, poolclass=self._sql.pool.NullPool
+            )
+            connection = engine.connect().execution_options(**options)
+        weakref.finalize(self, _quietly, connection.close)
+        return connection
+
+    def _execute(self, statement: str, *, streamed: bool = False) -> Any:
+        return self._connection.exec_driver_sql(
+            statement, execution_options={"no_parameters": True, "stream_results": streamed}
+        )
+
+    def _reading(self) -> replacing:
+        def refused(error: BaseException) -> DataError | MissingDependencyError:
+            if isinstance(error, (DataError, MissingDependencyError)):
+                return error
+            what = "the query" if self._table is None else f"table {self._table!r}"
+            backend = self._url.get_backend_name()
+            return DataError(f"{what} of the {backend} database cannot be read")
+
+        return replacing(Exception, by=refused)
+
+    def __repr__(self) -> str:
+        return f"SQLRows({self._url.get_backend_name()})"
+
+
+def _array(cells: list[Any]) -> Cells:
+    """Return cells of one type as that type; others as they are."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _sqlalchemy() -> Any:
+    absent = MissingDependencyError("SQLAlchemy is not installed; run pip install 'missdp[sql]'")
+    with replacing(ImportError, by=absent):
+        import sqlalchemy
+        import sqlalchemy.pool
+    return sqlalchemy
+
+
+def _check_one(table: str | None, query: str | None) -> None:
+    if (table is None) == (query is None):
+        raise ParameterError("name a table of the database, or give a query, and not both")
+
+
+def _no_file(path: str | Path) -> DataError:
+    return DataError(f"no database file at {str(path)!r}")
+
+
+def _quietly(function: Any) -> None:
+    with contextlib.suppress(Exception):
+        function()

@@ -1,0 +1,113 @@
+"""Files mean to Spark what they mean to us; the session is the caller's, or ours and quiet."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.errors import DataError, MissingDependencyError, ParameterError
+from missdp.sources import MemorySource, SparkSource
+from missdp.sources.spark_files import spark_frame, spark_session
+from missdp.table import PartRows
+from missdp.testing import made_up
+from missdp.testing.made_up import unread
+from missdp.testing.spelled import CODED, spelled
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
+SCHEMA = Schema(
+    (
+        Categorical(name="a", levels=("x, y", 'say "hi"', "two\nlines", "ü"), nullable=True),
+        Numeric(name="b", lower=0, upper=10, bins=4, nullable=True),
+    )
+)
+TEXTS = {
+    "plain": 'a,b\n"x, y",1\n"say ""hi""",2.5\n"two\nlines",\n,10\nü,0\n"",\n',
+    "semicolons": 'b;a\n1;"x, y"\n2.5;ü\n;\n',
+    "windows": 'a,b\r\nü,1\r\n"x, y",9\r\n',
+    "empty": "a,b\n",
+    "bom": "\ufeffa,b\nü,7\n",
+    "blanks": "a,b\n ü , 7 \n\n   ,\n",
+}
+
+
+def alike(place, schema, session):
+    frame = spark_frame(place, schema.names, session)
+    cliques = [(), *((n,) for n in schema.names), schema.names[:2]]
+    one = SparkSource(frame, schema).counts(cliques, rows="extended")
+    stream = place if isinstance(place, PartRows) else str(place)
+    two = MemorySource(Table.read(stream, schema)).counts(cliques, rows="extended")
+    for clique in cliques:
+        np.testing.assert_array_equal(one[clique], two[clique])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_csv_files_mean_the_same(spark, text, tmp_path):
+    path = tmp_path / "odd [name] {1} *.csv"
+    path.write_bytes(TEXTS[text].encode())
+    alike(path, SCHEMA, spark)
+
+
+def test_cells_written_in_every_way_mean_the_same(spark, tmp_path):
+    cells = spelled(unread(CODED, 60, 1, holes=0.4), 1).to_arrow()
+    pq.write_table(cells, tmp_path / "rows.parquet")
+    pa.csv.write_csv(cells, tmp_path / "rows.csv")
+    for name in ("rows.parquet", "rows.csv"):
+        alike(tmp_path / name, CODED, spark)
+
+
+def test_parts_of_a_folder_are_read_without_the_names_of_folders(spark, tmp_path):
+    for k in range(3):
+        folder = tmp_path / f"year={k}"
+        folder.mkdir()
+        pq.write_table(made_up(SCHEMA, 20, k).to_arrow(), folder / "rows.parquet")
+    alike(PartRows(tmp_path), SCHEMA, spark)
+
+
+RAGGED = {"more": "a,b\nü,1,SECRET\n", "fewer": "a,b\nü,1\nSECRET\n", "quote": 'a,b\n"SECRET,1\n'}
+
+
+@pytest.mark.parametrize("text", RAGGED)
+def test_ragged_rows_are_refused_and_not_quoted(spark, text, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(RAGGED[text], encoding="utf-8")
+    frame = spark_frame(path, SCHEMA.names, spark)
+    with pytest.raises(DataError) as caught:
+        SparkSource(frame, SCHEMA).counts([("b",)], rows="observed")
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_what_cannot_be_opened_is_refused(spark, tmp_path):
+    with pytest.raises(DataError, match="no data file"):
+        spark_frame(tmp_path / "absent.csv", ("a",), spark)
+    (tmp_path / "one.csv").write_text("a\nü\n\n", encoding="utf-8")
+    with pytest.raises(ParameterError, match="empty lines"):
+        spark_frame(tmp_path / "one.csv", ("a",), spark)
+    with pytest.raises(DataError, match="cannot open"):
+        spark_frame(f"file://{tmp_path}/absent", ("a",), spark)
+    (tmp_path / "bad.parquet").write_bytes(b"SECRET")
+    with pytest.raises(DataError) as caught:
+        spark_frame(f"file://{tmp_path}/bad.parquet", ("a",), spark)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_a_session_that_is_there_is_used_and_left(spark):
+    with spark_session() as session:
+        assert session is spark
+    assert session.range(3).count() == 3
+
+
+def test_without_pyspark_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(MissingDependencyError, match=r"missdp\[spark\]"), spark_session():
+        pass
+
+
+def test_pyspark_is_not_imported_unasked():
+    code = "import sys, missdp.sources, missdp.synth; assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,332 @@
+"""Tables are streamed out of databases; nothing that a driver says of a cell gets any further."""
+
+import contextlib
+import datetime as dt
+import decimal
+import json
+import sqlite3
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.cli.main import main
+from missdp.errors import DataError, MissDPError, ParameterError
+from missdp.sources import DuckDBSource, MemorySource, open_source
+from missdp.table import DuckDBRows, SQLRows, draft_columns, memory_limit
+
+pytest.importorskip("sqlalchemy")
+
+from table import postgres
+
+SCHEMA = Schema(
+    (
+        Categorical(name="Größe %s", levels=("klein", "groß :x"), nullable=True),
+        Numeric(name="age", lower=0, upper=100, bins=4, nullable=True),
+        Categorical(name="ok", levels=(False, True), nullable=True),
+    )
+)
+N = 30_000
+
+
+def rows(n=N):
+    rng = np.random.default_rng(0)
+    ages = [None if rng.random() < 0.2 else int(rng.integers(0, 101)) for _ in range(n)]
+    sizes, flags = (
+        [levels[k] for k in rng.integers(0, 3, n)]
+        for levels in (("klein", "groß :x", None), (False, True, None))
+    )
+    return list(zip(sizes, ages, flags, strict=True))
+
+
+ROWS = rows()
+
+
+def arrow():
+    columns = (pa.array(list(c)) for c in zip(*ROWS, strict=True))
+    return pa.table(list(columns), names=list(SCHEMA.names))
+
+
+@pytest.fixture(scope="session")
+def server():
+    pytest.importorskip("psycopg")
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def filled(server):
+    import psycopg
+
+    with psycopg.connect(server) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA visits; SET search_path TO visits")
+        cursor.execute('CREATE TABLE people ("Größe %s" text, age integer, ok boolean)')
+        with cursor.copy("COPY people FROM STDIN") as copy:
+            for row in ROWS:
+                copy.write_row(row)
+        cursor.execute("ANALYZE people")
+    return server
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sqlite") / "people.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE people ("Größe %s" TEXT, age REAL, ok INTEGER)')
+        rows = [(a, b, None if c is None else ("true" if c else "false")) for a, b, c in ROWS]
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+        connection.commit()
+    return path
+
+
+@pytest.fixture(scope="module")
+def duck(tmp_path_factory):
+    path = tmp_path_factory.mktemp("duck") / "people.duckdb"
+    with duckdb.connect(path) as connection:
+        people = arrow()  # noqa: F841
+        connection.execute("CREATE SCHEMA visits")
+        connection.execute("CREATE TABLE visits.people AS SELECT * FROM people")
+    return path
+
+
+def expected():
+    cliques = [("Größe %s", "age"), ("ok",), ()]
+    source = MemorySource(Table.read(arrow(), SCHEMA))
+    return cliques, source.counts(cliques, rows="extended")
+
+
+def assert_counted(rows):
+    cliques, counts = expected()
+    source = DuckDBSource(rows, SCHEMA)
+    for _ in range(2):  # it can be read again
+        found = source.counts(cliques, rows="extended")
+        for clique in cliques:
+            np.testing.assert_array_equal(found[clique], counts[clique])
+    table = Table.read(rows, SCHEMA)
+    assert len(table) == N
+
+
+def test_postgresql_is_counted_like_memory(filled):
+    rows = SQLRows(filled, table="visits.people")
+    assert rows.columns() == SCHEMA.names
+    assert rows.about() == N  # by the planner, after ANALYZE
+    assert_counted(rows)
+    query = "SELECT ok, age, \"Größe %s\" FROM visits.people WHERE 'a:b %' IS NOT NULL;"
+    assert_counted(SQLRows(filled, query=query))
+    assert isinstance(open_source(rows, SCHEMA), MemorySource)
+    rows.close()
+
+
+def test_all_passes_over_postgresql_read_one_snapshot(server):
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as other:
+        other.execute("CREATE TABLE one (ok boolean); INSERT INTO one VALUES (true)")
+        schema = SCHEMA.subset(["ok"])
+        source = DuckDBSource(SQLRows(server, table="one"), schema)
+        before = source.counts([()], rows="extended")[()]
+        other.execute("INSERT INTO one VALUES (false)")
+        assert source.counts([()], rows="extended")[()] == before == 1
+
+
+def test_nothing_is_written_to_postgresql(server):
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as other:
+        other.execute("CREATE TABLE kept AS SELECT true AS ok")
+        other.execute(
+            "CREATE FUNCTION gone() RETURNS boolean LANGUAGE sql AS 'DELETE FROM kept RETURNING ok'"
+        )
+        with pytest.raises(DataError):
+            Table.read(SQLRows(server, query="SELECT gone() AS ok"), SCHEMA.subset(["ok"]))
+        for query in ("SELECT 1 AS ok) AS a; DELETE FROM kept; SELECT * FROM (SELECT 1 AS ok",):
+            with pytest.raises(MissDPError):
+                Table.read(SQLRows(server, query=query), SCHEMA.subset(["ok"]))
+        assert other.execute("SELECT count(*) FROM kept").fetchone() == (1,)
+
+
+def quoting(server):
+    return {
+        "cast": "SELECT CASE WHEN i = 25000 THEN ('SECRET-' || i)::int ELSE i END AS ok "
+        "FROM generate_series(1, 30000) i",
+        "absent": "SELECT secret_column AS ok FROM nowhere",
+        "syntax": "SELEC 'SECRET'",
+        "function": "SELECT pg_catalog.current_setting('SECRET') AS ok",
+    }
+
+
+@pytest.mark.parametrize("kind", ["cast", "absent", "syntax", "function"])
+def test_errors_of_the_server_quote_nothing(server, kind, capfd):
+    schema = Schema((Numeric(name="ok", lower=0, upper=10**5),))
+    budget = Budget(1.0)
+    with pytest.raises(DataError) as caught:
+        PrivBayes(epsilon=1.0, budget=budget).fit(
+            SQLRows(server, query=quoting(server)[kind]), schema=schema
+        )
+    error = caught.value
+    assert error.__cause__ is error.__context__ is None
+    for text in (str(error), repr(error), "".join(capfd.readouterr())):
+        assert "SECRET" not in text
+        assert "secret" not in text
+    assert not budget.events
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://curator:SECRET@/nowhere?host=/nowhere-SECRET",
+        "postgresql://SECRET:SECRET@127.0.0.1:1/x",
+        "nodialect://SECRET",
+        "postgresql+SECRET://a/b",
+        "no url, SECRET",
+        "sqlite:////SECRET\x00.db",
+    ],
+)
+def test_a_url_that_leads_nowhere_is_not_repeated(url):
+    with pytest.raises(MissDPError) as caught:
+        SQLRows(url, table="people").columns()
+    assert caught.value.__context__ is None
+    if not url.startswith("sqlite"):
+        assert "SECRET" not in str(caught.value).replace("'postgresql+SECRET'", "")
+
+
+def test_sqlite_is_counted_like_memory_and_not_made(sqlite, tmp_path):
+    assert_counted(SQLRows(f"sqlite:///{sqlite}", table="people"))
+    rows = SQLRows(f"sqlite:///{sqlite}", query="SELECT * FROM people")
+    assert_counted(rows)
+    assert rows.about() >= N
+    absent = tmp_path / "absent.db"
+    with pytest.raises(DataError, match="no database file"):
+        SQLRows(f"sqlite:///{absent}", table="people")
+    assert not absent.exists()
+    with pytest.raises(DataError, match="cannot be read"):
+        SQLRows(f"sqlite:///{sqlite}", table="nobody").columns()
+
+
+def test_cells_of_sqlite_may_be_of_several_types(tmp_path):
+    path = tmp_path / "mixed.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (age)")
+        connection.executemany(
+            "INSERT INTO t VALUES (?)", [(7,), ("30",), (None,), (99.5,), (b"1",)]
+        )
+        connection.commit()
+    schema = SCHEMA.subset(["age"])
+    table = Table.read(SQLRows(f"sqlite:///{path}", table="t"), schema)
+    assert table.values("age")[~table.mask("age")].tolist() == [7.0, 30.0, 99.5, 1.0]
+
+
+def test_types_of_postgresql_are_read_cell_by_cell(server):
+    query = (
+        "SELECT 12.50::numeric AS age, DATE '2020-02-01' AS day, "
+        "'12345678-1234-5678-1234-567812345678'::uuid AS id, "
+        "'x'::bytea AS raw, 'NaN'::float8 AS none UNION ALL SELECT NULL, NULL, NULL, NULL, NULL"
+    )
+    (batch,) = SQLRows(server, query=query).batches(("age", "day", "raw", "none"))
+    assert batch.num_rows == 2
+    assert batch.column(0).to_pylist() == [decimal.Decimal("12.50"), None]
+    assert batch.column(1).to_pylist() == [dt.date(2020, 2, 1), None]
+    draft = draft_columns(SQLRows(server, query=query))
+    assert "id" not in draft.stubs
+
+
+def test_duckdb_files_are_opened_read_only(duck, tmp_path):
+    rows = DuckDBRows(duck, table="visits.people")
+    assert rows.about() == N
+    assert_counted(rows)
+    query = DuckDBRows(duck, query="SELECT * FROM visits.people")
+    assert query.about() is None
+    assert_counted(query)
+    with pytest.raises(ParameterError, match="exactly one SELECT"):
+        DuckDBRows(duck, query="DELETE FROM visits.people")
+    for wrong in (tmp_path / "absent.duckdb", tmp_path):
+        with pytest.raises(DataError, match="no database file"):
+            DuckDBRows(wrong, table="people")
+    (tmp_path / "text.duckdb").write_text("SECRET")
+    with pytest.raises(DataError) as caught:
+        DuckDBRows(tmp_path / "text.duckdb", table="people")
+    assert "SECRET" not in str(caught.value)
+    with pytest.raises(DataError, match="no table"):
+        DuckDBRows(duck, table="nobody")
+
+
+@pytest.mark.parametrize("given", [{}, {"table": "a", "query": "SELECT 1"}])
+def test_either_a_table_or_a_query(duck, sqlite, given):
+    for build in (
+        lambda: DuckDBRows(duck, **given),
+        lambda: SQLRows(f"sqlite:///{sqlite}", **given),
+    ):
+        with pytest.raises(ParameterError, match="not both"):
+            build()
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    found = capsys.readouterr()
+    return code, found.out, found.err
+
+
+def test_commands_read_databases(filled, sqlite, duck, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("s.toml")
+    places = {
+        filled: ("--table", "visits.people"),
+        f"sqlite:///{sqlite}": ("--select", "SELECT * FROM people"),
+        str(duck): ("--table", "visits.people"),
+    }
+    for k, (place, options) in enumerate(places.items()):
+        assert run(capsys, "schema", "check", "s.toml", place, *options)[0] == 0
+        out = f"o{k}.csv"
+        code, text, err = run(
+            capsys, "synthesize", place, *options, "--schema", "s.toml", "--epsilon", 1, "-o", out,
+            "--method", "privbayes", "--memory", "1GB", "--json",
+        )  # fmt: skip
+        assert code == 0, err
+        assert abs(json.loads(text)["rows"] - N) < 500
+    assert run(capsys, "schema", "draft", str(duck), "-o", "d.toml", *places[str(duck)])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "code", "match"),
+    [
+        ("x.csv", ("--table", "people"), 2, "are for databases"),
+        ("x.duckdb", (), 2, "name a table"),
+        ("absent.duckdb", ("--table", "a"), 3, "no database file"),
+        ("folder", ("--parts", "--table", "a"), 2, "--parts is for files"),
+        ("folder", (), 3, "it is a folder"),
+        ("folder", ("--parts",), 3, "no Parquet files"),
+        ("postgresql://u:SECRET@/db?host=/nowhere", ("--table", "a"), 3, "cannot"),
+    ],
+)
+def test_commands_refuse_what_is_no_database(
+    tmp_path, capsys, monkeypatch, data, options, code, match
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    SCHEMA.to_toml("s.toml")
+    found, _, err = run(capsys, "schema", "check", "s.toml", data, *options)
+    assert found == code
+    assert match in err
+    assert "SECRET" not in err
+
+
+def test_an_output_does_not_replace_the_database(sqlite, duck, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    linked = tmp_path / "link.csv"
+    linked.hardlink_to(duck)
+    SCHEMA.to_toml("s.toml")
+    code, _, err = run(
+        capsys, "synthesize", duck, "--table", "visits.people", "--schema", "s.toml",
+        "--epsilon", 1, "-o", linked,
+    )  # fmt: skip
+    assert code == 5
+    assert "same command" in err
+
+
+def test_a_large_table_streams(filled):
+    rows = SQLRows(filled, table="visits.people")
+    rows.about = lambda: 10**9
+    with memory_limit("1GB"):
+        assert isinstance(open_source(rows, SCHEMA), DuckDBSource)
