@@ -64,7 +64,7 @@ def test_the_kit_passes(spark):
         frame = frame_of(spark, table.to_arrow())
         return SparkSource(frame.mapInArrow(fails_first, frame.schema), table.schema)
 
-    with quiet(spark):  # tasks fail on purpose
+    with quiet():  # tasks fail on purpose
         report = check_source(factory, trials=2, in_parts=in_parts, retried=retried)
     assert not report.unchecked
     assert "needs rows in memory" not in str(report)
@@ -124,7 +124,7 @@ def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
     from missdp.sources.counts import Counter
 
     task = CountTask(schema=SCHEMA, names=("x",), counter=Counter(SCHEMA, [("x",)]))
-    with quiet(spark):
+    with quiet():
         plan = source._plan(task)._jdf.queryExecution().executedPlan().toString()
     steps = re.findall(r"^[ +:-]*(?:\*?\(\d+\) )?([A-Z]\w+)", plan, flags=re.M)
     assert steps == [
@@ -149,7 +149,7 @@ def test_what_the_driver_holds_does_not_grow_with_the_rows(spark):
         from missdp.sources.counts import Counter
 
         task = CountTask(schema=schema, names=("id",), counter=Counter(schema, [("id",)]))
-        with quiet(spark):
+        with quiet():
             found = source._plan(task).toArrow()
         sizes.append((found.num_rows, found.nbytes))
     assert sizes[0] == sizes[1]

@@ -28,7 +28,7 @@ from missdp.sources.tasks import CountTask, add_up, merged
 from missdp.table.frames import check_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["SparkSource", "is_spark_frame", "quiet", "run_in_arrow"]
 
@@ -169,9 +169,8 @@ class SparkSource:
             "the rows cannot be counted by Spark: a row is malformed, the query fails, or the "
             "executors lack missdp; Spark's own message may quote cells and is withheld"
         )
-        session = self._frame.sparkSession
         with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
-            with quiet(session):
+            with quiet():
                 found = self._plan(task).toArrow()
             add_up(found, counter)
 
@@ -214,7 +213,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextlib.contextmanager
-def quiet(session: SparkSession) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hold back what Spark logs, and warns of, in this process and in its driver, meanwhile."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
@@ -225,18 +224,23 @@ def quiet(session: SparkSession) -> Iterator[None]:
             logger: logging.Logger = PySparkLogger.getLogger(name)
             stack.callback(setattr, logger, "disabled", logger.disabled)
             logger.disabled = True
-        stack.enter_context(_no_log_lines(session))
+        stack.enter_context(_no_log_lines())
         yield
 
 
 @contextlib.contextmanager
-def _no_log_lines(session: SparkSession) -> Iterator[None]:
-    """Deny every line to the log of the Java process behind a session, if there is one here."""
+def _no_log_lines() -> Iterator[None]:
+    """Deny every line to the log of the Java process that was started here, if there is one.
+
+    A server of Spark Connect logs where it runs; one for a ``local`` remote runs here.
+    """
     try:
-        core = session._jvm.org.apache.logging.log4j.core
+        from pyspark import SparkContext
+
+        core = SparkContext._jvm.org.apache.logging.log4j.core
         deny = core.filter.DenyAllFilter.newBuilder().build()
         context = core.LoggerContext.getContext(False)
-    except Exception:  # noqa: BLE001 - Spark Connect has no Java process of its own
+    except Exception:  # noqa: BLE001 - with Spark Connect alone there is none
         yield
         return
     configuration = context.getConfiguration()
