@@ -15,7 +15,6 @@ import pytest
 _NEEDS = {
     "src/missdp/synth/neural/": "torch",
     "tests/synth/neural/": "torch",
-    "docs/adversarial.md": "torch",
     "src/missdp/table/databases.py": "sqlalchemy",
 }
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow

@@ -7,17 +7,30 @@ if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
     from missdp.preprocess import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino, PrivBayes, load, synthesizers
+    from missdp.synth import (
+        AIM,
+        DPCTGAN,
+        MST,
+        AllPairs,
+        DPAutoGAN,
+        DPMisGAN,
+        Kamino,
+        PrivBayes,
+        load,
+        synthesizers,
+    )
     from missdp.table import Table
 
 __version__ = "0.2.0"
 
 __all__ = [
     "AIM",
+    "DPCTGAN",
     "MST",
     "AllPairs",
     "Budget",
     "Categorical",
+    "DPAutoGAN",
     "DPImputer",
     "DPMisGAN",
     "Guarantee",
@@ -40,6 +53,8 @@ _HOMES = {
     "AllPairs": "synth",
     "Budget": "accounting",
     "Categorical": "schema",
+    "DPAutoGAN": "synth",
+    "DPCTGAN": "synth",
     "DPImputer": "preprocess",
     "DPMisGAN": "synth",
     "Guarantee": "accounting",

@@ -19,6 +19,8 @@ from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground
 from missdp.synth.base import Synthesizer
 from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
+from missdp.synth.neural.dp_autogan import DPAutoGAN
+from missdp.synth.neural.dp_ctgan import DPCTGAN
 from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
@@ -27,8 +29,10 @@ from missdp.synth.spark_rows import sample_spark
 
 __all__ = [
     "AIM",
+    "DPCTGAN",
     "MST",
     "AllPairs",
+    "DPAutoGAN",
     "DPMisGAN",
     "Kamino",
     "PrivBayes",

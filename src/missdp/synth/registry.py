@@ -35,6 +35,8 @@ GROUP = "missdp.synthesizers"
 BUILT_IN = {
     "aim": "missdp.synth.aim:AIM",
     "all-pairs": "missdp.synth.all_pairs:AllPairs",
+    "dp-autogan": "missdp.synth.neural.dp_autogan:DPAutoGAN",
+    "dp-ctgan": "missdp.synth.neural.dp_ctgan:DPCTGAN",
     "dp-misgan": "missdp.synth.neural.dp_misgan:DPMisGAN",
     "kamino": "missdp.synth.columnwise.kamino:Kamino",
     "mst": "missdp.synth.mst:MST",
@@ -57,7 +59,7 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     --------
     >>> import missdp
     >>> sorted(missdp.synthesizers())[:4]
-    ['aim', 'all-pairs', 'dp-misgan', 'kamino']
+    ['aim', 'all-pairs', 'dp-autogan', 'dp-ctgan']
     """
     return {name: synthesizer_named(name) for name in (*BUILT_IN, *_added())}
 

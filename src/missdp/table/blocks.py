@@ -105,10 +105,25 @@ def check_rows_fit(data: Any, schema: Schema) -> None:
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     lists: dict[str, list[Column]] = {name: [] for name in schema.names}
+    waiting: list[dict[str, Column]] = []
+    rows = 0
     for part in parts:
-        for name, column in part.items():
-            lists[name].append(column)
+        waiting.append(part)
+        rows += len(part[schema.names[0]].codes)
+        if rows >= _TOGETHER:  # or the heap would be full of holes between small arrays
+            _move(waiting, lists, schema)
+            rows = 0
+    _move(waiting, lists, schema)
     return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
+
+
+_TOGETHER = 2**22
+
+
+def _move(waiting: list[dict[str, Column]], lists: dict[str, list[Column]], schema: Schema) -> None:
+    for attribute in schema if waiting else ():
+        lists[attribute.name].append(_joined(attribute, [p[attribute.name] for p in waiting]))
+    waiting.clear()
 
 
 def _joined(attribute: AnyAttribute, parts: list[Column]) -> Column:

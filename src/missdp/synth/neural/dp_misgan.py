@@ -9,19 +9,22 @@ from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Total
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.neural.base import NeuralSynthesizer
 from missdp.synth.neural.class_table import ClassTable
+from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.fit_classes import fit_classes, independent_classes
+from missdp.synth.neural.mlp_misgan import mlp_misgan
+from missdp.synth.neural.networks import NetworkModel
+from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
 from missdp.synth.neural.pair_critic import trained_moments
 from missdp.synth.neural.pair_moments import PairMoments, moments_of
 from missdp.synth.state import is_whole
 
 __all__ = ["Critic", "DPMisGAN", "Masks"]
 
-Critic: TypeAlias = Literal["kernel", "trained"]
+Critic: TypeAlias = Literal["kernel", "trained", "mlp"]
 Masks: TypeAlias = Literal["conditional", "independent"]
 
-_STEPS = 40
+_STEPS = {"trained": 40, "mlp": 1000}
 _MOST_CLASSES = 100_000
 _MOST_FITS = 100
 
@@ -46,20 +49,22 @@ class DPMisGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row, its observed values and its mask; holes can be sampled.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
-    critic : {"kernel", "trained"}, default "kernel"
+    critic : {"kernel", "trained", "mlp"}, default "kernel"
         ``"kernel"``: linear in all pairs of values and holes of a row, in closed form from one
         Gaussian release. ``"trained"``: the same features, by noisy gradients of sampled rows.
+        ``"mlp"``: small networks, as in the publication, against generators that are networks, for
+        comparison: much further from the truth.
     masks : {"conditional", "independent"}, default "conditional"
         Whether holes may depend on the values (missing at random given a hidden class), where there
         is evidence that they do, or never do (missing completely at random).
     classes : int, default 200
-        Hidden classes of a generator.
+        Hidden classes of a generator; of no use to ``"mlp"``.
     fits : int, default 3
-        Generators from different starts, whose mixture is the model.
+        Generators from different starts, whose mixture is the model; of no use to ``"mlp"``.
     steps : int, optional
-        Steps of training, of a trained critic; by default 40.
-    batch : int, default 4096
-        Rows that a step of training is expected to read.
+        Steps of training, of a critic that is trained; by default 40, or 1,000 of ``"mlp"``.
+    batch : int, optional
+        Rows that a step of training is expected to read; by default 4,096, or 512 for ``"mlp"``.
     clip : "auto" or float, default "auto"
         L2 norm to which the features of each row are clipped.
     first_share : float in (0, 1), optional
@@ -76,7 +81,7 @@ class DPMisGAN(NeuralSynthesizer):
     ----------
     guarantee_ : Guarantee
         Computed from what was released.
-    model_ : ClassTable
+    model_ : ClassTable or NetworkModel
         The released generator.
     n_rows_, n_rows_std_ : int, float
         Released or declared number of rows, with the standard deviation of its noise.
@@ -104,7 +109,7 @@ class DPMisGAN(NeuralSynthesizer):
     fits: int = 3
 
     reads_masks: ClassVar[bool] = True
-    model_: ClassTable = field(init=False)
+    model_: ClassTable | NetworkModel = field(init=False)
 
     def _check_parameters(self) -> Budget:
         for name, value, choices in (
@@ -125,7 +130,11 @@ class DPMisGAN(NeuralSynthesizer):
     def _steps_planned(self) -> int:
         if self.critic == "kernel":
             return 0
-        return _STEPS if self.steps is None else int(self.steps)
+        return _STEPS[self.critic] if self.steps is None else int(self.steps)
+
+    @property
+    def _usual_batch(self) -> int:
+        return NETWORK_BATCH if self.critic == "mlp" else super()._usual_batch
 
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
@@ -133,6 +142,16 @@ class DPMisGAN(NeuralSynthesizer):
         always = self._never_missing(crude)
         if len(door.schema) == 1:
             self.model_ = independent_classes(crude, always)
+        elif self.critic == "mlp":
+            self.model_ = mlp_misgan(
+                door.merged(crude.groups(door.schema.names)),
+                crude,
+                Pace(steps=self._steps_planned, batch=self._batch),
+                torch=import_torch(),
+                sees_values=self.masks == "conditional",
+                always=always,
+                report=lambda done: self._report("training", 0.1 + 0.85 * done),
+            )
         else:
             moments = self._moments(door, crude)
             self._report("fitting", 0.5)
@@ -157,6 +176,6 @@ class DPMisGAN(NeuralSynthesizer):
             crude,
             clip=self.clip,
             steps=self._steps_planned,
-            batch=int(self.batch),
+            batch=self._batch,
             report=lambda done: self._report("training", 0.1 + 0.4 * done),
         )

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from missdp.inference.model import Levels
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.neural.base import import_torch, torch_device
 from missdp.synth.neural.class_table import ClassTable
+from missdp.synth.neural.neural_base import import_torch, torch_device
 from missdp.synth.neural.pair_moments import PairMoments
 
 if TYPE_CHECKING:

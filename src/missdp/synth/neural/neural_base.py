@@ -13,8 +13,12 @@ from missdp.schema import Schema
 from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.state import is_whole
 
-__all__ = ["NeuralSynthesizer", "import_torch", "torch_device"]
+__all__ = ["NETWORK_BATCH", "NeuralSynthesizer", "import_torch", "torch_device"]
 
+NETWORK_BATCH = 512
+"""Rows that a step is expected to read where networks are trained, which takes many steps."""
+
+_BATCH = 4096
 _FIRST_SHARE = 0.15
 _MOST_STEPS = 100_000
 _MOST_TRAINED = 1 << 20  # numbers of a row's gradient
@@ -32,7 +36,7 @@ class NeuralSynthesizer(PairsSynthesizer):
     ----------
     steps : int, optional
         Steps of private training.
-    batch : int, default 4096
+    batch : int, optional
         Rows that a step of private training is expected to read.
     """
 
@@ -41,12 +45,20 @@ class NeuralSynthesizer(PairsSynthesizer):
 
     missing: str = "observed"
     steps: int | None = None
-    batch: int = 4096
+    batch: int | None = None
 
     @property
     def _steps_planned(self) -> int:
         """Number of steps of private training; 0 if the critic is not trained step by step."""
         return 0
+
+    @property
+    def _usual_batch(self) -> int:
+        return _BATCH
+
+    @property
+    def _batch(self) -> int:
+        return self._usual_batch if self.batch is None else int(self.batch)
 
     def _check_parameters(self) -> Budget:
         import_torch()
@@ -59,7 +71,7 @@ class NeuralSynthesizer(PairsSynthesizer):
     def _budget(self) -> Budget:
         if not self._steps_planned:
             return super()._budget
-        return self._training_budget(batch=int(self.batch), steps=self._steps_planned)
+        return self._training_budget(batch=self._batch, steps=self._steps_planned)
 
     @property
     def _margins_share(self) -> float:
