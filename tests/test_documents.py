@@ -22,10 +22,13 @@ SILENT = {"index.md", "commands.md", "api.md", "architecture.md", "glossary.md",
 NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 
 
+@pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_snippets(page, tmp_path, monkeypatch):
+def test_snippets(page, tmp_path, monkeypatch, request):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
+    if page.name == "spark.md":
+        request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     examples = list(SYBIL.parse(page))
     assert bool(examples) == (page.name not in SILENT)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from missdp import AIM, MST, AllPairs, Categorical, PrivBayes, Schema, Table
+from missdp import AIM, MST, AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
     MissingCompletelyAtRandom,
@@ -34,6 +34,18 @@ CASES = [
     (MST, {"missing": "observed"}),
     (MST, {"missing": "complete-rows"}),
     (AllPairs, {"missing": "complete-rows"}),
+    (AllPairs, {"missing": "observed"}),
+    (AllPairs, {"missing": "impute-first"}),
+    (AIM, {"missing": "impute-first"}),
+    (MST, {"missing": "impute-first", "imputer": "mean"}),
+    (PrivBayes, {"delta": 0.0, "missing": "impute-first"}),
+    (PrivBayes, {"delta": 1e-6, "missing": "impute-first"}),
+    (Kamino, {"missing": "observed"}),
+    (Kamino, {"missing": "impute-first"}),
+    (Kamino, {"missing": "observed", "heads": "sequential", "steps": 2}),
+    (Kamino, {"missing": "observed", "heads": "joint", "steps": 2}),
+    (Kamino, {"missing": "complete-rows", "heads": "joint", "steps": 2}),
+    (Kamino, {"missing": "impute-first", "heads": "joint", "steps": 2}),
 ]
 
 
@@ -41,7 +53,8 @@ CASES = [
 def test_a_fit_guarantees_what_was_asked(family, options):
     options = options | QUICK.get(family, {})
     found = epsilon_for_ground_truth(0.7, family(epsilon=9.0, **options), SCHEMA, KNOWN)
-    assert found > 0.75
+    margins = options["missing"] == "impute-first" or family is AllPairs or family is Kamino
+    assert found > (0.703 if margins else 0.75)
     model = family(epsilon=found, **options)
     planned = planned_ground_truth(model, SCHEMA, KNOWN).epsilon
     stated = model.fit(table()).ground_truth_guarantee(KNOWN).epsilon
@@ -50,10 +63,18 @@ def test_a_fit_guarantees_what_was_asked(family, options):
     assert model.guarantee_.epsilon == found
 
 
-@pytest.mark.parametrize("missing", ["joint", "impute-first"])
-@pytest.mark.parametrize("family", [AIM, AllPairs, PrivBayes])
-def test_where_nothing_is_amplified_it_is_the_same(family, missing):
-    model = family(epsilon=1.0, missing=missing)
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        *((family, {"missing": "joint"}) for family in (AIM, AllPairs, PrivBayes)),
+        *(
+            (AIM, {"missing": "impute-first", "imputer": imputer})
+            for imputer in ("random", "pairs")
+        ),
+    ],
+)
+def test_where_nothing_is_amplified_it_is_the_same(family, options):
+    model = family(epsilon=1.0, **options)
     assert epsilon_for_ground_truth(0.7, model, SCHEMA, KNOWN) == 0.7
 
 

@@ -344,12 +344,36 @@ def test_the_family_is_the_whole_workload():
     assert set(among) == expected
 
 
-@pytest.mark.parametrize("missing", ["joint", "impute-first"])
 @pytest.mark.parametrize("family", [AIM, MST, AllPairs])
-def test_what_reads_every_row_has_no_caps(family, missing):
-    model = fitted(family, missing)
+def test_what_reads_every_row_has_no_caps(family):
+    model = fitted(family, "joint")
     assert model._caps_of_fit() is None
     assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
+def test_before_imputation_only_margins_are_amplified(family):
+    model = fitted(family, "impute-first", imputer_share=0.25, epsilon=2.0)
+    caps, whole = model._caps_of_fit(), model.guarantee_.events[0]
+    assert caps.hold(whole)
+    spent = sum(filter_cost(e, caps.whole) for e in releases(whole) if not e.gate)
+    assert float(spent) == pytest.approx(0.75 * caps.whole.amount, rel=1e-6)
+    found = [model.ground_truth_guarantee(rates(p)).epsilon for p in (1.0, 0.5, 0.0)]
+    assert found == sorted(found, reverse=True)
+    rest = GaussianEvent(sensitivity=math.sqrt(spent), sigma=1.0, discrete=False)
+    assert found[-1] == pytest.approx(epsilon_of([rest], 1e-6), rel=1e-4)
+    assert found[1] < 0.95 * found[0]
+
+
+@pytest.mark.parametrize("heads", ["joint", "sequential"])
+def test_heads_that_are_trained_have_caps(heads):
+    found = []
+    for seed, n in enumerate((300, 3000)):
+        model = fitted(Kamino, "observed", n=n, seed=seed, heads=heads, steps=2)
+        assert model._caps_of_fit().hold(model.guarantee_.events[0])
+        found.append(model.ground_truth_guarantee(rates(0.5)).epsilon)
+    assert found[0] == found[1]
+    assert (found[0] < 0.9) == (heads == "sequential")
 
 
 def test_another_release_than_the_caps_are_of_is_not_amplified():

@@ -124,6 +124,10 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
         assert {*margins} == known  # margins of routed attributes are read whole
         gained = sum(e - math.log1p(0.6 * math.expm1(e)) for e in margins.values())
         assert found.epsilon == pytest.approx(model.guarantee_.epsilon - gained, rel=1e-6)
+    elif missing == "impute-first":
+        gated = [e for e in releases(model.guarantee_.events) if e.gate]
+        assert {next(iter(e.gate)) for e in gated} == known
+        assert 0.95 < found.epsilon < 0.999  # of a tenth of the budget, two margins of several
     else:  # "joint" reads every row; gates that the data chose may be those of such attributes
         assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 

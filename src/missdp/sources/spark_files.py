@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
-from missdp.sources.spark import quiet
 from missdp.table.frames import csv_separator, file_columns, is_csv
+from missdp.table.quietly import quiet
 from missdp.table.streams import PartRows
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def spark_frame(
     failed = DataError("Spark cannot open the data: there is none, or it is not well-formed")
     with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
         if isinstance(data, str) and "://" in data:
-            with quiet(session):
+            with quiet():
                 return session.read.parquet(data)
         if isinstance(data, PartRows):
             paths = list(map(_url, data.paths))
@@ -122,9 +122,9 @@ def spark_frame(
             found = file_columns(path, names)
             paths = [_url(path)]
             if is_csv(path):
-                with quiet(session):
+                with quiet():
                     return _csv(paths[0], found, csv_separator(path), session)
-        with quiet(session):
+        with quiet():
             return session.read.parquet(*paths)
 
 

@@ -21,7 +21,7 @@ from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps
+from missdp.synth.caps import Caps, imputation_caps
 from missdp.synth.graphical_caps import graphical_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.kept_back import KeptBack
@@ -113,7 +113,11 @@ class GraphicalSynthesizer(Synthesizer):
         return replace(self._whole, amount=self.imputer_share * self._whole.amount)
 
     def _caps(self) -> Caps | None:
-        schema = self.modelled_
+        schema, strategy, filled = self.modelled_, self._strategy, self._modelled.filled
+        if strategy.gates == "parameters":
+            holed = {name: strategy.gate((name,), schema) - filled for name in schema.nullable}
+            cost = self._imputation_cost
+            return imputation_caps(self._whole, cost, holed, imputer=self.imputer)
         return graphical_caps(
             self._whole,
             self._plan(len(schema)),
@@ -121,8 +125,8 @@ class GraphicalSynthesizer(Synthesizer):
             count_share=self._count_share(schema),
             weights=candidates(self.workload, schema),
             zeros=self._zeros(schema),
-            gate_of=lambda names: self._strategy.gate(names, schema) - self._modelled.filled,
-            gates=self._strategy.gates,
+            gate_of=lambda names: strategy.gate(names, schema) - filled,
+            gates=strategy.gates,
         )
 
     def _count_share(self, schema: Schema) -> float:

@@ -38,9 +38,7 @@ def planned_ground_truth(
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. What the fit states afterwards is no larger; it
-        may be smaller for families whose parts are only known by what they reserved
-        (``"impute-first"``, Kamino with trained heads).
+        Without the conditions that the fit adds. What the fit states afterwards is the same.
 
     Examples
     --------

@@ -94,7 +94,8 @@ def synthesizer_ground_truth(
     is amplified. The other direction follows as in the mask-mixture theorem. With
     ``"complete-rows"`` all gates of the part are the same, and the same argument needs no structure
     at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
-    are fixed by the parameters. Whatever else a fit releases costs at most the rest of its cap.
+    are fixed by the parameters, in ``caps`` or, in files of before, in the log. Whatever else a fit
+    releases costs at most the rest of its cap.
     With Gaussian noise a fit is known by the ``caps`` of its parts: those of one gate are amplified
     by their whole privacy profile, those of marginals that the data chose by replicas of the mask
     (`missdp.ground_truth.chosen`); without caps such a fit keeps its epsilon.
@@ -126,7 +127,8 @@ def ground_truth_parts(
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent):
         return guarantee, None
-    if whole.cost.currency != "pure" and caps is not None and caps.hold(whole):
+    reserved = caps is None or isinstance(caps.structure, DataChosenGates)  # then in the log
+    if caps is not None and not reserved and caps.hold(whole):
         return split(guarantee, caps)
     if fixed_gates and whole.cost.currency == "renyi":
         return replace(guarantee, events=_gate_by_gate(whole)), FixedGates()

@@ -29,6 +29,7 @@ __all__ = [
     "chosen_caps",
     "costs_less",
     "fixed_caps",
+    "imputation_caps",
     "one_gate_caps",
     "target_caps",
 ]
@@ -240,21 +241,44 @@ def chosen_caps(
     return Caps(whole=whole, events=(*parts, chosen), structure=structure)
 
 
-def fixed_caps(whole: Cost, *, fixed: Mapping[Gate, float]) -> Caps | None:
+def fixed_caps(whole: Cost, fixed: Iterable[tuple[Gate, float]]) -> Caps | None:
     """Return the caps of a fit whose gates are fixed; all else of the whole reads every row.
 
     Parameters
     ----------
     whole : Cost
-    fixed : mapping of set of str to float
-        Costs behind gates, by gate; fixed by parameters and public facts.
+    fixed : iterable of (set of str, float)
+        Costs behind gates; fixed by parameters and public facts.
     """
-    gated = [_cap(whole, c, gate, "fixed in advance") for gate, c in fixed.items() if gate and c]
+    costs: dict[Gate, float] = defaultdict(float)
+    for gate, cost in fixed:
+        costs[gate] += cost
+    gated = [_cap(whole, c, gate, "fixed in advance") for gate, c in costs.items() if gate and c]
     rest = difference(whole.amount, *(part.cost.amount for part in gated), up=True)
     if not gated or rest <= 0:
         return None
     events = (*gated, _cap(whole, rest, None, "every row"))
     return Caps(whole=whole, events=events, structure=FixedGates())
+
+
+def imputation_caps(
+    whole: Cost, cost: Cost, gates: Mapping[str, Gate], *, imputer: str
+) -> Caps | None:
+    """Return the caps of a fit that imputes first; what it makes of filled rows reads every row.
+
+    Parameters
+    ----------
+    whole, cost : Cost
+        Of the fit, and of the margins of attributes with holes, which share it evenly.
+    gates : mapping of str to set of str
+        By attribute that may be missing; empty where rules fill it.
+    imputer : str
+        None is known of those that release anything but margins.
+    """
+    if imputer not in ("marginal", "mean") or not gates:
+        return None
+    one, holed = cost.amount / len(gates), [gate for gate in gates.values() if gate]
+    return None if costs_less(whole, one) else fixed_caps(whole, [(gate, one) for gate in holed])
 
 
 def costs_less(whole: Cost, *amounts: float) -> bool:
@@ -267,6 +291,8 @@ def costs_less(whole: Cost, *amounts: float) -> bool:
         sigma = Noise.worth(replace(whole, amount=amount)).scale
         return filter_cost(GaussianEvent(sensitivity=1, sigma=sigma), whole)
 
+    if whole.currency == "pure":
+        return False
     return any(cost(a) < exact(a) * exact(1 - _CLEARLY) for a in amounts if a > 0)
 
 

@@ -20,7 +20,7 @@ from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, costs_less, fixed_caps, one_gate_caps
+from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
     Crude,
@@ -131,19 +131,27 @@ class PairsSynthesizer(Synthesizer):
         Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
         All pairs are released at once, in one answer that every row enters, whatever its holes.
         """
-        left, schema = self._budget.left, self.modelled_
-        if left.currency == "renyi":
-            return None
+        left, schema, strategy = self._budget.left, self.modelled_, self._strategy
         count = self._count_share(schema) * left.amount
-        if self._strategy.complete_only:
-            gate = self._strategy.gate((), schema) - self._modelled.filled
+        if strategy.complete_only:
+            gate = strategy.gate((), schema) - self._modelled.filled
             return one_gate_caps(left, ungated=count, gate=gate)
+        if strategy.gates == "none":
+            return None
+        gates = {a.name: strategy.gate((a.name,), schema) - self._modelled.filled for a in schema}
+        if strategy.gates == "parameters":
+            holed = {name: gates[name] for name in schema.nullable}
+            return imputation_caps(left, self._imputation_cost, holed, imputer=self.imputer)
         share = 1.0 if len(schema) == 1 else self._margins_share
         one = share * (left.amount - count) / len(schema)
-        if self._strategy.gates != "data" or costs_less(left, count, one):
+        if costs_less(left, count, one):
             return None
-        gates = [self._strategy.gate((a.name,), schema) - self._modelled.filled for a in schema]
-        return fixed_caps(left, fixed=dict.fromkeys(gates, one))
+        heads = self._behind_gates(left.amount - count - one * len(schema))
+        return fixed_caps(left, [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()])
+
+    def _behind_gates(self, left: float) -> dict[str, float]:  # noqa: ARG002
+        """Return what is spent behind each attribute, of what the margins leave; public."""
+        return {}
 
     def _count_share(self, schema: Schema) -> float:
         """Share of the budget for the number of rows: none where all margins tell it; public."""

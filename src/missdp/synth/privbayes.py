@@ -15,7 +15,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
-from missdp.synth.caps import Caps, chosen_caps, one_gate_caps, target_caps
+from missdp.synth.caps import Caps, chosen_caps, imputation_caps, one_gate_caps, target_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
 from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
@@ -157,6 +157,10 @@ class PrivBayes(Synthesizer):
         if strategy.complete_only:
             gate = strategy.gate((), schema) - self._modelled.filled
             return one_gate_caps(whole, ungated=counted, gate=gate)
+        if strategy.gates == "parameters":
+            filled = self._modelled.filled
+            holed = {name: strategy.gate((name,), schema) - filled for name in schema.nullable}
+            return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
         if strategy.gates != "data":
             return None
         plan = self._plan(replace(whole, amount=difference(whole.amount, counted)), len(schema))

@@ -175,6 +175,15 @@ class Kamino(PairsSynthesizer):
             return super()._budget
         return self._training_budget(batch=int(self.batch), steps=self._all_steps)
 
+    def _behind_gates(self, left: float) -> dict[str, float]:
+        """Heads that are trained alone share evenly what is left; the first attribute has none."""
+        if self.heads != "sequential":
+            return {}
+        order = drawing_order(self.modelled_, self.schema_.rulebook.pairs)
+        left -= len(self._denials("mostly")) * self.pair_share * left
+        names = [self.modelled_.names[a] for a in order[1:]]
+        return {name: left / len(names) for name in names}
+
     @property
     def _steps(self) -> int:
         return _STEPS[self.heads] if self.steps is None else int(self.steps)
