@@ -71,6 +71,64 @@ def test_figures_to_three_digits(share, epsilon, expected):
     np.testing.assert_allclose(found, expected, atol=6e-4)
 
 
+def of_sets(gates):
+    """Each set by itself, as if it had an attribute of its own: nothing is said of any two."""
+    return [(" ".join(gate),) for gate in gates]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "expected"),
+    [
+        (0.5, [0.491, 0.456, 0.416, 0.324]),
+        (1.0, [1.000, 0.950, 0.880, 0.708]),
+        (2.0, [2.001, 2.001, 1.887, 1.606]),
+    ],
+)
+def test_figures_without_independence_within_a_row(epsilon, expected):
+    """Only how likely each set is: marginals of single attributes are counted with the others."""
+    costs = of_a_fit(epsilon)
+    sets = [*((n,) for n in NAMES), *PAIRS]
+    every = ChosenCosts(
+        ungated=costs.ungated,
+        chosen=costs.chosen + sum(costs.fixed.values()),
+        gates=of_sets(sets),
+    )
+    found = [
+        chosen_epsilon(
+            every,
+            1e-6,
+            {name[0]: (1 - rate) ** len(s) for name, s in zip(of_sets(sets), sets, strict=True)},
+        )
+        for rate in RATES
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "masks",
+    [
+        {(): 0.5, ("a", "b", "c"): 0.5},
+        {("a",): 0.3, ("b",): 0.3, ("c",): 0.4},
+        {("a", "b"): 0.2, ("b", "c"): 0.2, ("c",): 0.3, (): 0.3},
+    ],
+)
+def test_of_masks_that_go_together_only_the_chances_of_sets_are_needed(policy, masks):
+    for gates in (SINGLES, [*SINGLES, *itertools.combinations("abc", 2)]):
+        chances = {
+            name[0]: sum(p for mask, p in masks.items() if set(gate) <= set(mask))
+            for name, gate in zip(of_sets(gates), gates, strict=True)
+        }
+        q, ratio = World(masks, gates).play(policy, 3, 1.0)
+        costs = ChosenCosts(chosen=1.0, gates=of_sets(gates))
+        orders = np.array([2, 3, 5])
+        for n, bound in zip(orders, chosen_curve(costs, chances, orders=orders), strict=True):
+            assert divergences(q, ratio, int(n)) <= bound
+        halved = {name: p / 4 for name, p in chances.items()}
+        wrong = chosen_curve(costs, halved, orders=orders)
+        assert any(divergences(q, ratio, int(n)) > w for n, w in zip(orders, wrong, strict=True))
+
+
 def test_it_rises_with_what_is_observed_and_with_the_family():
     names, some = NAMES[:5], ORDERS[:40:7]
     pairs = list(itertools.combinations(names, 2))
