@@ -166,3 +166,18 @@ def test_rows_of_a_network_are_raked_to_its_own_tables(holes):
         flat = np.ravel_multi_index(tuple(codes[n] for n in clique), wanted.shape)
         found = np.bincount(flat, minlength=wanted.size).reshape(wanted.shape) / 20_000
         assert 0.5 * np.abs(found - wanted / wanted.sum()).sum() < 0.02
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_something_is_left_for_a_tree_where_imputation_takes_much(share):
+    """What is kept back for pairs is a share of the whole, and may be more than is left."""
+    rng = np.random.default_rng(0)
+    names = "abcde"
+    schema = Schema(
+        tuple(Categorical(name=n, levels=("x", "y", "z"), nullable=n in "ab") for n in names)
+    )
+    table = Table.from_codes(
+        schema, {n: rng.integers(0, 4 if n in "ab" else 3, 20_000) for n in names}
+    )
+    model = MST(epsilon=1.0, delta=1e-6, missing="impute-first", imputer_share=share).fit(table)
+    assert len(model.measured_) == 4

@@ -38,6 +38,7 @@ _MOST_ROWS = 2.0**41
 #: How far one row moves a score; proven below.
 SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
+_MOST_KEPT = 0.8  # of what is left, where imputation takes much
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
 #: Edges of a tree get the same noise, but for rounding.
 EVEN = 1 + 1e-6
@@ -268,12 +269,13 @@ class Learner:
         """
         if not self._plan.forest and math.prod(estimate.sizes) <= self._plan.max_cells:
             return 0.0
-        return self._plan.kept_back.of(
+        kept = self._plan.kept_back.of(
             self._plan.whole,
             rows=self.rows().value,
             pairs=pairs_of(self._weights),
             sizes=estimate.sizes,
         )
+        return min(kept, _MOST_KEPT * self._left)
 
     def _measure_pairs(self, estimate: Estimate) -> None:
         """Measure all pairs that are not contained in what was, if budget was kept back for it."""
