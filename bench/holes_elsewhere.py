@@ -5,7 +5,8 @@ Each library runs in its own environment, which needs nothing of missdp but this
 and levels of every column. Prints one line for each pair of tables and each thing told.
 
     python bench/holes_elsewhere.py missdp
-    python -m venv /tmp/d && /tmp/d/bin/pip install dpmm && /tmp/d/bin/python bench/holes_elsewhere.py dpmm
+    python -m venv /tmp/d; /tmp/d/bin/pip install dpmm
+    /tmp/d/bin/python bench/holes_elsewhere.py dpmm
     ... pip install smartnoise-synth && .../python bench/holes_elsewhere.py smartnoise
 """
 
