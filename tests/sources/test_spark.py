@@ -7,6 +7,7 @@ import io
 import itertools
 import logging
 import re
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pytest
 from missdp import AllPairs, Budget, Categorical, Numeric, Schema, Table
 from missdp.errors import DataError, ParameterError
 from missdp.sources import MemorySource, SparkSource, open_source
-from missdp.sources.spark import _LOGGERS, quiet
 from missdp.sources.tasks import CountTask
+from missdp.table import quietly
+from missdp.table.quietly import _LOGGERS, quiet
 from missdp.testing import RULED, check_source, made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
@@ -252,9 +254,13 @@ def test_no_engine_prints_or_raises_a_cell(spark, query, told):
     with pytest.raises(DataError) as caught:
         AllPairs(epsilon=1.0, budget=budget).fit(spark.sql(HOSTILE[query]), schema=SCHEMA)
     assert not budget.events
-    error = caught.value
-    assert error.__cause__ is error.__context__ is None
-    for text in (told(), str(error), repr(error.args), repr(getattr(error, "__notes__", ""))):
+    with pytest.raises(DataError) as read:
+        Table.read(spark.sql(HOSTILE[query]), SCHEMA)
+    texts = [told()]
+    for error in (caught.value, read.value):
+        assert error.__cause__ is error.__context__ is None
+        texts += [str(error), repr(error.args), repr(getattr(error, "__notes__", ""))]
+    for text in texts:
         assert "424242" not in text
         assert "SECRET" not in text
         assert "Lost task" not in text
@@ -270,6 +276,26 @@ def test_the_log_speaks_again_afterwards(spark, told):
     said = told()
     assert "Lost task" in said  # by Java
     assert "QueryContextLogger" in said  # by PySpark
+
+
+def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
+    def failing_or_slow(batches):
+        from pyspark import TaskContext
+
+        if TaskContext.get().partitionId() == 0:
+            raise ValueError("SECRET")
+        time.sleep(2)
+        yield from batches
+
+    monkeypatch.setattr(quietly, "_PATIENCE", 0.0)  # silence is kept by a thread
+    frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
+    with pytest.raises(DataError):
+        counted(frame.mapInArrow(failing_or_slow, frame.schema))
+    time.sleep(3)
+    while quietly._tasks_run(spark._jvm):
+        time.sleep(0.1)
+    time.sleep(1)
+    assert "SECRET" not in told()
 
 
 def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
@@ -295,6 +321,12 @@ def test_complete_rows_of_what_is_modelled(spark):
     )
     drawn = [model.sample_table(50, random_state=2).to_arrow() for model in (one, two)]
     assert drawn[0].equals(drawn[1])
+
+
+def test_a_small_frame_can_be_read_into_memory(spark):
+    table = made_up(SCHEMA, 30, seed=8)
+    again = Table.read(spark.createDataFrame(table.to_arrow()), SCHEMA)
+    assert again.to_arrow().equals(table.to_arrow())
 
 
 def test_open_source_knows_spark_frames(spark):

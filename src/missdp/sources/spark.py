@@ -11,12 +11,8 @@ PySpark is imported only where a Spark data frame or session is at hand.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
-import warnings
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,11 +22,12 @@ from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.sources.row_weights import RowWeight
 from missdp.sources.tasks import CountTask, add_up, merged
 from missdp.table.frames import check_columns
+from missdp.table.quietly import is_spark_frame, quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["SparkSource", "is_spark_frame", "quiet", "run_in_arrow"]
+__all__ = ["SparkSource", "run_in_arrow"]
 
 
 _HANDED_IN = "block int, cells binary"
@@ -43,18 +40,6 @@ _AS_THEY_ARE = frozenset(
         *("DateType", "TimestampNTZType"),
     )
 )
-
-
-def is_spark_frame(data: Any) -> TypeGuard[DataFrame]:
-    """Tell whether ``data`` is a Spark data frame, of a session here or of Spark Connect.
-
-    Examples
-    --------
-    >>> is_spark_frame({"age": [7]})
-    False
-    """
-    spark = sys.modules.get("pyspark.sql")
-    return spark is not None and isinstance(data, spark.DataFrame)
 
 
 class SparkSource:
@@ -206,46 +191,3 @@ def _cells(frame: DataFrame, names: Clique) -> DataFrame:
             column = functions.when(column.isNotNull(), functions.lit(b"\xff"))
         chosen.append(column.alias(f"c{place}"))
     return numbered.select(*chosen)
-
-
-# Where PySpark writes errors of queries, with fragments and values, on standard error.
-_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Hold back what Spark logs, and warns of, in this process and in its driver, meanwhile."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        from pyspark.logger import PySparkLogger
-
-        for name in _LOGGERS:
-            logger: logging.Logger = PySparkLogger.getLogger(name)
-            stack.callback(setattr, logger, "disabled", logger.disabled)
-            logger.disabled = True
-        stack.enter_context(_no_log_lines())
-        yield
-
-
-@contextlib.contextmanager
-def _no_log_lines() -> Iterator[None]:
-    """Deny every line to the log of the Java process that was started here, if there is one.
-
-    A server of Spark Connect logs where it runs; one for a ``local`` remote runs here.
-    """
-    try:
-        from pyspark import SparkContext
-
-        core = SparkContext._jvm.org.apache.logging.log4j.core
-        deny = core.filter.DenyAllFilter.newBuilder().build()
-        context = core.LoggerContext.getContext(False)
-    except Exception:  # noqa: BLE001 - with Spark Connect alone there is none
-        yield
-        return
-    configuration = context.getConfiguration()
-    configuration.addFilter(deny)
-    try:
-        yield
-    finally:
-        configuration.removeFilter(deny)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
-from missdp.sources.spark import quiet
 from missdp.table.frames import csv_separator, file_columns, is_csv
+from missdp.table.quietly import quiet
 from missdp.table.streams import PartRows
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Reads, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
-from missdp.sources.spark import SparkSource, is_spark_frame
+from missdp.sources.spark import SparkSource
 from missdp.table import Table
 from missdp.table.memory import fits_into_memory
+from missdp.table.quietly import is_spark_frame
 from missdp.table.streams import RelationRows, stream_of
 
 __all__ = [

@@ -12,6 +12,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -26,6 +27,7 @@ import pyarrow.parquet
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells, Coded
+from missdp.table.quietly import is_spark_frame, quiet
 
 __all__ = [
     "READABLE",
@@ -146,7 +148,7 @@ def _collected(data: Any) -> Any:
     failed = DataError("the table cannot be read: its query fails or a row is malformed")
     with replacing(TypeError, by=strange):
         frame = nw.from_native(data)
-    with replacing(Exception, by=failed):
+    with replacing(Exception, by=failed), quiet() if is_spark_frame(data) else nullcontext():
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
 
 

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from missdp.errors import DataError
+from missdp.errors import DataError, replacing
 from missdp.table.frames import (
     check_columns,
     file_batches,
@@ -165,7 +165,8 @@ class RelationRows(RowStream):
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        return tuple(self._relation.columns)
+        with replacing(duckdb.Error, by=DataError("the relation cannot be read any more")):
+            return tuple(self._relation.columns)
 
     def about(self) -> int | None:
         """Return what was said about the number of rows."""

@@ -1,0 +1,119 @@
+"""Whatever fails inside DuckDB or Arrow, nothing of it is told: not raised, not kept, not printed.
+
+What Spark must not tell is in `test_spark.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from missdp import Budget, Numeric, PrivBayes, Schema, Table
+from missdp.errors import DataError, MissDPError
+from missdp.sources import DuckDBSource
+
+SCHEMA = Schema((Numeric(name="x", lower=0, upper=10, nullable=True),))
+BAD = "(VALUES ('1'), ('SECRET')) t(v)"
+QUERIES = {
+    "cast": f"SELECT CAST(v AS DOUBLE) AS x FROM {BAD}",
+    "date": f"SELECT year(CAST(v AS DATE)) AS x FROM {BAD}",
+    "pattern": f"SELECT year(strptime(v, '%Y')) AS x FROM {BAD}",
+    "json": f"SELECT CAST(json_extract(v, '$') AS INT) AS x FROM {BAD}",
+    "raised": f"SELECT if(v = '1', 1, error(v)) AS x FROM {BAD}",
+    "regular expression": f"SELECT CAST(regexp_matches('a', v || '[') AS INT) AS x FROM {BAD}",
+    "overflow": "SELECT CAST(424242 + i AS TINYINT) AS x FROM range(3) t(i)",
+    "several rows": f"SELECT (SELECT v FROM {BAD}) AS x",
+    "no table": "SELECT x FROM SECRET",
+    "outside": f"SELECT v AS x FROM {BAD}",
+}
+
+
+def from_query(query: str) -> Callable[[duckdb.DuckDBPyConnection], Any]:
+    return lambda connection: DuckDBSource.from_query(connection, query, SCHEMA)
+
+
+def python_function(connection: duckdb.DuckDBPyConnection) -> Any:
+    def quoting(cell: int) -> int:
+        raise ValueError(f"SECRET {cell}")
+
+    connection.create_function("quoting", quoting, ["BIGINT"], "BIGINT")
+    return connection.sql("SELECT quoting(i) AS x FROM range(424242, 424243) t(i)")
+
+
+def broken_stream(connection: duckdb.DuckDBPyConnection) -> Any:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"x": [1.0]})
+        raise ValueError("SECRET")
+
+    kind = pa.schema([("x", pa.float64())])
+    return connection.from_arrow(pa.RecordBatchReader.from_batches(kind, batches()))
+
+
+def mixed_objects(connection: duckdb.DuckDBPyConnection) -> Any:
+    return connection.from_df(pd.DataFrame({"x": pd.Series([1] * 5000 + ["SECRET"], dtype=object)}))
+
+
+def closed(_: duckdb.DuckDBPyConnection) -> Any:
+    other = duckdb.connect()
+    relation = other.sql("SELECT 'SECRET' AS x")
+    other.close()
+    return relation
+
+
+def csv_sniffed(connection: duckdb.DuckDBPyConnection) -> Any:
+    return connection.sql("SELECT x FROM read_csv('rows.csv', sample_size=10)")
+
+
+PLACES: dict[str, Callable[[duckdb.DuckDBPyConnection], Any]] = {
+    **{name: from_query(query) for name, query in QUERIES.items()},
+    "python function": python_function,
+    "broken stream": broken_stream,
+    "mixed objects": mixed_objects,
+    "closed connection": closed,
+    "sniffed file": csv_sniffed,
+}
+
+
+def fitted(data: Any) -> None:
+    budget = Budget(1.0)
+    with contextlib.ExitStack() as after:
+        after.callback(lambda: pytest.fail("it was charged for") if budget.events else None)
+        PrivBayes(epsilon=1.0, budget=budget).fit(data, schema=SCHEMA)
+
+
+def counted(data: Any) -> None:
+    source = data if isinstance(data, DuckDBSource) else DuckDBSource(data, SCHEMA)
+    source.counts([("x",)], rows="observed")
+
+
+def read(data: Any) -> None:
+    if isinstance(data, DuckDBSource):
+        raise DataError("is read elsewhere")
+    Table.read(data, SCHEMA)
+
+
+@pytest.mark.parametrize("do", [fitted, counted, read], ids=lambda do: do.__name__)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
+def test_nothing_of_what_failed_is_told(
+    place: Callable[[duckdb.DuckDBPyConnection], Any],
+    do: Callable[[Any], None],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("x\n" + "1\n" * 30_000 + "SECRET\n")
+    with duckdb.connect() as connection, pytest.raises(MissDPError) as caught:
+        do(place(connection))
+    error: BaseException | None = caught.value
+    told = [*capfd.readouterr(), str(error), repr(error.args), repr(vars(error))]
+    assert error.__cause__ is error.__context__ is None
+    for text in told:
+        assert "SECRET" not in text
+        assert "424242" not in text
