@@ -18,7 +18,7 @@ from missdp.synth.neural.dp_ctgan import DPCTGAN
 from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.neural.starts import margins_only
 from missdp.synth.pairs_base import PairsSynthesizer
-from missdp.testing import SCHEMA, check_synthesizer
+from missdp.testing import SCHEMA, check_habits, check_synthesizer
 from missdp.testing.made_up import made_up
 
 torch = pytest.importorskip("torch")
@@ -186,3 +186,15 @@ def test_noise_is_that_of_the_released_number_of_rows():
     pace = Pace(steps=10, batch=50, turns=1, critic_rate=1.0, generator_rate=1.0)
     assert planned(part, pace, 1000.0).rate == 0.05
     assert planned(part, pace, 10.0).rate == 1.0
+
+
+@every_family
+@pytest.mark.parametrize("habit", ["save_and_load", "gates", "keeping_holes", "one_column"])
+def test_some_habits_of_all_families(name, habit):
+    family, own = FAMILIES[name]
+    check_habits(
+        family,
+        parameters={**own, "steps": 2, "batch": 100},
+        strategies=["observed"],
+        habits=[habit],
+    )
