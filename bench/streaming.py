@@ -1,8 +1,8 @@
 """Memory and time of every command on tables that are larger than what it may hold.
 
 Claims: every command but `query` stays within its ``--memory``; 10 million rows x 15 go from
-Parquet to synthetic Parquet within 1.5 GB; 100 million x 15 (all 105 pairs) are counted within 2 GB, in a
-small multiple of what DuckDB needs to read the same file; `query` answers over 50 million rows.
+Parquet to synthetic Parquet within 1.5 GB; 100 million x 15 (all 105 pairs) are counted within
+2 GB, in a small multiple of what DuckDB needs to read the same file.
 
     python bench/streaming.py --rows 1          # a tenth or less of everything: a few minutes
     python bench/streaming.py --rows 10         # all of it
