@@ -289,7 +289,7 @@ class WeighingThePageAgain(examples.InBlocks):
     [
         (LeavingOutNone, "counts are wrong .of rows observed on some attributes"),
         (LeavingOutTheLastOnly, "counts are wrong .of rows observed on some attributes"),
-        (LeavingOutForGood, "counts are wrong .*others were left out of a copy"),
+        (LeavingOutForGood, "counts are wrong .of rows observed on some attributes"),
         (BlocksOfAll, "code_blocks are wrong.*.of rows observed on some attributes"),
         (BlocksOnce, "code_blocks are wrong.*.in blocks that are asked for again"),
         (OneHoleInBlocks, "code_blocks are wrong.*.of cells written in several ways"),
