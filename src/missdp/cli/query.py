@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,10 +19,14 @@ from missdp.cli.where import (
     TableOption,
     rows_at,
 )
-from missdp.errors import ParameterError
+from missdp.errors import MissDPError, ParameterError
 from missdp.schema import Schema
+from missdp.schema.predicates import parse_where
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
-from missdp.table import Table
+from missdp.table import RowStream, Table
+from missdp.table.blocks import joined, read_columns
+from missdp.table.encode import Column
+from missdp.table.streams import stream_of
 
 __all__ = ["query"]
 
@@ -108,6 +114,45 @@ def query(
     text = _text(answer)
     note_release(text)
     emit(_document(answer), text, as_json=as_json)
+
+
+def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Table:
+    """Return the rows with the attributes that a question reads, where that is known to be enough.
+
+    Every column is read all the same if it may refuse a cell.
+    """
+    stream = stream_of(private)
+    assert stream is not None
+    valued = _with_values(request, facts)
+    if valued is None or facts.undeclared:  # refused later, or a condition
+        return Table.read(stream, facts)
+    named = {part.strip() for part in f"{request.match},{request.group}".split(",")} - {""}
+    wanted = facts.rulebook.reached(valued | named)
+    some = facts.subset(name for name in facts.names if name in wanted)
+    if some.rules:
+        valued = {*some.names}
+
+    def lean(columns: dict[str, Column]) -> dict[str, Column]:
+        return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
+
+    batches = read_columns(stream, facts, some.names, refusing=True)
+    return Table(some, joined(map(lean, batches), some))
+
+
+def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
+    """Return the attributes of which a question reads values; None if it makes no sense."""
+    with contextlib.suppress(MissDPError):
+        named = {part.strip() for part in f"{request.impute},{request.match}".split(",")}
+        if not named <= {*facts.names}:
+            return None
+        found = {part.strip() for part in request.impute.split(",")}
+        found |= parse_where(request.where, facts).names
+        if request.statistic == "proportion":
+            return found | parse_where(request.of, facts, named="of").names
+        of = {part.strip() for part in request.of.split(",")} - {""}
+        groups = {part.strip() for part in request.group.split(",")} - {""}
+        return found | of if of | groups <= {*facts.names} else None
+    return None
 
 
 def _question(asked: dict[str, str | None]) -> tuple[str, str]:

@@ -137,6 +137,18 @@ class FilledRows:
         """Public facts."""
         return self._table.schema
 
+    def part(self, start: int, stop: int) -> FilledRows:
+        """Return some of the rows."""
+
+        def cut(codes: NDArray[Any], values: NDArray[Any] | None) -> tuple[Any, Any]:
+            return codes[start:stop], None if values is None else values[start:stop]
+
+        schema = self._table.schema
+        whole = ((name, self._table.column(name)) for name in schema.names)
+        table = Table(schema, {n: TableColumn(*cut(c.codes, c.values)) for n, c in whole})
+        columns = {name: cut(*column) for name, column in self._columns.items()}
+        return FilledRows(table, Prepared(columns))
+
     def codes(self, name: str) -> NDArray[np.integer]:
         """Codes of an attribute; cells that are still missing have its missing code."""
         return self._columns[name][0] if name in self._columns else self._table.codes(name)
@@ -170,17 +182,44 @@ class FilledRows:
         return np.where(out, came.codes.astype(np.int64), codes), values
 
 
-def _labels(size: int, source: NoiseSource) -> NDArray[np.uint64]:
-    """Draw one independent 64-bit label for each row.
+_MANY = 2**22  # rows: of more, labels are given as their places in their order
+
+
+def _labels(size: int, source: NoiseSource) -> NDArray[np.unsignedinteger]:
+    """Draw one independent 64-bit label for each row; of many rows, return the labels' ranks.
 
     The privacy statement of a preparation that uses them is for tables of labelled rows: a row
     brings its own label, drawn independently of all values and of all other labels, so adding or
     removing a row leaves the labels of the others as they were. It must be private for every fixed
     assignment of labels, hence also on average over them.
     """
+    labels: NDArray[np.uint64]
     if isinstance(source, SecureNoise):
-        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-    return source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
+        labels = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+    else:
+        labels = source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
+    return labels if size <= _MANY else ranks(labels)
+
+
+def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """Return the place of each label in their order, of equal ones the first first.
+
+    With little memory: labels are sorted in 64 portions, by their highest bits.
+
+    Examples
+    --------
+    >>> ranks(np.array([2**63, 5, 2**62, 5], dtype=np.uint64)).tolist()
+    [3, 0, 2, 1]
+    """
+    top = (labels >> np.uint64(58)).astype(np.uint8)
+    found = np.empty(len(labels), dtype=np.uint32)
+    done = 0
+    for portion in range(64):
+        rows = np.flatnonzero(top == portion)
+        order = np.argsort(labels[rows], kind="stable")
+        found[rows[order]] = np.arange(done, done + len(rows), dtype=np.uint32)
+        done += len(rows)
+    return found
 
 
 def as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001

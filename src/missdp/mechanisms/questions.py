@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
-from missdp.mechanisms.views import Cells, Rows
+from missdp.mechanisms.views import PART_ROWS, Cells, Rows
 
 __all__ = [
     "QUANTA",
@@ -112,8 +112,15 @@ class Question:
         failed = DataError("the function of a question failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
-            found = np.asarray(self.function(Rows(cells, self.reads, self.applies), *self.given))
-            return np.asarray(self._totals(found, len(cells)), dtype=np.int64)
+            rows = Rows(cells, self.reads, self.applies)
+            parts = rows.parts() if self._adds_up and len(rows) > PART_ROWS else [(None, rows)]
+            return sum(map(self._of, (part for _, part in parts)), np.zeros(1, dtype=np.int64))
+
+    def _of(self, rows: Rows) -> NDArray[np.int64]:
+        found = np.asarray(self.function(rows, *self.given))
+        return np.asarray(self._totals(found, len(rows)), dtype=np.int64)
+
+    _adds_up = False  # whether the result of all rows is the sum of the results of some and others
 
     def _totals(self, found: NDArray[Any], size: int) -> Any:
         """Turn what the function returned into the result."""
@@ -147,6 +154,7 @@ class Counts(Question):
 
     cells: int = 1
     stays: bool = False
+    _adds_up = True
 
     @property
     def own(self) -> float:
@@ -208,6 +216,7 @@ class Sums(Question):
     bound: float
     numbers: int = 1
     change: float | None = None
+    _adds_up = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

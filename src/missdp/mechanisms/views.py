@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,10 @@ from missdp.schema import Schema
 from missdp.schema.known import Verdict
 from missdp.schema.predicates import RowView
 
-__all__ = ["Cells", "Rows"]
+__all__ = ["PART_ROWS", "Cells", "Rows"]
+
+PART_ROWS = 2**20
+"""Most rows that a function of each row by itself is shown at once."""
 
 
 class Cells(RowView, Protocol):
@@ -21,6 +25,9 @@ class Cells(RowView, Protocol):
 
     def applies(self, name: str) -> Verdict:
         """Tell to which rows an attribute surely applies, and to which it may."""
+
+    def part(self, start: int, stop: int) -> Cells:
+        """Return some of the rows."""
 
 
 class Rows:
@@ -46,6 +53,16 @@ class Rows:
 
     def __repr__(self) -> str:
         return "Rows(private)"
+
+    def parts(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield where some rows are, and the view of them, for functions of each row by itself."""
+        for start in range(0, len(self), PART_ROWS):
+            stop = min(start + PART_ROWS, len(self))
+            part = self if stop - start == len(self) else self._part(start, stop)
+            yield slice(start, stop), part
+
+    def _part(self, start: int, stop: int) -> Rows:
+        return Rows(self._cells.part(start, stop), self._reads, self._asks)
 
     @property
     def schema(self) -> Schema:

@@ -204,19 +204,20 @@ def filled_rows(
     """Return the rows with every hole drawn from its attribute's law, and rules settled again.
 
     Each row is filled by itself, so adding or removing one row still changes one filled row.
-    A law with all its mass on one level takes no draw.
     """
     schema = source.schema
 
     def filled(block: CodeBlock) -> dict[str, Codes]:
         codes = {}
-        for attribute in schema:
+        # Row by row, so that rows are filled alike however many come at once.
+        uniforms = rng.random((len(block[schema.names[0]]), len(schema)))
+        for place, attribute in enumerate(schema):
             cells = block[attribute.name].astype(np.int64)
             if attribute.nullable:
                 hole, law = cells >= attribute.size, laws[attribute.name]
-                sure = np.flatnonzero(law == 1.0)
-                many = int(hole.sum())
-                cells[hole] = sure[0] if sure.size else rng.choice(attribute.size, size=many, p=law)
+                ends = np.cumsum(law) / np.sum(law)
+                drawn = np.searchsorted(ends, uniforms[hole, place], side="right")
+                cells[hole] = np.minimum(drawn, np.flatnonzero(law)[-1])
             codes[attribute.name] = cells
         return codes
 

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Schema
 from missdp.sources.code_store import streams_codes
-from missdp.sources.counts import Clique, MarginalSource, MemorySource, Rows, weighing
+from missdp.sources.counts import Clique, MarginalSource, MemorySource, Reads, Rows, weighing
 from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.row_weights import RowWeight
 from missdp.sources.spark import SparkSource
 from missdp.table import Table
 from missdp.table.memory import fits_into_memory
 from missdp.table.quietly import is_spark_frame
-from missdp.table.streams import stream_of
+from missdp.table.streams import RelationRows, stream_of
 
 __all__ = [
     "STRATEGIES",
@@ -165,7 +165,7 @@ def strategy_named(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
-def open_source(data: Any, schema: Schema) -> MarginalSource:
+def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> MarginalSource:
     """Return a source that counts ``data``.
 
     Parameters
@@ -178,6 +178,9 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
         charges nothing for it.
     schema : Schema
         The declared domain.
+    reads : {"counts", "weights", "rows"}, default "counts"
+        What is read of it. With ``"rows"``, files and streams are held however long they are: to
+        refuse a long one would tell how long it is.
 
     Raises
     ------
@@ -193,14 +196,14 @@ def open_source(data: Any, schema: Schema) -> MarginalSource:
     >>> open_source(pd.DataFrame({"smoker": ["yes"]}), schema)
     MemorySource(smoker)
     """
-    source = _open(data, schema)
+    source = _open(data, schema, reads)
     check = getattr(type(source), "check", None)
     if check is not None:
         check(source)
     return source
 
 
-def _open(data: Any, schema: Schema) -> MarginalSource:
+def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
     if is_source(data):
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
@@ -208,7 +211,8 @@ def _open(data: Any, schema: Schema) -> MarginalSource:
     if is_spark_frame(data):
         return SparkSource(data, schema)
     stream = stream_of(data)
-    if stream is not None and not fits_into_memory(stream.about(), schema):
+    held = reads == "rows" and type(stream) is not RelationRows  # of a relation no length is known
+    if stream is not None and not held and not fits_into_memory(stream.about(), schema):
         return DuckDBSource(stream, schema)
     return MemorySource(Table.read(data, schema))
 

@@ -53,9 +53,10 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 from missdp.mechanisms.questions import Prepared, Rows
-from missdp.schema import Numeric
+from missdp.schema import AnyAttribute, Numeric
 from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
 from missdp.statistics.metric import Metric
+from missdp.statistics.rings import DONEES, Ring, site_count
 
 __all__ = ["Cells", "Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
 
@@ -89,24 +90,32 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
     if not len(donees.rows) or not len(donors.rows):
         return chosen
     near = near_cells(layout, k)
-    cell_index = np.searchsorted(near.cells, donees.cells)
+    for begin in range(0, len(donees.rows), DONEES):
+        part = slice(begin, begin + DONEES)
+        _choose(layout, near, part, chosen[part])
+    return chosen
+
+
+def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> None:
+    """Write the donors of some donees."""
+    donors, donees = layout.donors, layout.donees
+    labels = donees.labels[part].astype(np.int64)
+    cell_index = np.searchsorted(near.cells, donees.cells_of(part))
     start = near.pair_start[cell_index]
     owner, step = _runs(near.pair_start[cell_index + 1] - start)
     pair = start[owner] + step
     cell = near.pair_cell[pair]
     counts = donors.counts[cell]
-    key = donors.cells * layout.size + donors.labels
-    after = np.searchsorted(key, cell * layout.size + donees.labels[owner]) - donors.start[cell]
-    take, step = _runs(np.minimum(counts, k))
+    after = donors.below(cell, labels[owner])
+    take, step = _runs(np.minimum(counts, chosen.shape[1]))
     at = donors.start[cell[take]] + (after[take] + step) % counts[take]
     owner = owner[take]
-    gap = (donors.labels[at] - donees.labels[owner]) % layout.size
+    gap = (donors.labels[at].astype(np.int64) - labels[owner]) % layout.size
     order = np.lexsort((gap, near.pair_distance[pair[take]], owner))
     owner, at = owner[order], at[order]
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    first = place < k
+    first = place < chosen.shape[1]
     chosen[owner[first], place[first]] = donors.rows[at[first]]
-    return chosen
 
 
 def _runs(counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -138,7 +147,7 @@ def impute(
         Donors per incomplete row.
     metric : Metric
     """
-    layout = lay_out(rows, metric, *roles(rows, (name for name, _, _ in fills)), labels)
+    layout = lay_out(rows, metric, *roles(rows, [name for name, _, _ in fills]), labels)
     donors = choose_donors(layout, k)
     columns = {
         name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
@@ -148,18 +157,22 @@ def impute(
 
 
 def _fill(
-    table: Rows, name: str, rows: IntArray, donors: IntArray, *, how: str, default: float
+    table: Rows, name: str, rows: NDArray[np.integer], donors: IntArray, *, how: str, default: float
 ) -> Cells:
     """Return one column, its holes in ``rows`` filled from the donors of each.
 
     Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
     """
     attribute = table.schema[name]
-    hole = (table.holes(name) & table.applies(name)[0])[rows]
-    target, donors = rows[hole], donors[hole]
-    codes = table.codes(name).astype(np.int64)
+    size = len(table)
+    hole, codes = np.zeros(size, dtype=bool), np.zeros(size, dtype=_code_type(attribute))
+    for where, part in table.parts():
+        hole[where] = part.holes(name) & part.applies(name)[0]
+        codes[where] = part.codes(name)
+    taking = hole[rows]
+    target, donors = rows[taking], donors[taking]
     if not isinstance(attribute, Numeric):
-        votes = np.where(donors < 0, int(default), codes[donors])
+        votes = np.where(donors < 0, int(default), codes[donors].astype(np.int64))
         codes[target] = _majority(votes)
         return codes, None
     values = table.values(name).copy()
@@ -168,6 +181,10 @@ def _fill(
     np.clip(values, attribute.lower, attribute.upper, out=values)
     codes[target] = attribute.encode_values(values[target])
     return codes, values
+
+
+def _code_type(attribute: AnyAttribute) -> type[np.integer]:
+    return np.int16 if attribute.extended_size < 2**15 else np.int64
 
 
 def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -368,80 +385,3 @@ def _within_reach(
         site = site[owner] * table.shape[1] + block
         index, distance = index[owner], total[owner, block]
     return index, site, distance
-
-
-class Ring:
-    """Where the donees of each cell stand among its donors on the circle of labels. Private."""
-
-    def __init__(self, layout: Layout, near: NearCells) -> None:
-        donors, donees = layout.donors, layout.donees
-        self._donors = donors.counts[near.cells]
-        self._donees = donees.counts[near.cells]
-        self._start = donees.start[near.cells]
-        index = np.searchsorted(near.cells, donees.cells)
-        key = donors.cells * max(layout.size, 1) + donors.labels
-        wanted = donees.cells * max(layout.size, 1) + donees.labels
-        passed = np.searchsorted(key, wanted) - donors.start[donees.cells]
-        # Two laps of every cell's circle, one after the other, as one increasing sequence.
-        self._span = 2 * int(self._donors.max(initial=0)) + 1
-        self._index, self._passed = index, passed
-        lap = passed + self._donors[index]
-        first = 2 * self._start[index] + np.arange(len(index)) - self._start[index]
-        self._laps = np.empty(2 * len(index), dtype=np.int64)
-        self._laps[first] = passed
-        self._laps[first + self._donees[index]] = lap
-        self._owner = np.repeat(np.arange(len(near.cells)), 2 * self._donees)
-        self._position = first
-
-    def depths(self, reach: int) -> IntArray:
-        """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
-        depth = self._donees.copy()
-        short = np.flatnonzero(self._donors[self._index] > reach)
-        if not len(short):
-            return depth
-        span = self._span + reach
-        keys = self._owner * span + self._laps
-        index = self._index[short]
-        stop = np.searchsorted(keys, index * span + self._passed[short] + reach)
-        width = stop - self._position[short]
-        depth[self._donors > reach] = 0
-        np.maximum.at(depth, index, width)
-        return depth
-
-
-def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
-    """Largest number of donees, over labels, that rank a donor at ``site`` within ``reach``."""
-    distance = layout.metric.to_site(layout.codes[near.cells], site).astype(np.int64)
-    index = np.flatnonzero(distance <= near.radius)
-    before, through, shell = near.nearer(index, distance[index])
-    wholly = through < reach
-    total = int(layout.donees.counts[near.cells[index[wholly]]].sum())
-    partly = np.flatnonzero(~wholly & (before < reach))
-    starts, stops = [], []
-    for i in partly:
-        start, stop = _arcs(layout, near, index[i], shell[i], reach - int(before[i]))
-        starts.append(start)
-        stops.append(stop)
-    return total + (_overlap(np.concatenate(starts), np.concatenate(stops)) if starts else 0)
-
-
-def _arcs(
-    layout: Layout, near: NearCells, index: int, shell: int, steps: int
-) -> tuple[IntArray, IntArray]:
-    """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a shell."""
-    donors, donees = layout.donors, layout.donees
-    cell = near.cells[index]
-    own = donees.labels[donees.start[cell] : donees.start[cell + 1]]
-    tied = near.pair_cell[near.shell_pair[shell] : near.shell_pair[shell + 1]]
-    ring = np.concatenate([donors.labels[donors.start[c] : donors.start[c + 1]] for c in tied])
-    ring.sort()
-    return own, ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]
-
-
-def _overlap(start: IntArray, stop: IntArray) -> int:
-    """Largest number of arcs (start, stop] of a circle that share a point."""
-    wrapped = int(np.count_nonzero(stop < start))
-    points = np.concatenate([start, stop])
-    change = np.concatenate([np.ones(len(start), np.int64), -np.ones(len(stop), np.int64)])
-    order = np.argsort(points, kind="stable")
-    return wrapped + int(np.max(np.cumsum(change[order]), initial=0))

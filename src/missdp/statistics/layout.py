@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +29,45 @@ class Side:
         Row numbers in the table.
     labels : array of int, shape (n,)
         Their labels, a permutation of ranks shared by both sides.
-    cells : array of int, shape (n,)
-        Their cells, non-decreasing.
     start : array of int, shape (cells + 1,)
         Where each cell begins.
     """
 
-    rows: IntArray
-    labels: IntArray
-    cells: IntArray
+    rows: NDArray[np.integer]
+    labels: NDArray[np.integer]
     start: IntArray
+
+    @property
+    def cells(self) -> NDArray[np.integer]:
+        """Their cells, non-decreasing."""
+        return np.repeat(np.arange(len(self.start) - 1, dtype=np.int64), self.counts)
+
+    def cells_of(self, part: slice) -> IntArray:
+        """Return the cells of some of them."""
+        places = np.arange(part.start, min(part.stop, len(self.rows)))
+        return np.searchsorted(self.start, places, side="right") - 1
 
     @property
     def counts(self) -> IntArray:
         """Rows per cell."""
         return np.diff(self.start)
+
+    def below(self, cells: IntArray, labels: NDArray[np.integer]) -> IntArray:
+        """Return how many rows of each of these cells have a smaller label than the one given."""
+        found = np.empty(len(cells), dtype=np.int64)
+        steps = int(self.counts.max(initial=0)).bit_length()
+        for begin in range(0, len(cells), _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            first = self.start[cells[part]]
+            low, high, wanted = first.copy(), self.start[cells[part] + 1], labels[part]
+            for _ in range(steps):  # bisection, of all at once
+                middle = (low + high) // 2
+                open_ = low < high
+                less = open_ & (self.labels[np.where(open_, middle, 0)] < wanted)
+                low = np.where(less, middle + 1, low)
+                high = np.where(less | ~open_, high, middle)
+            found[part] = low - first
+        return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,20 +93,23 @@ class Layout:
     size: int
 
 
-def roles(rows: Rows, names: Iterable[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def roles(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Tell which rows may give, and which lack, some of the attributes filled together.
 
     A donor has no hole in any of them, and a value in one at least. A donee lacks one that surely
     applies to it. Others, to whom none applies or of whom that is open, are neither. Each row's
     own cells decide.
     """
-    lacks, valued, whole = (np.full(len(rows), start) for start in (False, False, True))
-    for name in names:
-        hole = rows.holes(name)
-        lacks |= hole & rows.applies(name)[0]
-        valued |= ~rows.mask(name)
-        whole &= ~hole
-    return whole & valued, lacks
+    give, take = (np.zeros(len(rows), dtype=bool) for _ in range(2))
+    for where, part in rows.parts():
+        lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
+        for name in names:
+            hole = part.holes(name)
+            lacks |= hole & part.applies(name)[0]
+            valued |= ~part.mask(name)
+            whole &= ~hole
+        give[where], take[where] = whole & valued, lacks
+    return give, take
 
 
 def lay_out(
@@ -104,26 +133,91 @@ def lay_out(
         Tie-breaking labels; only their cyclic order matters.
     """
     size = len(rows)
-    columns = [*(state(rows, n) for n in metric.together), *(rows.codes(n) for n in metric.names)]
-    key = np.zeros(size, dtype=np.int64)
-    for codes, levels in zip(columns, metric.shape, strict=True):
-        key = key * levels + codes
-    found, cell = np.unique(key, return_inverse=True)
+    found, cell = _cells(rows, metric)
     cells = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
-    by_label = np.argsort(labels, kind="stable")
-    rank = np.empty(size, dtype=np.int64)
-    rank[by_label] = np.arange(size)
-    ordered = by_label[np.argsort(cell[by_label], kind="stable")]
-    donors, donees = (
-        _side(ordered[keep[ordered]], cell, rank, len(found)) for keep in (give, take)
-    )
+    rank, by_label = _ranked(labels)
+    ordered = _by_cell(by_label, cell, len(found))
+    donors, donees = (_side(ordered, keep, cell, rank, len(found)) for keep in (give, take))
     return Layout(metric, cells, donors, donees, size)
 
 
-def _side(rows: IntArray, cell: IntArray, rank: IntArray, cells: int) -> Side:
-    of_rows = cell[rows]
-    start = np.concatenate([[0], np.cumsum(np.bincount(of_rows, minlength=cells))])
-    return Side(rows, rank[rows], of_rows, start.astype(np.int64))
+_SMALL_DOMAIN = 1 << 24
+
+
+def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
+    """Return the matching cells that occur, and which of them each row is in."""
+    domain = math.prod(metric.shape)
+    small = domain <= _SMALL_DOMAIN
+    keys = np.empty(len(rows), dtype=np.uint32 if small else np.int64)
+    for where, part in rows.parts():
+        key = np.zeros(len(part), dtype=np.int64)
+        columns = [*(state(part, n) for n in metric.together), *map(part.codes, metric.names)]
+        for codes, levels in zip(columns, metric.shape, strict=True):
+            key = key * levels + codes
+        keys[where] = key
+    if not small:
+        found, cell = np.unique(keys, return_inverse=True)
+        return found, cell.reshape(-1)
+    occurs = np.zeros(domain, dtype=bool)
+    occurs[keys] = True
+    found = np.flatnonzero(occurs)
+    place = np.zeros(domain, dtype=_least(len(found)))
+    place[found] = np.arange(len(found))
+    return found, place[keys]
+
+
+def _least(size: int) -> type[np.integer]:
+    """Return a small type that holds the numbers below a size."""
+    return np.uint16 if size <= 2**16 else np.uint32 if size <= 2**32 else np.int64
+
+
+def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the rank of each row's label, and the rows in the order of their labels."""
+    size, kind = len(labels), _least(len(labels))
+    by_label = np.zeros(size, dtype=kind)
+    if labels.dtype == np.uint32:  # ranks already, if each occurs once
+        seen = np.zeros(size, dtype=bool)
+        seen[labels[labels < size]] = True
+        if seen.all():
+            by_label[labels] = np.arange(size, dtype=kind)
+            return labels, by_label
+    by_label[:] = np.argsort(labels, kind="stable")
+    rank = np.empty(size, dtype=kind)
+    rank[by_label] = np.arange(size, dtype=kind)
+    return rank, by_label
+
+
+def _by_cell(by_label: NDArray[Any], cell: NDArray[np.integer], cells: int) -> NDArray[np.integer]:
+    """Return rows sorted by cell, those of one cell in the order in which they come."""
+    counts = np.zeros(cells, dtype=np.int64)
+    for begin in range(0, len(cell), _CHUNK):
+        counts += np.bincount(cell[begin : begin + _CHUNK], minlength=cells)
+    following = np.cumsum(counts) - counts
+    ordered = np.empty_like(by_label)
+    for begin in range(0, len(by_label), _CHUNK):
+        part = by_label[begin : begin + _CHUNK]
+        order = np.argsort(cell[part], kind="stable")
+        of_part = cell[part][order]
+        here = np.bincount(of_part, minlength=cells)
+        starts = np.cumsum(here) - here
+        ordered[following[of_part] + np.arange(len(part)) - starts[of_part]] = part[order]
+        following += here
+    return ordered
+
+
+def _side(
+    ordered: NDArray[np.integer],
+    keep: NDArray[np.bool_],
+    cell: NDArray[np.integer],
+    rank: NDArray[Any],
+    cells: int,
+) -> Side:
+    rows = ordered[keep[ordered]]
+    counts = np.zeros(cells, dtype=np.int64)
+    for begin in range(0, len(rows), _CHUNK):
+        counts += np.bincount(cell[rows[begin : begin + _CHUNK]], minlength=cells)
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Side(rows, rank[rows], start)
 
 
 _CHUNK = 1 << 22

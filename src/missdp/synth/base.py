@@ -144,7 +144,7 @@ class Synthesizer(Sampler):
             )
         declared = is_declared(self.n_rows)
         warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
-        source, kind = open_data(data, schema)
+        source, kind = open_data(data, schema, self._reads)
         conditions = fit_conditions(source.schema, undeclared, self.random_state, self.n_rows)
         self._strategy.check(readable(source, self._reads(source.schema)))
         fresh = type(self)(**self.get_params(deep=False))

@@ -64,7 +64,8 @@ def synthesizer_ground_truth(
         How values went missing.
     fixed_gates : bool
         Whether the family fixes, by public facts and parameters, what a row must have observed for
-        each of its releases, and the noise of those that it does not reserve a part for.
+        each of its releases. Noise may follow from what was released before: each gate counts with
+        what was spent behind it, within the cap of the whole, and the rest as if behind no gate.
     caps : Caps, optional
         What the parts of the fit cost at most, by parameters and public facts alone.
 

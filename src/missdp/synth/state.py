@@ -35,7 +35,7 @@ from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.mechanisms import Witness, domain_conditions
 from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
-from missdp.sources import MarginalSource, is_source, open_source
+from missdp.sources import MarginalSource, Reads, is_source, open_source
 from missdp.synth.caps import Caps, Keeper
 from missdp.synth.restore import KindShares
 from missdp.table import FrameKind, Table
@@ -195,17 +195,19 @@ def sampling_generator(seed: Any) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=_SAMPLING))
 
 
-def open_data(data: Any, schema: Schema | None) -> tuple[MarginalSource, FrameKind]:
-    """Return a source for any input, and the kind of frame to give back."""
-    if isinstance(data, Table):
-        return open_source(data, schema or data.schema), data.kind
-    if is_source(data):
-        return open_source(data, schema or data.schema), "pandas"
+def open_data(
+    data: Any, schema: Schema | None, reads: Callable[[Schema], Reads]
+) -> tuple[MarginalSource, FrameKind]:
+    """Return a source for any input, as a family reads it, and the kind of frame to give back."""
+    if isinstance(data, Table) or is_source(data):
+        known = schema or data.schema
+        kind = data.kind if isinstance(data, Table) else "pandas"
+        return open_source(data, known, reads=reads(known)), kind
     if schema is None:
         raise SchemaError(
             "a schema is needed: pass fit(data, schema=...), or read the data with Table.read"
         )
-    return open_source(data, schema), frame_kind(data)
+    return open_source(data, schema, reads=reads(schema)), frame_kind(data)
 
 
 # The noise of every part of a fit then stays in the range that is drawn exactly.

@@ -52,7 +52,11 @@ def in_order(
 
 
 def read_columns(
-    stream: RowStream, schema: Schema, names: Iterable[str] | None = None
+    stream: RowStream,
+    schema: Schema,
+    names: Iterable[str] | None = None,
+    *,
+    refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself.
 
@@ -63,6 +67,8 @@ def read_columns(
         Its rules are applied.
     names : iterable of str, optional
         The columns to yield; what rules derive them from is read, too. By default all.
+    refusing : bool, default False
+        Whether the other columns are read, too, as far as they may refuse a cell.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def read_columns(
     stream.check(schema.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
-    read = tuple(name for name in schema.names if name in reached)
+    read = tuple(a.name for a in schema if a.name in reached or (refusing and a.refuses))
     encoders = {name: Encoder(schema[name]) for name in read}
 
     def encoded(batch: pa.RecordBatch) -> dict[str, Column]:
@@ -99,10 +105,25 @@ def check_rows_fit(data: Any, schema: Schema) -> None:
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     lists: dict[str, list[Column]] = {name: [] for name in schema.names}
+    waiting: list[dict[str, Column]] = []
+    rows = 0
     for part in parts:
-        for name, column in part.items():
-            lists[name].append(column)
+        waiting.append(part)
+        rows += len(part[schema.names[0]].codes)
+        if rows >= _TOGETHER:  # or the heap would be full of holes between small arrays
+            _move(waiting, lists, schema)
+            rows = 0
+    _move(waiting, lists, schema)
     return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
+
+
+_TOGETHER = 2**22
+
+
+def _move(waiting: list[dict[str, Column]], lists: dict[str, list[Column]], schema: Schema) -> None:
+    for attribute in schema if waiting else ():
+        lists[attribute.name].append(_joined(attribute, [p[attribute.name] for p in waiting]))
+    waiting.clear()
 
 
 def _joined(attribute: AnyAttribute, parts: list[Column]) -> Column:

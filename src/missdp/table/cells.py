@@ -151,7 +151,7 @@ _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
     ((int, np.integer), _int),
     ((float, np.floating), _float),
     (decimal.Decimal, _decimal),
-    ((bytes, bytearray), _bytes),
+    ((bytes, bytearray, memoryview), lambda cell: _bytes(bytes(cell))),
     (dt.datetime, _moment),
     (dt.date, _date),
     (np.datetime64, _numpy_moment),

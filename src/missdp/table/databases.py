@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class DuckDBRows(RelationRows):
         with replacing(duckdb.Error, by=unreadable):
             connection = duckdb.connect(self.path, read_only=True)
             connection.execute(f"SET memory_limit = '{room // 10**6}MB'")
+        _spill_privately(connection)
         self._connection = connection
         if table is not None:
             absent = DataError(f"there is no table {table!r} in {str(path)!r}")
@@ -88,6 +90,26 @@ class DuckDBRows(RelationRows):
             raise ParameterError("the query must be exactly one SELECT statement")
         with replacing(duckdb.Error, by=DataError("the query does not run")):
             super().__init__(connection.sql(query))
+
+
+def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let the engine sort and join beyond memory in files that nobody else can read.
+
+    By default it writes rows beside the database, readable by all, and leaves them there if the
+    process is killed. Encrypted, what is left is no more than noise.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="missdp-")  # of mode 0700
+    weakref.finalize(connection, folder.cleanup)
+    where = folder.name.replace("'", "''")
+    refused = DataError("the engine cannot write private temporary files")
+    with replacing(duckdb.Error, by=refused):
+        connection.execute(f"SET temp_directory = '{where}'")
+        known = connection.execute(
+            "SELECT count(*) FROM duckdb_settings() WHERE name = 'temp_file_encryption'"
+        ).fetchall()
+        connection.execute(
+            "SET temp_file_encryption = true" if known[0][0] else "SET temp_directory = ''"
+        )
 
 
 def _estimate(connection: duckdb.DuckDBPyConnection, table: str) -> int | None:

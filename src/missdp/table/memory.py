@@ -1,8 +1,9 @@
 """How much memory a run may take, and whether a table is held or streamed.
 
-The decision is made from the number of rows, as files and engines state it in their metadata, and
-from the columns of the schema; never from a look at private cells. Whichever way a table is read,
-the same is counted, so the decision changes no result.
+The decision is made from the number of rows, as files and engines state it in their metadata or a
+CSV file's size and first line ends tell it, and from the columns of the schema. It depends on
+private rows, so nothing that anyone is shown may depend on it: whichever way a table is read, the
+same is counted, and what only held rows allow is held however long it is.
 """
 
 from __future__ import annotations

@@ -206,7 +206,12 @@ def _parts(place: Path) -> tuple[Path, ...]:
             f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "
             "'visits/*.parquet'"
         )
-    return tuple(found)
+    # A pattern may find a file twice, and a link is the file that it leads to: rows count once.
+    files: dict[tuple[int, int], Path] = {}
+    for path in found:
+        about = path.stat()
+        files.setdefault((about.st_dev, about.st_ino), path)
+    return tuple(files.values())
 
 
 def _hidden(path: Path) -> bool:
@@ -220,6 +225,7 @@ def _stated_rows(path: Path) -> int | None:
 
 
 _SNIFFED = 2**20
+_CELL = 16  # bytes of a cell that most files stay below
 
 
 def _lines(path: Path) -> int | None:
@@ -232,5 +238,7 @@ def _lines(path: Path) -> int | None:
             read = raw.tell() if zipped else len(start)
         if len(start) < _SNIFFED:  # all of it
             return int(start.count(b"\n"))
-        return round(start.count(b"\n") * size / max(1, read)) + 1
+        # A long first cell must not make many rows look like few.
+        columns = start.split(b"\n", 1)[0].count(b",") + 1
+        return max(round(start.count(b"\n") * size / max(1, read)), size // (_CELL * columns)) + 1
     return None

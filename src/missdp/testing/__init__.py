@@ -9,6 +9,7 @@ from missdp.testing.claims import Audit, Claim, audit_samples, judge, mu_of
 from missdp.testing.counting import check_source
 from missdp.testing.findings import Answer, Finding, Recorder, Repeater, Report
 from missdp.testing.habits import HABITS
+from missdp.testing.holes import HolePair, differing_facts, hole_pairs
 from missdp.testing.interference import PAIRS, check_non_interference
 from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
 from missdp.testing.sensitivity import check_sensitivity
@@ -24,6 +25,7 @@ __all__ = [
     "Audit",
     "Claim",
     "Finding",
+    "HolePair",
     "Recorder",
     "Repeater",
     "Report",
@@ -36,7 +38,9 @@ __all__ = [
     "check_sensitivity",
     "check_source",
     "check_synthesizer",
+    "differing_facts",
     "examples",
+    "hole_pairs",
     "judge",
     "made_up",
     "mu_of",

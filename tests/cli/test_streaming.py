@@ -1,0 +1,325 @@
+"""Commands on tables that do not fit into the limit: odd tables, odd places, disks that fill up."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import missdp
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.cli.main import main
+from missdp.sources import DuckDBSource
+from missdp.synth import row_blocks
+from missdp.table import FileRows, PartRows, draft_columns, memory_limit
+from missdp.table.memory import fits_into_memory
+from missdp.table.tally import Tally
+
+SCHEMA = Schema(
+    (
+        Categorical(name="a", levels=("x", "y"), nullable=True),
+        Numeric(name="b", lower=0, upper=10, bins=5, nullable=True),
+    )
+)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="limits of another kind")
+
+
+def frame(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "a": rng.choice(np.array(["x", "y", None]), n),
+            "b": np.where(rng.random(n) < 0.2, np.nan, np.round(rng.random(n) * 10, 2)),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("s.toml")
+    frame(3000).to_csv("rows.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """Every file is too large to be held."""
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    found = capsys.readouterr()
+    return code, found.out, found.err
+
+
+SYNTHESIZE = ("synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", 1, "-o", "out.csv",
+              "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
+
+
+# -- the limit -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["two", "-1GB", "1", "5XB", "1iB", "", "nanGB", "100MB"])
+def test_a_limit_that_is_none_is_refused(folder, capsys, size):
+    code, _, err = run(capsys, *SYNTHESIZE, "--memory", size)
+    assert code == 2
+    assert "--memory must be" in err
+    assert not (folder / "out.csv").exists()
+
+
+def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
+    path = tmp_path / "flat.parquet"  # many rows in few bytes
+    pq.write_table(pa.table({"a": pa.array(["x"]).take(pa.array([0] * 2_000_000))}), path)
+    schema = SCHEMA.subset(["a"])
+    assert path.stat().st_size < 10**5
+    assert FileRows(path).about() == 2_000_000
+    with memory_limit("600MB"):
+        assert fits_into_memory(2_000_000, schema)
+        assert not fits_into_memory(20_000_000, schema)
+        assert not fits_into_memory(None, schema)
+    with memory_limit("3GB"):
+        assert fits_into_memory(20_000_000, schema)
+
+
+def test_the_rows_of_a_csv_file_are_estimated_from_its_first_lines(tmp_path):
+    for name in ("rows.csv", "rows.csv.gz"):
+        frame(300_000).to_csv(tmp_path / name, index=False)
+        assert abs(FileRows(tmp_path / name).about() / 300_000 - 1) < 0.1
+
+
+# -- the same results ----------------------------------------------------------------------------
+
+
+def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, monkeypatch):
+    frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
+    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+    commands = [
+        (*SYNTHESIZE, "--seed", 1, "--model", "m.json"),
+        ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
+        ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--bins", 7, "--json"),
+        ("impute", "rows.csv", "--schema", "s.toml", "--model", "out.model.json", "-o", "f.csv",
+         "--seed", 3),
+        ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv"),
+    ]  # fmt: skip
+    held = [run(capsys, *command) for command in commands]
+    files = {name: Path(name).read_bytes() for name in ("out.csv", "f.csv", "h.csv")}
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+    for command, (code, out, _) in zip(commands, held, strict=True):
+        assert code == 0
+        assert run(capsys, *command)[:2] == (0, out)
+    assert files == {name: Path(name).read_bytes() for name in files}
+
+
+def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, capsys):
+    frame(100).to_csv("out.csv", index=False)
+    frame(100).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
+    code, _, err = run(capsys, "evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--f1")
+    assert (code, "in memory" in err) == (2, True)
+    simulate = ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.3, "--seed", 1)
+    code, _, err = run(capsys, *simulate, "-o", "h.csv", "--mechanism", "mar")
+    assert (code, "--memory" in err) == (2, True)
+    assert not Path("h.csv").exists()
+    assert run(capsys, *simulate, "-o", "h.csv")[0] == 0
+    assert 0.2 < pd.read_csv("h.csv")["b"].isna().mean() < 0.4
+
+
+def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, capsys, monkeypatch):
+    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+    model = missdp.load("out.model.json")
+    monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
+    whole = model.sample_table(1050, random_state=5)
+    parts = list(model.sample_blocks(1050, random_state=5))
+    assert [len(p) for p in parts] == [96] * 5 + [95] * 6
+    assert Table.joined(parts).to_arrow() == whole.to_arrow()
+    for name in ("more.csv", "more.parquet"):
+        assert (
+            run(capsys, "sample", "out.model.json", "-o", name, "--rows", 1050, "--seed", 5)[0] == 0
+        )
+        assert Table.read(name, SCHEMA).to_arrow() == whole.to_arrow()
+    assert len(model.sample_table(0)) == 0
+    assert parts[0].to_arrow() != parts[1].to_arrow()  # from generators of their own
+
+
+# -- odd tables ----------------------------------------------------------------------------------
+
+ODD = {
+    "no rows": pd.DataFrame({"a": pd.array([], "string"), "b": pd.array([], "float64")}),
+    "one row": pd.DataFrame({"a": ["x"], "b": [3.0]}),
+    "all missing": pd.DataFrame({"a": ["x", "y"] * 50, "b": [np.nan] * 100}),
+    "nothing at all": pd.DataFrame({"a": [None] * 100, "b": [np.nan] * 100}),
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_tables_stream(folder, streamed, capsys, odd, kind):
+    data = f"odd.{kind}"
+    if kind == "csv":
+        ODD[odd].to_csv(data, index=False)
+    else:
+        ODD[odd].astype({"a": "string"}).to_parquet(data, index=False)
+    assert run(capsys, "schema", "check", "s.toml", data)[0] == 0
+    assert run(capsys, "schema", "draft", data, "-o", "d.toml")[0] == 0
+    for missing in ("joint", "complete-rows", "impute-first"):
+        code, _, err = run(
+            capsys, "synthesize", data, "--schema", "s.toml", "--epsilon", 1, "--missing", missing,
+            "-o", "o.csv", "--model", f"{missing}.json", "--rows", 20, "--method", "privbayes",
+        )  # fmt: skip
+        assert code == 0, err
+        assert len(pd.read_csv("o.csv")) == 20
+    assert run(capsys, "evaluate", data, "o.csv", "--schema", "s.toml")[0] == 0
+    code, _, err = run(
+        capsys, "impute", data, "--schema", "s.toml", "--model", "joint.json", "-o", "f.parquet"
+    )
+    assert code == 0, err
+    filled = pd.read_parquet("f.parquet")
+    assert len(filled) == len(ODD[odd])
+    assert not filled.isna().any().any()
+
+
+def test_a_file_of_nothing_and_a_folder_that_looks_like_a_file(folder, streamed, capsys):
+    Path("empty.csv").touch()
+    Path("empty.parquet").touch()
+    Path("folder.csv").mkdir()
+    Path("folder.parquet").mkdir()
+    for name in ("empty.csv", "empty.parquet", "folder.csv", "folder.parquet"):
+        for command in (("schema", "check", "s.toml", name), ("schema", "draft", name, "-o", "d")):
+            code, _, err = run(capsys, *command)
+            assert code == 3
+            assert repr(name) in err
+
+
+def test_parts_of_a_table_are_read_if_asked_for(folder, capsys):
+    Path("visits/2024").mkdir(parents=True)
+    Path("visits/_old").mkdir()
+    whole = frame(3000)
+    for k, place in enumerate(("visits/1.parquet", "visits/2024/2.parquet", "visits/3.pq")):
+        whole.iloc[1000 * k : 1000 * (k + 1)].to_parquet(place, index=False)
+    frame(10, 1).to_parquet("visits/_old/0.parquet", index=False)
+    Path("visits/notes.txt").write_text("no table")
+    cliques = [("a", "b"), ()]
+    found = DuckDBSource(PartRows("visits"), SCHEMA).counts(cliques, rows="extended")
+    held = DuckDBSource(Path("rows.csv"), SCHEMA).counts(cliques, rows="extended")
+    np.testing.assert_array_equal(found["a", "b"], held["a", "b"])
+    assert PartRows("visits").about() == 3000
+    assert PartRows("visits/*.parquet").about() == 1000
+    assert PartRows("visits/**/*.parquet").about() == 2010
+    code, _, err = run(capsys, "schema", "check", "s.toml", "visits")
+    assert (code, "--parts" in err) == (3, True)
+    assert run(capsys, "schema", "check", "s.toml", "visits", "--parts")[0] == 0
+    pd.DataFrame({"z": [1]}).to_parquet("visits/4.parquet")
+    code, _, err = run(capsys, "schema", "check", "s.toml", "visits", "--parts")
+    assert (code, "other columns" in err) == (3, True)
+
+
+# -- disks and signals ---------------------------------------------------------------------------
+
+
+def process(*arguments, **options):
+    command = [sys.executable, "-m", "missdp", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def limited(size):
+    import resource
+
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@posix
+@pytest.mark.parametrize("name", ["more.csv", "more.parquet"])
+def test_a_disk_that_fills_up_leaves_what_was_there(folder, capsys, name):
+    assert run(capsys, *SYNTHESIZE)[0] == 0
+    Path(name).write_text("old")
+    before = sorted(os.listdir())
+    done = process(
+        "sample", "out.model.json", "-o", name, "--rows", 3_000_000, preexec_fn=limited(2**20)
+    )
+    _, err = done.communicate(timeout=120)
+    assert done.returncode == 5
+    assert "File too large" in err
+    assert err.count("\n") == 1
+    assert Path(name).read_text() == "old"
+    assert sorted(os.listdir()) == before
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(folder, streamed, capsys):
+    Path("file").touch()
+    for place in ("absent/out.csv", "file/out.csv"):
+        code, _, err = run(capsys, *SYNTHESIZE, "-o", place)
+        assert (code, "cannot write" in err, "charged" in err) == (5, True, False)
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder, number):
+    with process(*SYNTHESIZE, "--rows", 20_000_000) as started:
+        while not Path("out.model.json").exists():  # what was paid for
+            assert started.poll() is None
+            time.sleep(0.05)
+        while not any(f.stat().st_size > 10**5 for f in Path().glob(".missdp-*.tmp")):
+            assert started.poll() is None
+            time.sleep(0.05)
+        started.send_signal(number)
+        _, err = started.communicate(timeout=60)
+    assert not Path("out.csv").exists()
+    assert missdp.load("out.model.json").guarantee_.epsilon == 1.0
+    if number == signal.SIGTERM:
+        assert "charged (epsilon = 1" in err
+        assert "missdp sample out.model.json" in err
+
+
+# -- drafts --------------------------------------------------------------------------------------
+
+
+def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 60_000
+    table = pd.DataFrame(
+        {
+            "x": rng.normal(50, 10, n).round(6),
+            "id": [f"u{i}" for i in range(n)],
+            "z": np.where(rng.random(n) < 0.2, 0.0, rng.gamma(2, 100, n)),
+            "k": rng.integers(0, 40_000, n),
+            "code": np.where(rng.random(n) < 0.1, -7, rng.integers(0, 30_000, n)),
+            "g": rng.choice(np.array(["a", "b", None]), n),
+        }
+    )
+    table.loc[5, "x"] = None
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    few = "missdp.table.tally._FEW"
+    for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
+        monkeypatch.setattr(few, 5000)
+        monkeypatch.setattr("missdp.table.tally._SAMPLED", 3000)
+        some = draft_columns(path)
+        monkeypatch.setattr(few, 10**9)
+        whole = draft_columns(path)
+        assert some.attributes == whole.attributes
+        assert some.stubs == whole.stubs
+
+
+def test_a_tally_holds_no_more_for_more_rows(monkeypatch):
+    monkeypatch.setattr("missdp.table.tally._FEW", 1000)
+    monkeypatch.setattr("missdp.table.tally._SAMPLED", 500)
+    monkeypatch.setattr("missdp.table.tally._TEXTS", 500)
+    tally = Tally()
+    for start in range(0, 200_000, 10_000):
+        tally.add(pa.array([str(i / 7) for i in range(start, start + 10_000)]))
+        tally.add(pa.array([f"t{i}" for i in range(start, start + 10_000)]))
+        assert len(tally.found()) < 25_000
+    assert tally.numbers == 200_000
+    numbers = [x for x, _ in tally.found() if isinstance(x, float)]
+    assert min(numbers) == 0.0
+    assert max(numbers) == 199_999 / 7

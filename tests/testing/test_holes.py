@@ -1,0 +1,95 @@
+"""Tables that differ in a hole: what a release tells apart, of a leaking library and of ours."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema
+from missdp.testing import differing_facts, hole_pairs
+
+PAIRS = hole_pairs()
+IDS = [pair.name for pair in PAIRS]
+SCHEMA = Schema(
+    (
+        Categorical(name="job", levels=("a", "b", "c"), nullable=True),
+        Categorical(name="town", levels=("x", "y"), nullable=True),
+        Numeric(
+            name="age", lower=18, upper=80, integer=True, bins=5, nullable=True, missing_codes=(-9,)
+        ),
+        Numeric(name="score", lower=0, upper=1, bins=4, nullable=True),
+    )
+)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_pairs_differ_in_one_row(pair):
+    assert list(pair.one) == list(pair.other)
+    assert len(pair.one) == len(pair.other)
+    cells = zip(
+        pair.one.astype(object).to_numpy(), pair.other.astype(object).to_numpy(), strict=True
+    )
+    apart = [k for k, (a, b) in enumerate(cells) if repr(a.tolist()) != repr(b.tolist())]
+    # As objects, whole numbers beside a hole are real ones: compare what is observed.
+    same = (pair.one.isna() == pair.other.isna()) & (
+        (pair.one == pair.other) | pair.one.isna() & pair.other.isna()
+    )
+    assert (~same.all(axis=1)).sum() == (0 if pair.name == "NaN against null" else 1)
+    assert 0 in apart
+
+
+def leaking(frame):
+    """As others do it: a flag for each column with holes, and bounds as they are."""
+    rng = np.random.default_rng()
+    out = {}
+    for name in frame:
+        values = frame[name].dropna()
+        out[name] = rng.choice(values, 50) if len(values) else np.full(50, np.nan)
+        if frame[name].isna().any():
+            out[f"{name}_missing"] = rng.integers(0, 2, 50)
+    found = pd.DataFrame(out)
+    found["age"] = found["age"].astype(float).clip(frame["age"].min(), None)
+    found.loc[0, "age"] = frame["age"].min()
+    return found
+
+
+def test_a_leaking_library_is_told_what_it_tells():
+    told = {pair.name: differing_facts(leaking, pair) for pair in PAIRS}
+    assert "job_missing" in told["a hole where others have none"]["columns"][1]
+    assert told["an all-missing column"]["type of town"][0] == "float64"
+    assert told["one missing code"]["range of age"][1][0] == -9
+    assert not told["NaN against null"]
+
+
+def refusing(frame):
+    if frame["job"].isna().any():
+        raise ValueError("holes")
+    warnings.warn("as usual", stacklevel=2)
+    return 3
+
+
+def test_a_refusal_and_a_warning_are_facts():
+    told = differing_facts(refusing, PAIRS[1])
+    assert told["refusal"] == (None, "ValueError")
+    assert told["warnings"] == (["as usual"], None)
+    assert not differing_facts(refusing, PAIRS[0])
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_nothing_is_told_by_a_release_of_ours(pair):
+    def run(frame):
+        model = AllPairs(epsilon=1.0, delta=1e-6).fit(frame, schema=SCHEMA)
+        return model.sample(200, missing_values="keep")
+
+    assert not differing_facts(run, pair, repeats=3)
+
+
+@pytest.mark.parametrize("missing", PrivBayes.strategies)
+def test_nor_by_other_strategies(missing):
+    def run(frame):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tables too small, by released counts
+            return PrivBayes(epsilon=1.0, missing=missing).fit(frame, schema=SCHEMA).sample(200)
+
+    assert not any(differing_facts(run, pair, repeats=3) for pair in PAIRS[1:])
