@@ -1,5 +1,7 @@
 """The kit fails what it must fail, by the right check, and passes what keeps its promises."""
 
+import copy
+import inspect
 import json
 import subprocess
 import sys
@@ -11,7 +13,9 @@ import pytest
 from missdp import Table
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import MemorySource
+from missdp.sources.counts import CHUNK_ROWS
 from missdp.synth import Synthesizer
+from missdp.table import databases, frames
 from missdp.testing import (
     PAIRS,
     TINY,
@@ -200,17 +204,121 @@ def test_what_is_no_family_is_refused():
         (examples.NarrowCounts, "must be int64"),
         (examples.QuotingSource, "differ with the rows"),
         (examples.NaNAsNumber, "of cells written in several ways"),
+        (examples.BlocksTwice, "rows of code_blocks are wrong"),
+        (examples.HolesWeighed, "sums of weights, of rows observed on some attributes"),
+        (examples.FirstThousand, "counts are wrong .with 1500 rows"),
+        (examples.CountedByTens, "counts are wrong .with 1500 rows"),
     ],
 )
 def test_a_wrong_source_is_found(source, message):
     with pytest.raises(CheckFailedError, match=message):
-        check_source(source, trials=3)
+        check_source(source, trials=3, most_rows=1500)
 
 
 def test_a_right_source_passes():
     report = check_source(MemorySource)
     assert report.passed
     assert len(report.unchecked) == 2  # parts, and what is read twice, need factories of their own
+
+
+class LeavingOutNone(examples.InBlocks):
+    """Counts the same rows, whatever is to be left out."""
+
+    def observed_on(self, names):
+        return self
+
+
+class LeavingOutTheLastOnly(examples.InBlocks):
+    """Forgets what was to be left out before."""
+
+    def __init__(self, table, **more):
+        super().__init__(table, **more)
+        self._all = self._table
+
+    def observed_on(self, names):
+        self_of_all = copy.copy(self)
+        self_of_all._table = self._all
+        return super(LeavingOutTheLastOnly, self_of_all).observed_on(names)
+
+
+class LeavingOutForGood(examples.InBlocks):
+    """Leaves out rows of itself, and not of a copy."""
+
+    def observed_on(self, names):
+        self._table = super().observed_on(names)._table
+        return self
+
+
+class BlocksOfAll(examples.InBlocks):
+    """Leaves out rows where they are counted, and yields all."""
+
+    def __init__(self, table, **more):
+        super().__init__(table, **more)
+        self._all = self._table
+
+    def code_blocks(self):
+        yield {name: self._all.codes(name) for name in self.schema.names}
+
+
+class BlocksOnce(examples.InBlocks):
+    """Has nothing left to yield when it is asked again."""
+
+    def code_blocks(self):
+        table, self._left = getattr(self, "_left", self._table), self._table.take(np.arange(0))
+        yield {name: table.codes(name) for name in self.schema.names}
+
+
+class OneHoleInBlocks(examples.InBlocks):
+    """Knows one kind of hole where it yields codes."""
+
+    def code_blocks(self):
+        for block in super().code_blocks():
+            yield {n: np.minimum(c, self.schema[n].missing_code) for n, c in block.items()}
+
+
+class WeighingThePageAgain(examples.InBlocks):
+    """Weighs the last rows twice where there are many."""
+
+    def weighted_counts(self, cliques, weight):
+        found = super().weighted_counts(cliques, weight)
+        return {c: n * (1 + (len(self._table) > 5000)) for c, n in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (LeavingOutNone, "counts are wrong .of rows observed on some attributes"),
+        (LeavingOutTheLastOnly, "counts are wrong .of rows observed on some attributes"),
+        (LeavingOutForGood, "counts are wrong .of rows observed on some attributes"),
+        (BlocksOfAll, "code_blocks are wrong.*.of rows observed on some attributes"),
+        (BlocksOnce, "code_blocks are wrong.*.in blocks that are asked for again"),
+        (OneHoleInBlocks, "code_blocks are wrong.*.of cells written in several ways"),
+        (WeighingThePageAgain, "counts are wrong .sums of weights, with 6000 rows"),
+    ],
+)
+def test_what_is_told_beside_plain_counts_is_checked_as_well(source, message):
+    with pytest.raises(CheckFailedError, match=message):
+        check_source(source, trials=2, most_rows=6000)
+
+
+def test_blocks_of_codes_are_checked_where_rows_come_in_parts_and_where_they_are_read_twice():
+    def wrong_in_parts(tables):
+        return examples.BlocksTwice(in_parts(tables).table)
+
+    def retried(table):
+        return examples.BlocksAgain(table, fails=True)
+
+    right = examples.InBlocks
+    assert check_source(right, trials=1, most_rows=50).passed
+    with pytest.raises(CheckFailedError, match=r"yield each once \(in 1 parts"):
+        check_source(right, trials=1, most_rows=50, in_parts=wrong_in_parts)
+    with pytest.raises(CheckFailedError, match=r"yield each once \(of rows that were read twice"):
+        check_source(right, trials=1, most_rows=50, retried=retried)
+
+
+def test_the_largest_table_has_more_rows_than_two_of_our_blocks():
+    largest = inspect.signature(check_source).parameters["most_rows"].default
+    assert largest > 2 * max(CHUNK_ROWS, frames._BATCH_ROWS, databases._BATCH_ROWS)
 
 
 def in_parts(tables):

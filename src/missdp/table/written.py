@@ -1,4 +1,4 @@
-"""Tables written to CSV and Parquet files, whole or not at all, a block of rows at a time."""
+"""Tables written to CSV and Parquet files, each whole or not at all, a block of rows at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def write_arrow(table: pa.Table, path: Path) -> None:
 
 
 def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
-    """Write Arrow tables, each to its path: all of them whole, or none at all.
+    """Write Arrow tables, each to its path, whole.
+
+    No file appears before all are complete. They then take their places one after the other: if the
+    system refuses one of these, others may be there already.
 
     Raises
     ------
@@ -62,7 +65,8 @@ def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
 def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) -> int:
     """Write rows to several files as they come, and return how many each got.
 
-    The files appear when all are complete; if anything fails before that, none does.
+    The files appear when all are complete; if anything fails before that, none does. They take
+    their places one after the other: if the system refuses one of these, others may be there.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) ->
 
 
 class _Files(ExitStack):
-    """Files that are written at once. They appear together, when the block ends without error."""
+    """Files that are written at once. They appear when the block ends without error, each whole."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__()

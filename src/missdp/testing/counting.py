@@ -7,40 +7,36 @@ must come to the same.
 
 from __future__ import annotations
 
-import collections
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
-from missdp.sources import Clique, MarginalSource, Rows, strategy_named
-from missdp.sources.row_weights import RowWeight
-from missdp.sources.strategies import ExactCounts, complete_rows
+from missdp.schema import AnyAttribute, Schema
+from missdp.sources import Clique, MarginalSource, MemorySource, Rows, strategy_named
+from missdp.sources.code_store import streams_codes
+from missdp.sources.strategies import ExactCounts, can_leave_out_rows, complete_rows
 from missdp.table import Table
 from missdp.testing.findings import Caught, Report, Unchecked, examine, expect, refuses
 from missdp.testing.made_up import made_up, neighbours, unread
-from missdp.testing.spelled import CODED, SECRETS, spelled, unfit
+from missdp.testing.rows_by_hand import (
+    alike,
+    all_cliques,
+    counted_by_hand,
+    made_up_weight,
+    rows_alike,
+    weighed_by_hand,
+    weighs,
+)
+from missdp.testing.spelled import CODED, SECRETS, SOURCE_SCHEMA, spelled, unfit
 
-__all__ = ["SOURCE_SCHEMA", "check_source", "counted_by_hand"]
-
+__all__ = ["check_source"]
 
 SourceFactory: TypeAlias = Callable[[Table], MarginalSource]
 PartsFactory: TypeAlias = Callable[[Sequence[Table]], MarginalSource]
-# Names that a query language could trip over.
-SOURCE_SCHEMA = Schema(
-    (
-        Categorical(name="Größe 大", levels=("klein", "groß", "ü"), nullable=True),
-        Ordinal(name='he said "hi"; --', levels=(9, 10, 11, 12), nullable=True),
-        Numeric(name="age", lower=0, upper=100, bins=4, nullable=True),
-        Categorical(name="yes", levels=(False, True), nullable=True),
-        Categorical(name="sure", levels=("a", "b", "?")),
-    )
-)
 _MODES: tuple[Rows, Rows] = ("observed", "extended")
 _COUNTED = ("joint", "observed", "complete-rows")
 _IN_CODES = "rows come as codes: no cell is read"
@@ -54,6 +50,7 @@ def check_source(
     seed: int = 0,
     in_parts: PartsFactory | None = None,
     retried: SourceFactory | None = None,
+    most_rows: int = 150_000,
 ) -> Report:
     """Run every check on a source of counts.
 
@@ -74,6 +71,9 @@ def check_source(
     retried : callable, optional
         Returns the source of a table of which something has to be read twice: a block whose first
         reading breaks off, a task that fails at its first attempt.
+    most_rows : int, default 150_000
+        Rows of the largest table. What a source does only with more rows than that is not seen:
+        take more than two of the largest block, page or task that it reads.
 
     Returns
     -------
@@ -90,10 +90,10 @@ def check_source(
     >>> from missdp.sources import MemorySource
     >>> from missdp.testing import check_source
     >>> print(check_source(MemorySource, trials=2))
-    MemorySource: 13 promises checked, all kept; 2 not checked
+    MemorySource: 16 promises checked, all kept; 2 not checked
     ok     source: ...
     """
-    on = _Source(source_factory, schema, trials, seed, in_parts, retried)
+    on = _Source(source_factory, schema, trials, seed, in_parts, retried, most_rows)
     name = getattr(source_factory, "__name__", type(source_factory).__name__)
     found = [
         examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
@@ -101,37 +101,6 @@ def check_source(
         if not promise.startswith("_")
     ]
     return Report(name, tuple(found)).checked()
-
-
-def counted_by_hand(
-    table: Table, clique: Clique, rows: Rows, *, complete_only: bool = False
-) -> NDArray[np.int64]:
-    """Return the counts of a clique, row by row, as the documentation of sources says.
-
-    Examples
-    --------
-    >>> table = Table.from_codes(SOURCE_SCHEMA.subset(["yes"]), {"yes": [0, 1, 2, 1]})
-    >>> [counted_by_hand(table, ("yes",), rows).tolist() for rows in ("observed", "extended")]
-    [[1, 2], [1, 2, 1]]
-    """
-    schema = table.schema
-    kept = [True] * len(table)
-    for attribute in schema if complete_only else ():
-        codes, hole = table.codes(attribute.name).tolist(), attribute.missing_code
-        # What is not applicable has no value, and is no hole.
-        kept = [
-            k and not (attribute.nullable and c >= hole) for k, c in zip(kept, codes, strict=True)
-        ]
-    columns = [table.codes(name).tolist() for name in clique]
-    cells = zip(*columns, strict=True) if clique else itertools.repeat((), len(table))
-    counted = collections.Counter(cell for cell, k in zip(cells, kept, strict=True) if k)
-    shape = schema.shape(clique) if rows == "observed" else schema.extended_shape(clique)
-    counts = np.zeros(shape, dtype=np.int64)
-    for cell, times in counted.items():
-        valued = all(code < schema[name].size for code, name in zip(cell, clique, strict=True))
-        if valued or rows == "extended":
-            counts[cell] = times
-    return counts
 
 
 class _Source:
@@ -145,27 +114,34 @@ class _Source:
         seed: int,
         in_parts: PartsFactory | None,
         retried: SourceFactory | None,
+        most_rows: int,
     ) -> None:
         self.make, self.trials, self.seed = make, trials, seed
-        self.in_parts, self.retried = in_parts, retried
+        self.in_parts, self.retried, self.most_rows = in_parts, retried, most_rows
         self.schema = schema or SOURCE_SCHEMA
         self.schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
-        self.cliques = _cliques(self.schema)
+        self.cliques = all_cliques(self.schema)
 
     def _table(self, n: int, number: int = 0) -> Table:
         return made_up(self.schema, n, self.seed + number, holes=0.3)
 
     def _compared(
-        self, source: MarginalSource, table: Table, when: str, modes: Sequence[Rows] = _MODES
+        self,
+        source: MarginalSource,
+        table: Table,
+        when: str,
+        modes: Sequence[Rows] = _MODES,
+        cliques: Sequence[Clique] = (),
+        observed_on: Sequence[str] = (),
     ) -> None:
-        """Compare all counts with those by hand."""
-        cliques = _cliques(table.schema)
+        """Compare counts, if not told otherwise of all cliques, with those by hand."""
+        cliques = list(cliques) or all_cliques(table.schema)
         for rows in modes:
             found = source.counts(cliques, rows=rows)
             expect(list(found) == cliques, "return one entry per clique, in their order")
             for clique in cliques:
-                wanted = counted_by_hand(table, clique, rows)
-                _alike(found[clique], wanted, f"{when}, rows={rows!r}")
+                wanted = counted_by_hand(table, clique, rows, observed_on=observed_on)
+                alike(found[clique], wanted, f"{when}, rows={rows!r}")
 
     def protocol(self) -> None:
         """It has a schema and counts, as MarginalSource says."""
@@ -230,20 +206,25 @@ class _Source:
         """However rows are cut into parts, counts are the same."""
         if self.in_parts is None:
             raise Unchecked("give in_parts=, which makes a source of several tables")
-        alike = self._table(1).take(np.zeros(50, dtype=np.int64))  # a single cell has all rows
+        for number, (source, rows, when) in enumerate(self._in_parts()):
+            self._compared(source, rows, when, _either(number))
+
+    def _in_parts(self) -> Iterator[tuple[MarginalSource, Table, str]]:
+        """Yield sources of tables that are cut into parts."""
+        assert self.in_parts is not None
+        one_cell = self._table(1).take(np.zeros(50, dtype=np.int64))  # which has all rows
         cuts = (
             (self._table(40), [40]),
             (self._table(40), [20, 40]),
             (self._table(40), [1, 2, 9, 9, 20, 33, 40]),
             (self._table(5), [*range(6), *(5 for _ in range(6))]),
             (self._table(0), [0, 0, 0]),
-            (alike, [47, 48, 49, 50]),
+            (one_cell, [47, 48, 49, 50]),
         )
-        for number, (rows, ends) in enumerate(cuts):
+        for rows, ends in cuts:
             starts = [0, *ends[:-1]]
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
-            source, when = self.in_parts(tables), f"in {len(ends)} parts"
-            self._compared(source, rows, when, _either(number))
+            yield self.in_parts(tables), rows, f"in {len(ends)} parts"
 
     def read_twice(self) -> None:
         """What has to be read again is counted once."""
@@ -251,8 +232,10 @@ class _Source:
             raise Unchecked("give retried=, which makes a source whose rows are read twice")
         for number in range(2):
             table = self._table(60, number)
-            when = "of rows that were read twice"
-            self._compared(self.retried(table), table, when, _either(number))
+            source, when = self.retried(table), "of rows that were read twice"
+            self._compared(source, table, when, _either(number))
+            if number == 0:
+                self._weighed(source, table, when)
 
     def strategies(self) -> str:
         """Every strategy counts the rows that it says: all, those observed, or complete ones."""
@@ -268,8 +251,9 @@ class _Source:
             opened = complete_rows(source) if whole else source
             counts = ExactCounts(lambda: opened, self.schema, strategy)  # noqa: B023
             for clique, found in counts.each(self.cliques):
-                wanted = counted_by_hand(table, clique, strategy.rows, complete_only=whole)
-                _alike(found, wanted, f"missing={name!r}")
+                on = self.schema.nullable if whole else ()
+                wanted = counted_by_hand(table, clique, strategy.rows, observed_on=on)
+                alike(found, wanted, f"missing={name!r}")
         return f"needs rows in memory for {', '.join(refused)}" if refused else ""
 
     def requests(self) -> None:
@@ -281,8 +265,8 @@ class _Source:
             for asked in ([pair, pair], iter([pair])):
                 found = source.counts(asked, rows=rows)
                 expect(list(found) == [pair], "a clique that repeats is returned once")
-                _alike(found[pair], counted_by_hand(table, pair, rows), f"rows={rows!r}")
-            _alike(source.counts([()], rows=rows)[()], np.array(30), "for the empty clique")
+                alike(found[pair], counted_by_hand(table, pair, rows), f"rows={rows!r}")
+            alike(source.counts([()], rows=rows)[()], np.array(30), "for the empty clique")
 
     def repeats(self) -> None:
         """The same request gets the same counts, whatever was done with the last ones."""
@@ -291,7 +275,7 @@ class _Source:
         for rows in (*_MODES, *_MODES):
             for clique, found in source.counts(self.cliques[:4], rows=rows).items():
                 wanted = counted_by_hand(table, clique, rows)
-                _alike(found, wanted, "asked for again: hand out copies")
+                alike(found, wanted, "asked for again: hand out copies")
                 if found.flags.writeable:
                     found[...] = -1
 
@@ -306,8 +290,8 @@ class _Source:
             source.counts(self.cliques, rows="extended") for source in (whole, mixed, first, last)
         )
         for clique in self.cliques:
-            _alike(again[clique], wanted[clique], "with the rows in another order")
-            _alike(parts[0][clique] + parts[1][clique], wanted[clique], "of two parts, added")
+            alike(again[clique], wanted[clique], "with the rows in another order")
+            alike(parts[0][clique] + parts[1][clique], wanted[clique], "of two parts, added")
 
     def one_row(self) -> None:
         """A row more adds one to one cell of each clique, or to none if it has a hole there."""
@@ -327,25 +311,102 @@ class _Source:
 
     def weights(self) -> str:
         """Where rows are counted by weight, the sums of weights equal those by hand."""
-        tables = [self._table(n, number) for number, n in enumerate((0, 1, 7, 60, 700))]
-        for table in tables:
-            source = self.make(table)
-            if not callable(getattr(type(source), "weighted_counts", None)):
-                return "it has no weighted_counts"
-            weight, cliques = self._weight(), self.cliques[:12]
-            found = source.weighted_counts(cliques, weight)  # type: ignore[attr-defined]
-            each = weight({name: table.codes(name) for name in weight.names})
-            for clique in cliques:
-                wanted = np.zeros(self.schema.extended_shape(clique), dtype=np.int64)
-                cells = tuple(table.codes(name).astype(np.int64) for name in clique)
-                np.add.at(wanted, cells, each if clique else each.sum())
-                _alike(found[clique], wanted, "counted by weight")
-        return f"{len(tables)} tables"
+        if not weighs(self.make(self._table(1))):
+            return "it has no weighted_counts"
+        for number, n in enumerate((0, 1, 60)):
+            table = self._table(n, number)
+            self._weighed(self.make(table), table, "counted by weight")
+        if self.in_parts is not None:
+            for source, rows, when in islice(self._in_parts(), 3):
+                self._weighed(source, rows, f"counted by weight, {when}")
+        return ""
 
-    def _weight(self) -> RowWeight:
-        rng = np.random.default_rng(self.seed)
-        squares = {a.name: rng.integers(0, 1000, a.extended_size) for a in self.schema}
-        return RowWeight(squares, alone=3, bound=20_000, most=1000)
+    def _weighed(
+        self,
+        source: Any,
+        table: Table,
+        when: str,
+        cliques: Sequence[Clique] = (),
+        observed_on: Sequence[str] = (),
+    ) -> None:
+        """Compare sums of weights with those by hand, if there are any."""
+        if not weighs(source):
+            return
+        weight, cliques = made_up_weight(self.schema, self.seed), cliques or self.cliques[:12]
+        found = source.weighted_counts(cliques, weight)
+        for clique in cliques:
+            wanted = weighed_by_hand(table, clique, weight, observed_on)
+            alike(found[clique], wanted, f"sums of weights, {when}")
+
+    def coded_rows(self) -> str:
+        """Where rows come as codes, in blocks, every row is in one block, once."""
+        if not streams_codes(self.make(self._table(1))):
+            return "it has no code_blocks"
+        for number, n in enumerate((0, 1, 60)):
+            table = self._table(n, number)
+            source = self.make(table)
+            for when in ("in blocks", "in blocks that are asked for again"):
+                rows_alike(source, table, f"{when}, with {n} rows")
+        for schema in self.schemas:
+            if not schema.rules:
+                cells = spelled(unread(schema, 40, self.seed, holes=0.4))
+                rows_alike(self.make(cells), cells, "of cells written in several ways")
+        if self.in_parts is not None:
+            for source, rows, when in self._in_parts():
+                rows_alike(source, rows, when)
+        if self.retried is not None:
+            table = self._table(60)
+            rows_alike(self.retried(table), table, "of rows that were read twice")
+        return ""
+
+    def rows_left_out(self) -> str:
+        """Where rows with holes are left out, all that is counted is of the others."""
+        table = self._table(60)
+        source, told = self.make(table), 0
+        for number, (fewer, names) in enumerate(self._fewer(source)):
+            when = "of rows observed on some attributes"
+            self._compared(fewer, table, when, _either(number), observed_on=names)
+            self._others(source, fewer, table, self.cliques[:12], names)
+            told += 1
+        return f"{told} sets of attributes" if told else "it leaves out none"
+
+    def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
+        """Yield sources of the rows that are observed on some attributes, and these."""
+        names = self.schema.nullable
+        if can_leave_out_rows(source):
+            yield source.observed_on(names[-1:]), names[-1:]
+            yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
+        if can_leave_out_rows(source) or isinstance(source, MemorySource):
+            yield complete_rows(source), names
+
+    def _others(
+        self,
+        source: Any,
+        fewer: Any,
+        table: Table,
+        cliques: Sequence[Clique],
+        names: Sequence[str],
+    ) -> None:
+        """Compare what a source tells of fewer rows beside counts: weights, and rows as codes."""
+        when = "of rows observed on some attributes"
+        expect(weighs(fewer) or not weighs(source), f"weighted_counts is missing {when}")
+        self._weighed(fewer, table, when, cliques, names)
+        rows_alike(fewer, table, when, names)
+
+    def many_rows(self) -> str:
+        """With more rows than a block or page holds, every row is still counted, once."""
+        singles = [c for c in self.cliques if len(c) < 2]
+        cliques = [*singles, *self.cliques[-1:]]
+        for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
+            table = self._table(n, number)
+            source, when = self.make(table), f"with {n} rows"
+            self._compared(source, table, when, _MODES[1 - number :], cliques)
+        self._weighed(source, table, when, cliques[-2:])
+        rows_alike(source, table, when)
+        for fewer, names in list(self._fewer(source))[-1:]:
+            self._compared(fewer, table, f"of complete rows, {when}", _MODES[:1], cliques, names)
+            self._others(source, fewer, table, cliques[-2:], names)
+        return f"up to {self.most_rows}"
 
     def refusals(self) -> None:
         """Bad requests are refused by typed errors."""
@@ -372,20 +433,6 @@ class _Source:
         expect(said[0] == said[1] == said[2], "repr or errors differ with the rows: leave them out")
 
 
-def _alike(found: Any, wanted: NDArray[np.int64], when: str) -> None:
-    found = np.asarray(found)
-    expect(found.dtype == np.int64, f"counts must be int64, not {found.dtype} ({when})")
-    expect(found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape} ({when})")
-    expect(np.array_equal(found, wanted), f"counts are wrong ({when})")
-
-
 def _either(number: int) -> Sequence[Rows]:
     """Return the modes in turns: engines take their time for each."""
     return _MODES[number % 2 :][:1]
-
-
-def _cliques(schema: Schema) -> list[Clique]:
-    """Return all cliques of up to three attributes, and those of several turned around."""
-    sizes = range(min(3, len(schema)) + 1)
-    found: list[Clique] = [c for k in sizes for c in itertools.combinations(schema.names, k)]
-    return found + [tuple(reversed(clique)) for clique in found if len(clique) > 1]

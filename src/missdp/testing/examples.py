@@ -5,14 +5,11 @@ Never release anything with them: each is named after the mistake that it makes.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import softmax
 
@@ -20,20 +17,37 @@ from missdp.accounting import Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Door, Noise, Score, Total
 from missdp.mechanisms.training import Training
-from missdp.schema import Numeric, Schema
-from missdp.sources import Clique, Counts, MemorySource, Rows
-from missdp.sources.counts import Counter, check_cliques
+from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.synth.impute_first import impute
 from missdp.synth.noisy_counts import project_to_simplex
-from missdp.table import Table
+from missdp.testing.example_sources import (
+    BlocksAgain,
+    BlocksTwice,
+    CountedAgain,
+    CountedByTens,
+    FirstThousand,
+    HolesAsLevel,
+    HolesWeighed,
+    InBlocks,
+    MutableCounts,
+    NaNAsNumber,
+    NarrowCounts,
+    QuotingSource,
+    SchemaOrder,
+)
 
 __all__ = [
+    "BlocksAgain",
+    "BlocksTwice",
     "CarryingScore",
     "CountedAgain",
+    "CountedByTens",
     "ExactCounts",
+    "FirstThousand",
     "Histograms",
     "HolesAsLevel",
+    "HolesWeighed",
     "InBlocks",
     "LookingAside",
     "MutableCounts",
@@ -276,127 +290,3 @@ class LookingAside(TrainedLogistic):
 
 def _laplace(scale: float, name: str) -> LaplaceEvent:
     return LaplaceEvent(sensitivity=1, scale=scale, label=f"marginal {name}")
-
-
-class HolesAsLevel(MemorySource):
-    """Counts rows with holes among those observed: in the first level."""
-
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
-        found = super().counts(cliques, rows="extended")
-        if rows == "extended":
-            return found
-        return {clique: self._folded(clique, table) for clique, table in found.items()}
-
-    def _folded(self, clique: Clique, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        for axis, size in enumerate(self.schema.shape(clique)):
-            seen, holes = np.split(np.moveaxis(table, axis, 0), [size])
-            seen = seen.copy()
-            seen[0] += holes.sum(axis=0)
-            table = np.moveaxis(seen, 0, axis)
-        return table
-
-
-class SchemaOrder(MemorySource):
-    """Orders the axes of a clique as the schema does, whatever was asked for."""
-
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
-        names = self.schema.names
-        asked = [tuple(clique) for clique in cliques]
-        ordered = {clique: tuple(sorted(clique, key=names.index)) for clique in asked}
-        found = super().counts(ordered.values(), rows=rows)
-        return {clique: found[ordered[clique]] for clique in asked}
-
-
-class MutableCounts(MemorySource):
-    """Hands out counts that it keeps: whoever writes to them changes what it says next."""
-
-    def __init__(self, table: Any) -> None:
-        super().__init__(table)
-        self._kept: dict[tuple[Clique, Rows], NDArray[np.int64]] = {}
-
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
-        asked = list(cliques)
-        for clique, table in super().counts(asked, rows=rows).items():
-            self._kept.setdefault((clique, rows), table)
-        return {clique: self._kept[clique, rows] for clique in asked}
-
-
-class NarrowCounts(MemorySource):
-    """Counts in eight bits."""
-
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
-        found = super().counts(cliques, rows=rows)
-        return {clique: table.astype(np.int8) for clique, table in found.items()}
-
-
-class QuotingSource(MemorySource):
-    """Shows its number of rows, which is private."""
-
-    def __repr__(self) -> str:
-        return f"QuotingSource({', '.join(self.schema.names)}: {len(self.table)} rows)"
-
-
-class NaNAsNumber(MemorySource):
-    """Reads a number that is NaN as the largest one, as an engine does that sorts it last."""
-
-    def __init__(self, table: Table) -> None:
-        cells = table.to_arrow(holes="codes")
-        for place, attribute in enumerate(table.schema):
-            column = cells.column(place)
-            if isinstance(attribute, Numeric) and pa.types.is_floating(column.type):
-                largest = pc.if_else(pc.is_nan(column), attribute.upper, column)
-                cells = cells.set_column(place, attribute.name, largest)
-        super().__init__(Table.read(cells, table.schema))
-
-
-class InBlocks:
-    """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise.
-
-    Parameters
-    ----------
-    table : Table
-    fails : bool, default False
-        Whether the reading of each block breaks off once, half-way.
-    """
-
-    def __init__(self, table: Table, *, fails: bool = False) -> None:
-        self.schema = table.schema
-        self._table, self._fails = Table.read(table.to_arrow(holes="codes"), table.schema), fails
-
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
-        counter = Counter(self.schema, check_cliques(self.schema, cliques, rows))
-        for start in range(0, len(self._table), 8):
-            try:
-                self._add(start, counter, attempt=0)
-            except OSError:
-                self._add(start, counter, attempt=1)
-        return counter.result(rows)
-
-    def _add(self, start: int, counter: Counter, *, attempt: int) -> None:
-        own = copy.copy(counter)  # without counts
-        for codes in self._halves(start, attempt):
-            own.add(codes, len(next(iter(codes.values()))))
-        for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
-            total += block
-
-    def _halves(self, start: int, attempt: int) -> Iterator[dict[str, Any]]:
-        for half in (slice(start, start + 4), slice(start + 4, start + 8)):
-            yield {name: self._table.codes(name)[half] for name in self.schema.names}
-            if self._fails and attempt == 0:
-                raise OSError("the disk is on fire")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self.schema.names)})"
-
-
-class CountedAgain(InBlocks):
-    """Counts what was read of a block before its reading broke off, and then the whole block."""
-
-    def _add(self, start: int, counter: Counter, *, attempt: int) -> None:
-        for codes in self._halves(start, attempt):
-            counter.add(codes, len(next(iter(codes.values()))))

@@ -17,9 +17,19 @@ from missdp.table import Holes, Table
 from missdp.table.encode import Column
 from missdp.table.frames import FrameKind, native_from_arrow
 
-__all__ = ["CODED", "SECRETS", "AsWritten", "spelled", "unfit"]
+__all__ = ["CODED", "SECRETS", "SOURCE_SCHEMA", "AsWritten", "spelled", "unfit"]
 
 
+# Names that a query language could trip over.
+SOURCE_SCHEMA = Schema(
+    (
+        Categorical(name="Größe 大", levels=("klein", "groß", "ü"), nullable=True),
+        Ordinal(name='he said "hi"; --', levels=(9, 10, 11, 12), nullable=True),
+        Numeric(name="age", lower=0, upper=100, bins=4, nullable=True),
+        Categorical(name="yes", levels=(False, True), nullable=True),
+        Categorical(name="sure", levels=("a", "b", "?")),
+    )
+)
 # Every policy, and codes for every kind of missing: numbers, text, both.
 CODED = Schema(
     (

@@ -1,0 +1,254 @@
+"""Sources that break one promise each, for trying the kit; and one that breaks none.
+
+They are offered by `missdp.testing.examples`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from missdp.schema import Numeric
+from missdp.sources import Clique, Counts, MemorySource, Rows
+from missdp.sources.code_store import CodeBlock
+from missdp.sources.counts import Counter, check_cliques
+from missdp.sources.row_weights import RowWeight
+from missdp.table import Table
+
+__all__ = [
+    "BlocksAgain",
+    "BlocksTwice",
+    "CountedAgain",
+    "CountedByTens",
+    "FirstThousand",
+    "HolesAsLevel",
+    "HolesWeighed",
+    "InBlocks",
+    "MutableCounts",
+    "NaNAsNumber",
+    "NarrowCounts",
+    "QuotingSource",
+    "SchemaOrder",
+]
+
+
+class HolesAsLevel(MemorySource):
+    """Counts rows with holes among those observed: in the first level."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        found = super().counts(cliques, rows="extended")
+        if rows == "extended":
+            return found
+        return {clique: self._folded(clique, table) for clique, table in found.items()}
+
+    def _folded(self, clique: Clique, table: NDArray[np.int64]) -> NDArray[np.int64]:
+        for axis, size in enumerate(self.schema.shape(clique)):
+            seen, holes = np.split(np.moveaxis(table, axis, 0), [size])
+            seen = seen.copy()
+            seen[0] += holes.sum(axis=0)
+            table = np.moveaxis(seen, 0, axis)
+        return table
+
+
+class SchemaOrder(MemorySource):
+    """Orders the axes of a clique as the schema does, whatever was asked for."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        names = self.schema.names
+        asked = [tuple(clique) for clique in cliques]
+        ordered = {clique: tuple(sorted(clique, key=names.index)) for clique in asked}
+        found = super().counts(ordered.values(), rows=rows)
+        return {clique: found[ordered[clique]] for clique in asked}
+
+
+class MutableCounts(MemorySource):
+    """Hands out counts that it keeps: whoever writes to them changes what it says next."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__(table)
+        self._kept: dict[tuple[Clique, Rows], NDArray[np.int64]] = {}
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        asked = list(cliques)
+        for clique, table in super().counts(asked, rows=rows).items():
+            self._kept.setdefault((clique, rows), table)
+        return {clique: self._kept[clique, rows] for clique in asked}
+
+
+class NarrowCounts(MemorySource):
+    """Counts in eight bits."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        found = super().counts(cliques, rows=rows)
+        return {clique: table.astype(np.int8) for clique, table in found.items()}
+
+
+class QuotingSource(MemorySource):
+    """Shows its number of rows, which is private."""
+
+    def __repr__(self) -> str:
+        return f"QuotingSource({', '.join(self.schema.names)}: {len(self.table)} rows)"
+
+
+class NaNAsNumber(MemorySource):
+    """Reads a number that is NaN as the largest one, as an engine does that sorts it last."""
+
+    def __init__(self, table: Table) -> None:
+        cells = table.to_arrow(holes="codes")
+        for place, attribute in enumerate(table.schema):
+            column = cells.column(place)
+            if isinstance(attribute, Numeric) and pa.types.is_floating(column.type):
+                largest = pc.if_else(pc.is_nan(column), attribute.upper, column)
+                cells = cells.set_column(place, attribute.name, largest)
+        super().__init__(Table.read(cells, table.schema))
+
+
+class BlocksTwice(MemorySource):
+    """Yields all rows twice where they are asked for as codes: filled, each counts double."""
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all attributes."""
+        for _ in range(2):
+            yield {name: self.table.codes(name) for name in self.schema.names}
+
+
+class HolesWeighed(MemorySource):
+    """Leaves out rows with holes where it counts, and weighs them all the same."""
+
+    def __init__(self, table: Table, left: Table | None = None) -> None:
+        super().__init__(table)
+        self._left = MemorySource(table if left is None else left)
+
+    def observed_on(self, names: Any) -> HolesWeighed:
+        """Return the rows that have no hole in any of these attributes."""
+        left = self._left.table
+        holes = [left.codes(name) >= left.schema[name].missing_code for name in names]
+        return HolesWeighed(self.table, left.take(~np.any(holes, axis=0)))
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        return self._left.counts(cliques, rows=rows)
+
+
+class FirstThousand(MemorySource):
+    """Counts the first page of rows."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.take(np.arange(min(1000, len(table)))))
+
+
+class CountedByTens(MemorySource):
+    """Counts each row ten times where there are more than a thousand."""
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        times = 10 if len(self.table) > 1000 else 1
+        return {c: times * n for c, n in super().counts(cliques, rows=rows).items()}
+
+
+class InBlocks:
+    """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise.
+
+    Parameters
+    ----------
+    table : Table
+    fails : bool, default False
+        Whether the reading of each block breaks off once, half-way.
+    """
+
+    def __init__(self, table: Table, *, fails: bool = False) -> None:
+        self.schema = table.schema
+        self._table, self._fails = Table.read(table.to_arrow(holes="codes"), table.schema), fails
+        self._half = max(4, len(table) // 10)  # of a block, in rows
+
+    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
+        """Count every clique."""
+        return self._count(check_cliques(self.schema, cliques, rows), None).result(rows)
+
+    def weighted_counts(self, cliques: Any, weight: RowWeight) -> Counts:
+        """Add up the weights of the rows in every cell."""
+        checked = check_cliques(self.schema, cliques, "extended")
+        return self._count(checked, weight).result("extended")
+
+    def observed_on(self, names: Any) -> InBlocks:
+        """Return the rows that have no hole in any of these attributes."""
+        fewer = copy.copy(self)
+        whole = np.ones(len(self._table), dtype=bool)
+        for name in names:
+            whole &= self._table.codes(name) < self.schema[name].missing_code
+        fewer._table = self._table.take(whole)
+        return fewer
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all rows, half a block at a time, each half when it was read."""
+        for start in self._starts():
+            yield from self._read(start)
+
+    def _read(self, start: int) -> list[CodeBlock]:
+        try:
+            return list(self._halves(start, 0))
+        except OSError:
+            return list(self._halves(start, 1))
+
+    def _starts(self) -> range:
+        return range(0, len(self._table), 2 * self._half)
+
+    def _count(self, cliques: tuple[Clique, ...], weight: RowWeight | None) -> Counter:
+        counter = Counter(self.schema, cliques)
+        for start in self._starts():
+            try:
+                self._add(start, counter, weight, attempt=0)
+            except OSError:
+                self._add(start, counter, weight, attempt=1)
+        return counter
+
+    def _add(self, start: int, counter: Counter, weight: Any, *, attempt: int) -> None:
+        own = copy.copy(counter)  # without counts
+        for codes in self._halves(start, attempt):
+            own.add(codes, _height(codes), weight(codes) if weight else None)
+        for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
+            total += block
+
+    def _halves(self, start: int, attempt: int) -> Iterator[CodeBlock]:
+        for first in (start, start + self._half):
+            half = slice(first, first + self._half)
+            yield {name: self._table.codes(name)[half] for name in self.schema.names}
+            if self._fails and attempt == 0:
+                raise OSError("the disk is on fire")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.schema.names)})"
+
+
+class CountedAgain(InBlocks):
+    """Counts what was read of a block before its reading broke off, and then the whole block."""
+
+    def _add(self, start: int, counter: Counter, weight: Any, *, attempt: int) -> None:
+        for codes in self._halves(start, attempt):
+            counter.add(codes, _height(codes), weight(codes) if weight else None)
+
+
+class BlocksAgain(InBlocks):
+    """Yields what was read of a block before its reading broke off, and then the whole block."""
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all rows."""
+        for start in self._starts():
+            try:
+                yield from self._halves(start, 0)
+            except OSError:
+                yield from self._halves(start, 1)
+
+
+def _height(codes: CodeBlock) -> int:
+    return len(next(iter(codes.values())))
