@@ -183,3 +183,17 @@ def test_it_agrees_with_loss_distributions_where_both_are_proven():
     unamplified = epsilon_from_rdp(ORDERS.astype(float), 4 * 0.02 * ORDERS, 1e-6)
     assert tight <= ours < 1.25 * tight
     assert ours < 0.85 * unamplified
+
+
+@given(p=st.floats(0.05, 0.95), rho=st.floats(0.01, 1.0), many=st.integers(2, 5))
+@settings(max_examples=20, deadline=None)
+def test_gates_alike_count_as_often_as_they_are(p, rho, many):
+    """Blocks of one rate and cost are worked out once; next to nothing apart, each by itself."""
+    names = "abcde"[:many]
+    alike = [ZCDPEvent(rho=rho, gate={name}) for name in names]
+    apart = [ZCDPEvent(rho=rho * (1 + 1e-9 * k), gate={name}) for k, name in enumerate(names)]
+    observed = dict.fromkeys(names, p)
+    one, other = replica_curve(alike, observed), replica_curve(apart, observed)
+    assert one == pytest.approx(other, rel=1e-6)
+    single = replica_curve(alike[:1], observed)
+    assert (one > 1.5 * single).all()

@@ -38,7 +38,7 @@ def planned_ground_truth(
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. What the fit states afterwards is the same.
+        Without the conditions that the fit adds. What the fit states afterwards is never larger.
 
     Examples
     --------

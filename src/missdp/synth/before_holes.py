@@ -132,7 +132,7 @@ def ground_truth_parts(
     if caps is not None and not reserved and caps.hold(whole):
         return split(guarantee, caps)
     if fixed_gates and whole.cost.currency == "renyi":
-        return replace(guarantee, events=_gate_by_gate(whole)), FixedGates()
+        return _of_parts(guarantee, _gate_by_gate(whole)), FixedGates()
     if whole.cost.currency != "pure":
         return guarantee, None
     gated, chosen = _gated(whole, strategy)
@@ -148,10 +148,13 @@ def split(guarantee: Guarantee, caps: Caps | None) -> Parts:
     """Return the guarantee of a whole fit as that of its parts, if their caps are known."""
     if caps is None:
         return guarantee, None
-    # Rounding makes the parts a little more than the whole.
-    parts = Guarantee.from_events(caps.events, delta=guarantee.delta)
-    epsilon = max(guarantee.epsilon, parts.epsilon)
-    return replace(guarantee, epsilon=epsilon, events=caps.events), caps.structure
+    return _of_parts(guarantee, caps.events), caps.structure
+
+
+def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
+    """Return a guarantee by its parts, which rounding makes a little more than the whole."""
+    parts = Guarantee.from_events(events, delta=guarantee.delta)
+    return replace(guarantee, epsilon=max(guarantee.epsilon, parts.epsilon), events=events)
 
 
 def truth_of_parts(guarantee: Guarantee, parts: Parts, assumption: Condition | None) -> Guarantee:

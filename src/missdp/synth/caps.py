@@ -101,7 +101,7 @@ class Keeper:
         for event in caps.events:
             self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
         self._spent: dict[Part, Fraction] = defaultdict(Fraction)
-        self._alone: dict[frozenset[str], Fraction] = defaultdict(Fraction)
+        self._alone: dict[tuple[Gate, frozenset[str]], Fraction] = defaultdict(Fraction)
 
     def admit(self, event: Event) -> None:
         """Count a release that is about to be made.
@@ -125,12 +125,16 @@ class Keeper:
         if isinstance(part, frozenset) and cost > most:
             over = min(cost, cost - max(Fraction(0), most))
             self._spent[part] += cost - over
-            part, cost = (_CHOSEN if self._among else _EVERY), over
+            # What reads rows observed on a set of the family may count as one of the chosen.
+            within = any(known <= part for known in self._among)
+            part, cost = (_CHOSEN if within else _EVERY), over
         elif part == _EVERY and cost > most and Gate() in self._among:
             part = _CHOSEN  # which reads every row
         self._spent[part] += cost
-        if part == _CHOSEN:
-            self._alone[_names(event)] += cost
+        if part == _CHOSEN:  # one set, in whatever order its attributes were named
+            self._alone[
+                event.gate or Gate(), frozenset(event.label.removeprefix("marginal ").split(" x "))
+            ] += cost
         return self._within(part)
 
     def _within(self, part: Part) -> bool:
@@ -155,7 +159,7 @@ class Keeper:
         if self._among and isinstance(event, SelectionEvent):
             return _SELECTIONS
         gate = event.gate or Gate()
-        if gate in self._limits and (not self._among or len(_names(event)) == 1):
+        if gate in self._limits and (not self._among or _is_single(event, gate)):
             return gate
         if any(known and known <= gate for known in self._among):
             return _CHOSEN
@@ -167,9 +171,9 @@ Part: TypeAlias = Gate | str
 _EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
 
 
-def _names(event: Event) -> frozenset[str]:
-    """Return the attributes of a marginal, by its public label."""
-    return frozenset(event.label.removeprefix("marginal ").split(" x "))
+def _is_single(event: Event, gate: Gate) -> bool:
+    """Whether a release behind a gate is the margin of its only attribute, by its public label."""
+    return len(gate) == 1 and event.label == f"marginal {next(iter(gate))}"
 
 
 def one_gate_caps(whole: Cost, *, ungated: float, gate: Gate) -> Caps | None:
