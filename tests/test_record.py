@@ -43,6 +43,8 @@ from missdp.record import FORMAT, Record, decoded, encoded, sealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics.estimates import Estimate, Histogram
 from missdp.synth.network import Family, Network
+from missdp.synth.neural.class_table import ClassTable
+from missdp.synth.neural.networks import Layers, NetworkModel
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -111,6 +113,7 @@ LEVELS = Levels(np.array([0, 0, 1]), np.array([0.3, 0.7, 1.0]))
 FACTORS = Factors(
     (LEVELS, LEVELS), (np.array([1.0, 0.5]), np.ones(2)), {(0, 1): np.full((3, 2), 1 / 3)}
 )
+LAYERS = Layers((TABLE, TABLE), (np.zeros(2), np.ones(2)), ("leaky",))
 LAW = GraphicalModel(
     (LEVELS, LEVELS), {(0, 1): TABLE}, MASKS, {(0,): np.eye(3)[0] > 0}, {(0, 1): TABLE}
 )
@@ -156,6 +159,11 @@ SINGLE = [
     FACTORS,
     Conditionals((1, 0), FACTORS, FACTORS),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, "heads", 12.0),
+    ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
+    LAYERS,
+    NetworkModel(
+        (LEVELS, LEVELS), LAYERS, LAYERS, (0,), True, {1: 0}, (np.ones(2) / 2,), np.ones(1), 12.0
+    ),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(
         n_rows=12.5, first_sigma=1.0, sigmas={(0, 1): 2.0}, extended=(True, False), partial=True,
@@ -205,13 +213,16 @@ def test_every_record_comes_back_as_it_was(record):
         if not isinstance(
             record,
             (
+                ClassTable,
                 Conditionals,
                 Factors,
                 GraphicalModel,
                 Heads,
+                Layers,
                 Levels,
                 MaskModel,
                 Network,
+                NetworkModel,
                 PairModel,
                 StoredModel,
             ),

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from missdp.errors import ParameterError
-from missdp.synth.base import Synthesizer
-from missdp.synth.row_blocks import MissingValues, block_sizes
+from missdp.synth.row_blocks import MissingValues, Sampler, block_sizes
 from missdp.synth.state import is_whole, sampling_generator
 from missdp.table import Holes, check_holes
 
@@ -30,7 +29,7 @@ _BATCH_ROWS = 32_768
 
 
 def sample_spark(
-    model: Synthesizer,
+    model: Sampler,
     session: SparkSession,
     n: int | None = None,
     *,
@@ -90,7 +89,7 @@ def sample_spark(
 class _Blocks:
     """Draw the blocks of given numbers."""
 
-    model: Synthesizer
+    model: Sampler
     rng: np.random.Generator
     sizes: tuple[int, ...]
     missing_values: MissingValues

@@ -159,7 +159,10 @@ def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
         facts[f"holes in {name}"] = bool(column.isna().any())
         values = column.dropna()
         if pd.api.types.is_numeric_dtype(values) and len(values):
-            facts[f"range of {name}"] = float(values.min()), float(values.max())
+            facts[f"lowest {name}"], facts[f"highest {name}"] = (
+                float(values.min()),
+                float(values.max()),
+            )
         elif values.nunique() <= _MOST_LEVELS:
             facts[f"levels of {name}"] = tuple(sorted(map(str, values.unique())))
     return facts
