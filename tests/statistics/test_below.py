@@ -17,12 +17,8 @@ def test_both_ways_count_as_by_hand(sizes, asked, seed):
     many = sum(sizes)
     start = np.cumsum([0, *sizes])
     ranks = rng.permutation(max(1, 2 * many)).astype(np.uint32)
-    labels = np.concatenate(
-        [
-            np.zeros(0, np.uint32),
-            *(np.sort(ranks[a:b]) for a, b in zip(start, start[1:], strict=False)),
-        ]
-    )
+    cells = [np.sort(ranks[a:b]) for a, b in pairwise(start)]
+    labels = np.concatenate([np.zeros(0, np.uint32), *cells])
     side = Side(np.arange(many), labels, start)
     cells = rng.integers(0, max(1, len(sizes)), asked if sizes else 0)
     wanted = rng.integers(0, 2 * many + 2, len(cells)).astype(np.uint32)
