@@ -16,6 +16,7 @@ from scipy.special import softmax
 from missdp.accounting import Cost, LaplaceEvent, zcdp_rho
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import Door, Noise, Score, Total
+from missdp.mechanisms.door import Reads
 from missdp.mechanisms.training import Training
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
@@ -223,6 +224,9 @@ class TrainedLogistic(Synthesizer):
     gradient: ClassVar[Any] = staticmethod(_logistic)
 
     missing: str = "complete-rows"
+
+    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
+        return "rows"  # so that streams are refused before anything is charged
 
     def _check_schema(self, schema: Schema) -> None:
         super()._check_schema(schema)
