@@ -18,6 +18,7 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Training
 from missdp.synth.neural.critics import LEAK
 from missdp.synth.neural.networks import Layers
+from missdp.synth.neural.neural_base import torch_device
 
 __all__ = [
     "Blocks",
@@ -88,7 +89,7 @@ class Torch:
 
     def __init__(self, torch: Any, rng: np.random.Generator) -> None:
         self.torch = torch
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch_device()
         self.stream = torch.Generator(self.device).manual_seed(int(rng.integers(2**62)))
 
     def tensor(self, array: Any) -> Any:

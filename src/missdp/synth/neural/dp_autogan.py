@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 from missdp.accounting import Budget
 from missdp.inference.row_model import RowModel
-from missdp.mechanisms.door import Door, Total
+from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.autoencoder import autoencoded
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
-from missdp.synth.neural.starts import margins_only
 
 __all__ = ["DPAutoGAN"]
 
@@ -105,16 +104,6 @@ class DPAutoGAN(NeuralSynthesizer):
     @property
     def _coder_steps(self) -> int:
         return max(1, self._critic_steps // 2)
-
-    def _fit(self, door: Door) -> Total:
-        door, total = self._opened_rows(door)
-        crude = self._crude(door, total)
-        if len(door.schema) == 1:
-            self.model_ = margins_only(crude, self._never_missing(crude))
-        else:
-            self.model_ = self._trained(door, crude)
-        self._report("done", 1.0)
-        return self._counted(door, crude, total)
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         self._report("training", 0.1)

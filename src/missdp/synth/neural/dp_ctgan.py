@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from missdp.inference.row_model import RowModel
-from missdp.mechanisms.door import Door, Total
+from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.conditional import conditioned
 from missdp.synth.neural.contest import Pace
 from missdp.synth.neural.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
-from missdp.synth.neural.starts import margins_only
 
 __all__ = ["DPCTGAN"]
 
@@ -88,16 +87,6 @@ class DPCTGAN(NeuralSynthesizer):
     @property
     def _steps_planned(self) -> int:
         return _STEPS if self.steps is None else int(self.steps)
-
-    def _fit(self, door: Door) -> Total:
-        door, total = self._opened_rows(door)
-        crude = self._crude(door, total)
-        if len(door.schema) == 1:
-            self.model_ = margins_only(crude, self._never_missing(crude))
-        else:
-            self.model_ = self._trained(door, crude)
-        self._report("done", 1.0)
-        return self._counted(door, crude, total)
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
         self._report("training", 0.1)

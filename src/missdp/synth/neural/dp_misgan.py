@@ -7,7 +7,8 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from missdp.accounting import Budget
 from missdp.errors import ParameterError
-from missdp.mechanisms.door import Door, Total
+from missdp.inference.row_model import RowModel
+from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.class_table import ClassTable
 from missdp.synth.neural.contest import Pace
@@ -136,14 +137,13 @@ class DPMisGAN(NeuralSynthesizer):
     def _usual_batch(self) -> int:
         return NETWORK_BATCH if self.critic == "mlp" else super()._usual_batch
 
-    def _fit(self, door: Door) -> Total:
-        door, total = self._opened_rows(door)
-        crude = self._crude(door, total)
+    def _alone(self, crude: Crude) -> RowModel:
+        return independent_classes(crude, self._never_missing(crude))
+
+    def _trained(self, door: Door, crude: Crude) -> RowModel:
         always = self._never_missing(crude)
-        if len(door.schema) == 1:
-            self.model_ = independent_classes(crude, always)
-        elif self.critic == "mlp":
-            self.model_ = mlp_misgan(
+        if self.critic == "mlp":
+            return mlp_misgan(
                 door.merged(crude.groups(door.schema.names)),
                 crude,
                 Pace(steps=self._steps_planned, batch=self._batch),
@@ -152,20 +152,17 @@ class DPMisGAN(NeuralSynthesizer):
                 always=always,
                 report=lambda done: self._report("training", 0.1 + 0.85 * done),
             )
-        else:
-            moments = self._moments(door, crude)
-            self._report("fitting", 0.5)
-            self.model_ = fit_classes(
-                moments,
-                classes=int(self.classes),
-                fits=int(self.fits),
-                conditional=self.masks == "conditional",
-                always=always,
-                rng=door.generator(),
-                report=lambda done: self._report("fitting", 0.5 + 0.5 * done),
-            )
-        self._report("done", 1.0)
-        return self._counted(door, crude, total)
+        moments = self._moments(door, crude)
+        self._report("fitting", 0.5)
+        return fit_classes(
+            moments,
+            classes=int(self.classes),
+            fits=int(self.fits),
+            conditional=self.masks == "conditional",
+            always=always,
+            rng=door.generator(),
+            report=lambda done: self._report("fitting", 0.5 + 0.5 * done),
+        )
 
     def _moments(self, door: Door, crude: Crude) -> PairMoments:
         """Let the critic learn from the private rows, with all that is left of the budget."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
 
 from missdp.accounting import Budget
 from missdp.errors import MissingDependencyError, ParameterError, replacing
-from missdp.mechanisms.door import Reads
+from missdp.inference.row_model import RowModel
+from missdp.mechanisms.door import Door, Reads, Total
 from missdp.schema import Schema
+from missdp.synth.learn_pairs import Crude
+from missdp.synth.neural.starts import margins_only
 from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.state import is_whole
 
@@ -30,7 +34,7 @@ class NeuralSynthesizer(PairsSynthesizer):
     """Base of adversarial families: margins first, at which the generator starts, then critics.
 
     A child says in `_steps_planned` how many steps its private training takes, 0 if none is
-    trained, and implements ``_fit``.
+    trained, and implements `_trained`.
 
     Parameters
     ----------
@@ -85,6 +89,24 @@ class NeuralSynthesizer(PairsSynthesizer):
     @property
     def _most_cells(self) -> int:
         return _MOST_TRAINED if self._steps_planned else _MOST_CELLS
+
+    def _fit(self, door: Door) -> Total:
+        door, total = self._opened_rows(door)
+        crude = self._crude(door, total)
+        if len(door.schema) == 1:
+            self.model_ = self._alone(crude)
+        else:
+            self.model_ = self._trained(door, crude)
+        self._report("done", 1.0)
+        return self._counted(door, crude, total)
+
+    def _alone(self, crude: Crude) -> RowModel:
+        """Return the model of a single attribute, of which the margin says everything."""
+        return margins_only(crude, self._never_missing(crude))
+
+    @abc.abstractmethod
+    def _trained(self, door: Door, crude: Crude) -> RowModel:
+        """Return the model of several attributes, for all that is left of the budget."""
 
 
 def import_torch() -> ModuleType:
