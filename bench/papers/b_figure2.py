@@ -4,7 +4,7 @@ Writes docs/img/papers-b-figure2.svg. The mechanism has sensitivity 1, noise 10,
 in the Frobenius norm of the movement, as theirs is; epsilon is stated at delta = 1e-6. The paper
 prints no numbers and no setting: what its text says of the curves is checked.
 
-Run: python bench/papers/b_figure2.py        (15 seconds; --short: fewer points, 4 seconds)
+Run: python bench/papers/b_figure2.py        (4 seconds; --short: fewer points, 2)
 """
 
 from __future__ import annotations

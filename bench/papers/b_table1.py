@@ -6,7 +6,7 @@ sensitivities are 1. Movements: tau = 0.2 spread over 20 of 1000 rows (an imputa
 over all rows (scaling, principal components). epsilon = 0.01, because the entry for DP-SGD by
 iteration asks for sigma >= L sqrt(2 alpha (alpha - 1)).
 
-Run: python bench/papers/b_table1.py        (3 seconds; --short is the same)
+Run: python bench/papers/b_table1.py        (2 seconds, and so is --short)
 """
 
 from __future__ import annotations

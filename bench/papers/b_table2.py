@@ -14,7 +14,7 @@ Lipschitz constant 1 / sqrt(n), sqrt(n) / 2 times its sensitivity at R = 1, and 
 every row moves. Its rows follow the others. Last, two printed scaling entries against a pair of
 tables that goes beyond them.
 
-Run: python bench/papers/b_table2.py        (5 seconds; --short is the same)
+Run: python bench/papers/b_table2.py        (2 seconds, and so is --short)
 """
 
 from __future__ import annotations
