@@ -57,13 +57,13 @@ class Question:
     ----------
     function : callable
         ``function(rows, *given)``; a plain function without a closure or defaults, so that it
-        cannot carry rows away: it sees `Rows`, what is given, and nothing else.
+        cannot carry rows away: it sees ``Rows``, what is given, and nothing else.
     reads : frozenset of str
         Attributes that it reads; it is shown no others.
     given : tuple
         Public or released values: arrays, numbers, text, and frozen objects made of those.
     applies : frozenset of str
-        Attributes of which it reads no more than to which rows they apply (`Rows.applies`).
+        Attributes of which it reads no more than to which rows they apply (``Rows.applies``).
     """
 
     function: Callable[..., Any]
