@@ -18,6 +18,9 @@ SYBIL = Sybil(
 SILENT = {
     "index.md",
     "measured.md",
+    "papers.md",
+    "papers-prices.md",
+    "papers-knn.md",
     "commands.md",
     "api.md",
     "architecture.md",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "img"
 
 Found = dict[str, Any]
+sys.path.append(str(HERE.parent))  # for `_data`
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -150,7 +150,14 @@ def draw(found: Found) -> None:
     for p in found["panels"]:
         axis = axes[place[p["panel"]]]
         for curve, (style, text) in lines.items():
-            axis.plot(p["x"], p[curve], style, label=" ".join(filter(None, (text, p["note"]))))
+            if curve == "group" and axis.lines:
+                continue  # the same whatever the note says
+            axis.plot(
+                p["x"],
+                p[curve],
+                style,
+                label=text if curve == "group" else f"{text} {p['note']}".strip(),
+            )
         axis.set(title=p["panel"], xscale="log", yscale="log", xlabel=p["label"])
         axis.legend(frameon=False, fontsize=7)
     axes[0].set_ylabel(f"epsilon at delta = {found['delta']:g}")

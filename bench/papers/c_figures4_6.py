@@ -30,6 +30,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from _tables import Found, markdown, run, save_figure
@@ -211,7 +212,7 @@ def _hours_missing(table: Table) -> np.ndarray:
 # --- Asking.
 
 
-def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], object]:
+def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any]:
     """One statistics object per method; those of nearest neighbours share one imputation."""
     budget, knn = Budget(1e12), case.knn
     most = int(table.mask(case.target).sum())
@@ -247,7 +248,9 @@ def published_noise(epsilon: float, rng: np.random.Generator) -> float:
     return float(rng.choice((-1, 1)) * (share / (1 - share)) ** (1 / gamma) / LN2)
 
 
-def repetition(case: Case, epsilons: tuple[float, ...], rng: np.random.Generator) -> list[tuple]:
+def repetition(
+    case: Case, epsilons: tuple[float, ...], rng: np.random.Generator
+) -> tuple[list[tuple], Any]:
     table = case.hidden(rng)
     made, profile = asked(case, table)
     models = {epsilon: modelled(case, table, epsilon) for epsilon in epsilons}
@@ -268,14 +271,14 @@ def repetition(case: Case, epsilons: tuple[float, ...], rng: np.random.Generator
                 # The model is released once for all six questions, for a third of one.
                 value = answer(case, models[epsilon], kind, group, 2 / 3 * epsilon)
                 found.append((epsilon, "model", kind, group, value))
-    return [*found, ("profile", [profile.exact(j) for j in range(10)])]
+    return found, profile
 
 
 def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
     rng = np.random.default_rng(20260101)
     values: dict[tuple, list[float]] = {}
     for _ in range(repetitions):
-        *found, (_, profile) = repetition(case, epsilons, rng)
+        found, profile = repetition(case, epsilons, rng)
         for *key, value in found:
             values.setdefault(tuple(key), []).append(value)
     rows = []
@@ -291,7 +294,8 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
     truth = {f"{k} {g}": case.truth(k, g) for k in ("mean", "share") for g in GROUPS}
     return {
         "rows": len(case.table), "missing": float(case.rates().mean()),
-        "repetitions": repetitions, "truth": truth, "profile": profile, "errors": rows,
+        "repetitions": repetitions, "truth": truth, "errors": rows,
+        "profile": [profile.exact(j) for j in range(10)], "noise": noises(profile),
     }  # fmt: skip
 
 
@@ -313,25 +317,20 @@ def true_loss(epsilon: float) -> float:
     return max(float((log_density(x) - s - log_density(np.exp(s) * x + t)).max()) for s, t in pairs)
 
 
-def noises(profile: list[int]) -> list[dict[str, float]]:
+def noises(profile: Any) -> list[Found]:
     """Standard deviation of the noise of a count at this profile of donations."""
     rows = []
     for epsilon in (0.5, 1.0, 2 * LN2, 2.0, 3.0, 6 * LN2):
-        noise = plan_smooth(epsilon)
-        levels = [a + profile[b] for a in range(10) for b in range(10) if a + b < 10]
-        steps = [a + b for a in range(10) for b in range(10) if a + b < 10]
-        bound = max(
-            math.exp(-noise.beta * j) * (1 + level) for j, level in zip(steps, levels, strict=True)
-        )
         gamma = 1 + epsilon / (2 * LN2)
-        published = None
+        row = {"epsilon": epsilon, "loss": true_loss(epsilon), "published": None}
         if gamma > 3:
             spread = math.sqrt(math.sin(math.pi / gamma) / math.sin(3 * math.pi / gamma))
-            published = spread * (1 + profile[0]) / LN2
-        rows.append(
-            {"epsilon": epsilon, "loss": true_loss(epsilon), "published": published,
-             "ours": noise.standard_deviation * bound}
-        )  # fmt: skip
+            row["published"] = spread * (1 + profile.exact(0)) / LN2
+        for law in ("cauchy", "lomax"):
+            noise = plan_smooth(epsilon, law=law)
+            bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
+            row[law] = noise.standard_deviation * bound
+        rows.append(row)
     return rows
 
 
@@ -345,7 +344,6 @@ def measure(short: bool) -> Found:
             "simulated": errors(wages(100_000), EPSILONS, 100),
             "adult": errors(adult(40_000), EPSILONS, 200),
         }
-    found["noise"] = noises(found["simulated"]["profile"])
     found["broken_below"] = brentq(lambda e: true_loss(e) - e, 0.5, 2 * LN2, xtol=1e-3)
     return found
 
@@ -357,6 +355,10 @@ def of(found: Found, epsilon: float | None, method: str, kind: str, group: str) 
     key = (None if method == "no noise" else epsilon, method, kind, group)
     fields = ("epsilon", "method", "kind", "group")
     return next(r for r in found["errors"] if tuple(r[f] for f in fields) == key)
+
+
+def named(epsilon: float) -> str:
+    return {2 * LN2: "2 ln 2", 6 * LN2: "6 ln 2"}.get(epsilon, f"{epsilon:g}")
 
 
 def stated_table(found: Found) -> str:
@@ -404,21 +406,25 @@ def error_table(found: Found, field: str = "median") -> str:
         for method in ("ignored", "published", "ours", "model"):
             each = (of(found, epsilon, method, "mean", group)[field] for group in GROUPS)
             cells.append(", ".join(f"{value:.3g}" for value in each))
-        name = "6 ln 2" if epsilon > 4 else f"{epsilon:g}"
         cells[1] += " *" if epsilon < 2 * LN2 else ""
-        rows.append((name, *cells))
+        rows.append((named(epsilon), *cells))
     return markdown(("epsilon", "ignored", "published", "ours, k-NN", "ours, released model"), rows)
 
 
 def tables(found: Found) -> list[str]:
     said = [(text, "yes" if holds else "no") for text, holds in checks(found["simulated"])]
     noise = [
-        ("2 ln 2" if abs(n["epsilon"] - 2 * LN2) < 1e-9 else
-         "6 ln 2" if n["epsilon"] > 4 else f"{n['epsilon']:g}",
-         f"{n['loss']:.2f}", n["published"] or "infinite", n["ours"])
-        for n in found["noise"]
+        (named(n["epsilon"]), f"{n['loss']:.2f}", n["published"] or "infinite", n["cauchy"],
+         n["lomax"])
+        for n in found["simulated"]["noise"]
     ]  # fmt: skip
-    header = ("epsilon stated", "loss at least, published", "sd, published", "sd, ours")
+    header = (
+        "epsilon stated",
+        "loss at least, published",
+        "sd, published",
+        "sd, Cauchy, ours",
+        "sd, Lomax, ours",
+    )
     shown = [stated_table(found["simulated"]), markdown(("the text says", "found"), said)]
     shown += [markdown(header, noise)]
     return shown + [error_table(found[name]) for name in ("simulated", "adult") if name in found]
