@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,22 @@ def results(name: str) -> Found:
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def written(found: Found) -> str:
+    """Return JSON with six digits a number, and one line for each record."""
+
+    def rounded(x: Any) -> Any:
+        if isinstance(x, dict):
+            return {key: rounded(value) for key, value in x.items()}
+        if isinstance(x, list | tuple):
+            return [rounded(value) for value in x]
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+
+    text = json.dumps(rounded(found), indent=1, ensure_ascii=False)
+    for inner in (r"\[[^\[\]{}]*\]", r"\{[^{}]*\}"):
+        text = re.sub(inner, lambda m: re.sub(r"\s+", " ", m[0]), text)
+    return f"{text}\n"
+
+
 def save_figure(figure: Figure, name: str) -> None:
     """Write a picture for the pages: the same one byte for byte."""
     mpl.rcParams["svg.hashsalt"] = "missdp"
@@ -70,7 +87,7 @@ def run(
     if options.short:
         return
     if not options.kept:
-        text = json.dumps(found, indent=1, ensure_ascii=False)
-        (HERE / "results" / f"{path.stem}.json").write_text(f"{text}\n", encoding="utf-8")
+        text = written(found)
+        (HERE / "results" / f"{path.stem}.json").write_text(text, encoding="utf-8")
     if draw is not None:
         draw(found)

@@ -22,7 +22,7 @@ columns are noise.
 
 Seeded NumPy noise, for a picture and not for a release. Writes docs/img/papers-b-figure3.svg.
 
-Run: python bench/papers/b_figure3.py        (4 minutes; --short: a smaller table, 4 seconds)
+Run: python bench/papers/b_figure3.py        (2 minutes; --short: a smaller table, 4 seconds)
 """
 
 from __future__ import annotations

@@ -351,14 +351,18 @@ def measure(short: bool) -> Found:
 # --- Tables and pictures.
 
 
-def of(found: Found, epsilon: float | None, method: str, kind: str, group: str) -> Found:
-    key = (None if method == "no noise" else epsilon, method, kind, group)
-    fields = ("epsilon", "method", "kind", "group")
-    return next(r for r in found["errors"] if tuple(r[f] for f in fields) == key)
+def of(found: Found, epsilon: float, method: str, kind: str, group: str) -> Found:
+    key = (None if method == "no noise" else named(epsilon), method, kind, group)
+    return next(
+        r
+        for r in found["errors"]
+        if (r["epsilon"] and named(r["epsilon"]), r["method"], r["kind"], r["group"]) == key
+    )
 
 
 def named(epsilon: float) -> str:
-    return {2 * LN2: "2 ln 2", 6 * LN2: "6 ln 2"}.get(epsilon, f"{epsilon:g}")
+    names = {round(2 * LN2, 4): "2 ln 2", round(6 * LN2, 4): "6 ln 2"}
+    return names.get(round(epsilon, 4), f"{epsilon:g}")
 
 
 def stated_table(found: Found) -> str:
@@ -406,7 +410,7 @@ def error_table(found: Found, field: str = "median") -> str:
         for method in ("ignored", "published", "ours", "model"):
             each = (of(found, epsilon, method, "mean", group)[field] for group in GROUPS)
             cells.append(", ".join(f"{value:.3g}" for value in each))
-        cells[1] += " *" if epsilon < 2 * LN2 else ""
+        cells[1] += " *" if epsilon < 1.386 else ""
         rows.append((named(epsilon), *cells))
     return markdown(("epsilon", "ignored", "published", "ours, k-NN", "ours, released model"), rows)
 
