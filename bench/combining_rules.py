@@ -9,7 +9,7 @@ wide it is, as a multiple of what the spread of the estimates between repetition
     python bench/combining_rules.py --tables   # prints what stands on the page
     python bench/combining_rules.py --short    # two repetitions of few rows; writes nothing
 
-40 repetitions take about 8 minutes of CPU time.
+40 repetitions take about 6 minutes of CPU time.
 """
 
 import argparse

@@ -11,7 +11,7 @@ independent. Beside it the mean of hours per week, as `missdp query` answers it 
     python bench/rows_and_epsilon.py --tables  # prints what stands on the page
     python bench/rows_and_epsilon.py --short   # made-up rows, seconds; writes nothing
 
-All of it takes about 14 minutes of CPU time. Each result is written as soon as it is there, and a
+All of it takes about 10 minutes of CPU time. Each result is written as soon as it is there, and a
 later call goes on from the file; `--again` starts anew.
 """
 

@@ -1,5 +1,6 @@
 """The R code of docs/combining.md gives our numbers, and so do its tables."""
 
+import json
 import math
 import re
 import shutil
@@ -115,11 +116,18 @@ def test_r_gives_our_numbers(tmp_path):
 
 def test_what_was_measured_stands_on_the_page(capsys):
     main(["--tables"])
-    assert capsys.readouterr().out.strip() in PAGE
-    assert RESULTS.exists()
+    shown = capsys.readouterr().out.strip()
+    assert shown in PAGE
+    assert shown == table(json.loads(RESULTS.read_text(encoding="utf-8")))
+    held, width = np.array(
+        [[float(cell) for cell in line.split("|")[-3:-1]] for line in shown.splitlines()[2:]]
+    ).T.reshape(2, 2, 3)  # by size of the tables, and by rule: ours, pool, pool.syn
+    assert (held[:, 0] > 0.93).all()
+    assert (width[:, 1] > width[:, 0]).all()
+    assert (held[:, 2] < 0.9).all()
+    assert width[1, 0] < 1.15
 
 
 def test_the_measurement_runs(capsys):
     main(["--short"])
     assert capsys.readouterr().out.count("|\n") == 8
-    assert callable(table)
