@@ -343,6 +343,17 @@ def facts_told(module, run, pair):
     }
 
 
+def how_often(run, pair, times=20):
+    """In how many releases the column without a value, or with one, has that value."""
+
+    def has(table):
+        found = run(table.copy())
+        rows = found["rows"] if isinstance(found, dict) else found
+        return bool((rows["town"] == "x").any())
+
+    return [sum(has(table) for _ in range(times)) for table in (pair.one, pair.other)]
+
+
 def mean_of(release):
     frame = uniform_with_holes()
     found = release(frame)
@@ -370,6 +381,7 @@ def measure(library):
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "told": {},
         "mean": {},
+        "value": {},
     }
     began = time.process_time()
     for name, (run, release) in families(library).items():
@@ -379,6 +391,10 @@ def measure(library):
                 told = facts_told(module, run, chosen)
             found["told"].setdefault(name, {})[pair.name] = told
             print(f"  {name:<26} {pair.name:<30} {told or 'nothing'}", flush=True)
+        if library != "opendp" and name != "AIM":
+            with silence():
+                found["value"][name] = how_often(run, cut_down(pairs[-1]))
+            print(f"  {name:<26} releases of 20 with the value: {found['value'][name]}", flush=True)
         if release:
             with silence():
                 found["mean"][name] = mean_of(release)
@@ -386,7 +402,26 @@ def measure(library):
     print(f"{library} {found['version']}: {time.process_time() - began:.0f} CPU seconds")
     everything = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     everything[library] = found
-    RESULTS.write_text(json.dumps(dict(sorted(everything.items())), indent=1) + "\n", "utf-8")
+    everything = {name: everything[name] for name in LIBRARIES if name in everything}
+    RESULTS.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
+
+
+def tables(results):
+    """What the page shows: what is told of each pair, and the means."""
+    names = list(next(iter(results["missdp"]["told"].values())))
+    told = [f"| library | release | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    means = ["| library | release | mean | share of holes |", "|---|---|---|---|"]
+    values = ["| library | release | no value at all | one |", "|---|---|---|---|"]
+    for library, found in results.items():
+        shown = f"{DISTRIBUTIONS.get(library, library)} {found['version']}"
+        for family, pairs in found["told"].items():
+            cells = ["**told**" if pairs[name] else "nothing" for name in names]
+            told.append(f"| {shown} | {family} | {' | '.join(cells)} |")
+        for family, mean in found["mean"].items():
+            means.append(f"| {shown} | {family} | {mean['mean']:.1f} | {mean['holes']:.2f} |")
+        for family, (none, one) in found["value"].items():
+            values.append(f"| {shown} | {family} | {none} | {one} |")
+    return tuple("\n".join(lines) for lines in (told, values, means))
 
 
 def environment(library):
