@@ -63,7 +63,7 @@ def written(found: Found) -> str:
 
 def save_figure(figure: Figure, name: str) -> None:
     """Write a picture for the pages: the same one byte for byte."""
-    mpl.rcParams["svg.hashsalt"] = "missdp"
+    mpl.rcParams.update({"svg.hashsalt": "missdp", "svg.fonttype": "none"})
     figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
 
 

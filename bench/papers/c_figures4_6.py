@@ -7,8 +7,9 @@ epsilon = 6 ln 2. That census cannot be had here. Two tables stand in:
 simulated   100,000 people of ages 10-79, made up: wage law, matching attributes (age by decade,
             sex, relation to the head, schooling, class of work: 2,940 cells) and the law of what
             is missing are in `wages`. Same questions, ages, top code of $5,000 and poverty line
-            of $658. How often wages are missing was set so that ignoring incomplete rows errs
-            about as much as published; every other number is what it turns out to be.
+            of $658. Of four laws of what is missing, the one was kept for which ignoring
+            incomplete rows biases means about as much as published; every other number is what
+            it turned out to be.
 adult       30,162 rows of the 1994 census: hours per week hidden at random given age, sex and
             marital status; mean hours and the share of 40 hours or more.
 
