@@ -166,6 +166,18 @@ def test_a_numeric_csv_column_with_nan_is_numeric(tmp_path: Path) -> None:
     assert Table.read(tmp_path / "x.csv", draft).mask("x").tolist() == [False, True, False]
 
 
+def test_decimal_commas_are_said_to_be_so() -> None:
+    numbers = [f"{i},{i % 7}" for i in range(150)]
+    stubs = draft_columns(pd.DataFrame({"size": [*numbers, "refused", ""]})).stubs
+    assert "looks like numbers with a decimal comma" in stubs["size"]
+    assert (
+        "an identifier"
+        in draft_columns(
+            pd.DataFrame({"id": [*numbers[:40], *map("p{}".format, range(100))]})
+        ).stubs["id"]
+    )
+
+
 @pytest.mark.parametrize(
     ("cells", "levels"),
     [

@@ -316,6 +316,14 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | st
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
+        commas = sum(
+            "," in t and read_number(t.replace(",", ".")) is not None for t in map(str, levels)
+        )
+        if 2 * commas > len(levels):
+            return (
+                "looks like numbers with a decimal comma: write them with a point, each cell by "
+                "itself"
+            )
         return (
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
             "free text"
