@@ -12,7 +12,6 @@ Kamino and DPAutoGAN are single fits.
 import sys
 
 import numpy as np
-
 from a_shared import (
     ADAPTIVE,
     COLOURS,
