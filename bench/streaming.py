@@ -5,7 +5,8 @@ Parquet to synthetic Parquet within 1.5 GB; 100 million x 15 (all 105 pairs) are
 2 GB, in a small multiple of what DuckDB needs to read the same file.
 
     python bench/streaming.py --rows 1          # a tenth or less of everything: a few minutes
-    python bench/streaming.py --rows 10         # all of it
+    python bench/streaming.py --rows 10         # all of it: ten minutes
+    python bench/streaming.py --rows 10 --only query
 
 ``--rows`` is in millions, of the end-to-end run; the others follow from it. Data are made by DuckDB
 in a temporary folder (8 GB at most). Each command runs in its own process, whose CPU seconds and
@@ -113,7 +114,9 @@ def measured(command: list[str], folder: Path) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=float, default=1.0, help="millions, end to end")
-    million = parser.parse_args().rows
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    asked = parser.parse_args()
+    million = asked.rows
     folder = Path(tempfile.mkdtemp(prefix="missdp-streaming-"))
     sizes = {"end": million, "count": 10 * million, "query": 5 * million, "each": million / 2}
     found = Table("what", "rows (m)", "cap", "wall s", "CPU s", "peak GB", "CPU / scan")
@@ -154,6 +157,8 @@ def main() -> None:
         ]  # fmt: skip
         scan = 1.0
         for name, size, columns, cap, command in runs:
+            if asked.only not in name and command is not None:
+                continue
             rows = round(sizes[size] * 1e6)
             kind = "csv" if size == "each" else "parquet"
             data = folder / f"{size}.in.{kind}"

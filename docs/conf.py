@@ -1,5 +1,10 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
 project = "missdp"
 author = "The missdp developers"
 copyright = "2026, the missdp developers"
@@ -8,16 +13,31 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    # Ours:
+    "built_pages",
+    "mathml",
+    "names",
+    "rooms",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "missdp"
+html_static_path = ["static"]
+html_css_files = ["missdp.css"]
 exclude_patterns = ["_build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+maximum_signature_line_length = 80
 napoleon_numpy_docstring = True
 napoleon_google_docstring = False
+napoleon_use_param = False  # types in lists of parameters are words for people, and no links
+napoleon_use_rtype = False
+# A name in single backticks is a link, and a build fails if it leads nowhere.
+default_role = "py:obj"
+nitpicky = True
+nitpick_ignore_regex = [("py:class", ".*"), ("py:exc", ".*")]
 
 
 def escape_bars(app, what, name, obj, options, lines):

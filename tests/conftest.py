@@ -1,4 +1,7 @@
-"""One Spark session for all tests of a process that need one; they skip where there is none."""
+"""One Spark session, and one PostgreSQL server, for all tests of a process that need one.
+
+They skip where there is none.
+"""
 
 import contextlib
 import os
@@ -54,3 +57,13 @@ def spark(spark_log):
     session.stop()
     process.stdin.close()
     process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The URL of a fresh database of PostgreSQL."""
+    pytest.importorskip("psycopg")
+    from table import postgres
+
+    with postgres.server() as url:
+        yield url

@@ -15,7 +15,15 @@ SYBIL = Sybil(
     path=str(ROOT),
 )
 # Pages without Python: a table of contents, lists, the plan of the house.
-SILENT = {"index.md", "commands.md", "api.md", "architecture.md", "glossary.md", "references.md"}
+SILENT = {
+    "index.md",
+    "measured.md",
+    "commands.md",
+    "api.md",
+    "architecture.md",
+    "glossary.md",
+    "references.md",
+}
 
 
 # Pages about what an extra brings, by its module.

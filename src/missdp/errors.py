@@ -103,7 +103,7 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
         What to replace; anything else passes through.
     by : MissDPError or callable
         The error to raise instead, or a function from the original error to it, which may use
-        public facts only (for example ``strerror`` of an `OSError`).
+        public facts only (for example ``strerror`` of an ``OSError``).
 
     Examples
     --------

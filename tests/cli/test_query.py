@@ -1,12 +1,17 @@
 """``missdp query``."""
 
 import json
+from functools import partial
+from importlib import import_module
 
 import pytest
 
+from missdp import Schema, Table
 from missdp.cli.main import main
 from missdp.datasets import yrbss
-from missdp.statistics import Estimate
+from missdp.statistics import Estimate, ImputedStatistics, statistics
+
+COMMAND = import_module("missdp.cli.query")
 
 ASK = (
     "query",
@@ -51,20 +56,20 @@ def test_what_the_missing_cells_could_hide(capsys):
     assert answer["guarantee"]["epsilon"] == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        ("--count", "--where", "strength_training_7d >= 3"),
-        ("--proportion", "strength_training_7d >= 3"),
-        ("--sum", "strength_training_7d"),
-        ("--variance", "strength_training_7d"),
-        ("--standard-deviation", "strength_training_7d"),
-        ("--correlation", "strength_training_7d,physically_active_7d"),
-        ("--histogram", "strength_training_7d"),
-        (*MEAN, "--no-error-bar"),
-        (*MEAN, "--uncertainty", "worst-case"),
-    ],
-)
+QUESTIONS = [
+    ("--count", "--where", "strength_training_7d >= 3"),
+    ("--proportion", "strength_training_7d >= 3"),
+    ("--sum", "strength_training_7d"),
+    ("--variance", "strength_training_7d"),
+    ("--standard-deviation", "strength_training_7d"),
+    ("--correlation", "strength_training_7d,physically_active_7d"),
+    ("--histogram", "strength_training_7d"),
+    (*MEAN, "--no-error-bar"),
+    (*MEAN, "--uncertainty", "worst-case"),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question(capsys, question):
     code, out, err = run(capsys, *ASK, *question)
     assert (code, err) == (0, ""), err
@@ -171,23 +176,81 @@ def test_a_question_is_about_those_to_whom_it_applies(capsys, ruled):
     assert 900 < json.loads(out)["value"] < 1100  # of 1,000
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        ("--count", "--where", "pay > 3"),
-        ("--proportion", "hours >= 3 or pay > 2", "--uncertainty", "worst-case"),
-        ("--sum", "hours"),
-        ("--variance", "hours", "--where", "pay > 3"),
-        ("--standard-deviation", "pay"),
-        ("--correlation", "hours,pay"),
-        ("--histogram", "age"),
-        ("--mean", "hours", "--group", "work", "--k", "3"),
-        ("--mean", "hours", "--match", "pay"),
-        ("--mean", "pay", "--impute", "hours,pay"),
-    ],
-)
+RULED = [
+    ("--count", "--where", "pay > 3"),
+    ("--proportion", "hours >= 3 or pay > 2", "--uncertainty", "worst-case"),
+    ("--sum", "hours"),
+    ("--variance", "hours", "--where", "pay > 3"),
+    ("--standard-deviation", "pay"),
+    ("--correlation", "hours,pay"),
+    ("--histogram", "age"),
+    ("--mean", "hours", "--group", "work", "--k", "3"),
+    ("--mean", "hours", "--match", "pay"),
+    ("--mean", "pay", "--impute", "hours,pay"),
+]
+
+
+@pytest.mark.parametrize("question", RULED)
 @pytest.mark.parametrize("rows", [ROWS, [(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
 def test_every_question_of_kinds_and_rules(capsys, ruled, question, rows):
     code, out, err = run(capsys, *ruled(rows), *question)
     assert (code, err) == (0, ""), err
     assert "differentially private" in out
+
+
+@pytest.fixture(name="held")
+def _held(monkeypatch):
+    """Answer each question of the rows that were read, and of all of them, with the same draws."""
+    seeded = partial(ImputedStatistics, random_state=1)
+    monkeypatch.setattr(statistics, "ImputedStatistics", seeded)
+    answer, held = COMMAND.run_query, []
+
+    def both(rows, request, *, budget, undeclared, data, schema):
+        whole = Table.read(data, Schema.from_toml(schema))
+        lean = answer(rows, request, budget=budget, undeclared=undeclared)
+        full = answer(whole, request, budget=type(budget)(99.0), undeclared=undeclared)
+        assert lean.to_dict() == full.to_dict()
+        held.append({n: rows.column(n).values is not None for n in rows.schema.names})
+        return lean
+
+    def use(ask):
+        monkeypatch.setattr(COMMAND, "run_query", partial(both, data=ask[1], schema=ask[3]))
+        return held
+
+    return use
+
+
+@pytest.mark.parametrize("question", [*QUESTIONS, (*MEAN, "--where", "physically_active_7d > 2")])
+def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(capsys, held, question):
+    found = held(ASK)
+    code, _, err = run(capsys, *ASK, *question)
+    assert (code, err) == (0, "")
+    active = any("physically" in word for word in question)
+    matched = {"age": False, "gender": False, "grade": False}  # matched by bins, without values
+    also = {"physically_active_7d": True} if active else {}
+    assert found == [{**matched, "strength_training_7d": True, **also}]
+
+
+@pytest.mark.parametrize("question", RULED)
+def test_what_rules_read_is_held_too(capsys, held, ruled, question):
+    ask = ruled(ROWS)
+    held(ask)
+    code, _, err = run(capsys, *ask, *question)
+    assert (code, err) == (0, "")
+
+
+def test_a_cell_that_does_not_fit_is_refused_also_where_no_question_reads_it(capsys, ruled):
+    ask = ruled([*ROWS, (20, "perhaps", 30, 5)])
+    code, out, err = run(capsys, *ask, "--impute", "pay", "--mean", "pay")
+    assert (code, out) == (3, "")
+    assert "'work'" in err
+    assert "perhaps" not in err
+
+
+def test_a_column_that_no_question_reads_must_be_there_all_the_same(capsys, ruled):
+    ask = ruled(ROWS)
+    text = ask[1].read_text().replace("work", "labour", 1)
+    ask[1].write_text(text)
+    code, out, err = run(capsys, *ask, "--impute", "pay", "--mean", "pay")
+    assert (code, out) == (3, "")
+    assert "work" in err

@@ -151,6 +151,7 @@ def test_work_is_bounded_whatever_there_is_to_do(n, tables):
 def test_work_is_done_for_a_usual_table_and_for_a_hundred_attributes():
     assert swaps._plan(30_000, 105) == (250, 1_000)
     assert swaps._plan(30_000, 4_950)[1] > 100
+    assert swaps._plan(100_000, 105, 4) == (250, 250)  # several pools share the rounds
 
 
 def test_no_tables_and_no_rows_are_left_as_they_are():

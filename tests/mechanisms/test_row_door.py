@@ -26,6 +26,7 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, Unprov
 from missdp.mechanisms import (
     Ask,
     Counts,
+    Filled,
     Noise,
     Preparation,
     Prepared,
@@ -314,15 +315,39 @@ def unchanged(rows, draws):
 
 
 def shared_ages(rows, draws):
-    return Prepared({"age": (np.full(len(rows), 2), None)}, profile=Known())
+    return Prepared({"age": Filled(np.arange(len(rows)), np.full(len(rows), 2))}, profile=Known())
 
 
 def without_profile(rows, draws):
-    return Prepared({"age": (np.full(len(rows), 2), None)})
+    return Prepared({"age": Filled(np.arange(len(rows)), np.full(len(rows), 2))})
 
 
 def wrong_length(rows, draws):
-    return Prepared({"age": (np.zeros(3), None)}, profile=Known())
+    return Prepared({"age": Filled(np.arange(2), np.zeros(3, dtype=int))}, profile=Known())
+
+
+def same_row_twice(rows, draws):
+    return Prepared({"age": Filled(np.array([1, 1]), np.zeros(2, dtype=int))}, profile=Known())
+
+
+def no_such_row(rows, draws):
+    return Prepared({"age": Filled(np.array([len(rows)]), np.array([0]))}, profile=Known())
+
+
+def row_from_the_end(rows, draws):
+    return Prepared({"age": Filled(np.array([-1]), np.array([0]))}, profile=Known())
+
+
+def no_such_code(rows, draws):
+    return Prepared({"age": Filled(np.array([0]), np.array([99]))}, profile=Known())
+
+
+def not_whole(rows, draws):
+    return Prepared({"age": Filled(np.array([0]), np.array([0.0]))}, profile=Known())
+
+
+def no_cells(rows, draws):
+    return Prepared({"age": (np.zeros(len(rows), dtype=int), None)}, profile=Known())
 
 
 def loud(rows, draws):
@@ -377,7 +402,13 @@ def test_a_declared_cap_is_a_condition_and_a_sensitivity():
     assert any(isinstance(c, Assumption) and "4" in str(c) for c in asked.budget.spent.conditions)
 
 
-@pytest.mark.parametrize("bad", [without_profile, wrong_length, loud])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        without_profile, wrong_length, same_row_twice, no_such_row, row_from_the_end, no_such_code,
+        not_whole, no_cells, loud,
+    ],
+)  # fmt: skip
 def test_a_preparation_that_fails_says_nothing(bad):
     asked = door().prepared(shared(bad))
     with pytest.raises(DataError) as caught:

@@ -32,8 +32,9 @@ def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
 
 def filled(knn: KNNImputation, table: Table, labels: Any = None) -> dict[str, np.ndarray]:
     """Values of filled numeric attributes, codes of others."""
-    columns = prepared(knn, table, labels).columns
-    return {n: codes if values is None else values for n, (codes, values) in columns.items()}
+    made = FilledRows(with_one_kind_of_hole(table), prepared(knn, table, labels))
+    values = {name for name in knn.impute if table.column(name).values is not None}
+    return {n: made.values(n) if n in values else made.codes(n) for n in knn.impute}
 
 
 class Chance:

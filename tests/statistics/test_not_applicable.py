@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from knn_witness import Behind, Different, Exact, Recorder, Tape, moves_too_far, prepared
+from knn_witness import Behind, Different, Exact, Recorder, Tape, filled, moves_too_far, prepared
 from rules_oracles import (
     CARS,
     CELLS,
@@ -32,7 +32,7 @@ from rules_oracles import (
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Guarantee, PureEvent
 from missdp.errors import MissDPError
-from missdp.mechanisms import Prepared
+from missdp.mechanisms import Filled, Prepared
 from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import Rows
 from missdp.schema import Determined, NotApplicable
@@ -307,7 +307,7 @@ def test_what_is_not_applicable_matches_itself_best() -> None:
         Row(1, "yes", -7, "yes", 12),
     ]  # fmt: skip
     table = as_table(rows)
-    made = prepared(IMPUTATIONS["one"], table, labels_of(rows)).columns["hours"][1]
+    made = filled(IMPUTATIONS["one"], table, labels_of(rows))["hours"]
     assert made.tolist() == [8, 3, 0, 8, 3, 0]
     codes = SCHEMA["grade"].not_applicable
     assert codes == (-1,)
@@ -347,7 +347,8 @@ def test_what_follows_from_what_may_not_apply_may_not_apply() -> None:
 
 def test_a_preparation_cannot_fill_what_does_not_apply() -> None:
     table = with_one_kind_of_hole(as_table(SURVEY))
-    everything = np.zeros(len(table), dtype=np.int64), np.full(len(table), 1.0)
+    size = len(table)
+    everything = Filled(np.arange(size), np.zeros(size, dtype=np.int64), np.full(size, 1.0))
     made = FilledRows(table, Prepared({"hours": everything}))
     surely = came(table).applies("hours")[0]
     assert (made.codes("hours") == np.where(surely, 0, table.codes("hours"))).all()
@@ -444,7 +445,7 @@ def test_who_may_work_or_not_takes_what_else_is_missing_from_the_nearest_of_all(
         Row(1, None, None, None, 2), Row(1, "no", None, "yes", 4), Row(2, "yes", 3, "no", 6),
         Row(0, "yes", 3, None, 8), Row(0, "no", None, "yes", 10),
     ]  # fmt: skip
-    cars = prepared(IMPUTATIONS["nearest"], as_table(rows), labels_of(rows)).columns["car"][0]
+    cars = filled(IMPUTATIONS["nearest"], as_table(rows), labels_of(rows))["car"]
     assert cars.tolist() == [1, 1, 0, 0, 1]
 
 

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from knn_witness import nothing_is_read, prepared
+from knn_witness import filled, nothing_is_read, prepared
 from scipy import stats
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
@@ -92,7 +92,7 @@ ASKS = {
 
 
 def imputed_income() -> np.ndarray:
-    return prepared(KNN, TABLE, SEEDED_LABELS).columns["income"][1]
+    return filled(KNN, TABLE, SEEDED_LABELS)["income"]
 
 
 def truth() -> dict[str, float]:

@@ -19,8 +19,6 @@ from missdp.table import DuckDBRows, SQLRows, draft_columns, memory_limit
 
 pytest.importorskip("sqlalchemy")
 
-from table import postgres
-
 SCHEMA = Schema(
     (
         Categorical(name="Größe %s", levels=("klein", "groß :x"), nullable=True),
@@ -47,13 +45,6 @@ ROWS = rows()
 def arrow():
     columns = (pa.array(list(c)) for c in zip(*ROWS, strict=True))
     return pa.table(list(columns), names=list(SCHEMA.names))
-
-
-@pytest.fixture(scope="session")
-def server():
-    pytest.importorskip("psycopg")
-    with postgres.server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")

@@ -194,11 +194,9 @@ class RDPAccountant(_Additive):
 
 
 FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant())
-DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (
-    *FAST_ACCOUNTANTS,
-    GDPAccountant(),
-    PLDAccountant(),
-)
+"""Accountants with closed forms: pure epsilon, zCDP and Rényi DP."""
+DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, GDPAccountant(), PLDAccountant())
+"""All accountants, of which the best that supports every event is believed."""
 
 
 def epsilon_of(

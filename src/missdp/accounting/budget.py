@@ -32,6 +32,7 @@ from missdp.record import check_delta, check_positive
 __all__ = ["Budget", "Schedule"]
 
 Schedule = Literal["fixed", "adaptive"]
+"""Whether later charges may depend on earlier answers ("adaptive") or not ("fixed")."""
 
 
 # Which process this is: a new token after every fork, since the numbers of processes return.

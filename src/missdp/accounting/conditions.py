@@ -397,6 +397,7 @@ class Assumption(Condition):
 
 
 Undeclared = Literal["refuse", "accept"]
+"""What is done about facts that were read from private cells."""
 
 
 def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condition, ...]:

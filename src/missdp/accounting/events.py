@@ -44,7 +44,9 @@ __all__ = [
 ]
 
 Adjacency = Literal["add-remove", "replace-one"]
+"""Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]
+"""What a guarantee is about: the table with its holes, or the table before values went missing."""
 
 
 def check_adjacency(value: str) -> Adjacency:
@@ -330,8 +332,7 @@ class SampledGaussianEvent(Event):
 
     Each step reads each row independently with probability ``rate``. Add-remove only. With
     ``discrete=True`` query and noise are integers: the Rényi bounds at whole orders hold for it as
-    well (see `rdp_curve`), the continuous privacy loss distribution does not, so the PLD accountant
-    refuses it.
+    well, the continuous privacy loss distribution does not, so the PLD accountant refuses it.
 
     Parameters
     ----------

@@ -61,6 +61,7 @@ __all__ = [
 
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
+"""What an amount of privacy is counted in."""
 
 
 _PROVEN: dict[Currency, Callable[..., object]] = {

@@ -1,9 +1,9 @@
-"""Privacy loss distributions: the tightest numerical accountant, built on Google's `dp_accounting`.
+"""Privacy loss distributions: the tightest numerical accountant, on Google's ``dp_accounting``.
 
 Every distribution here is pessimistic (connect-the-dots rounding never understates the loss) and
 belongs to a *dominating pair* of the mechanism, so it may be composed adaptively (Zhu, Dong &
 Wang 2022, Theorem 10). Discrete noise is never treated by a continuous distribution. What the
-library needs of `dp_accounting` is imported when it is first asked for.
+library needs of ``dp_accounting`` is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def supports(event: Event) -> bool:
 
 
 def compose(events: Sequence[Event]) -> Any:
-    """Return the `dp_accounting` privacy loss distribution of all events together.
+    """Return the ``dp_accounting`` privacy loss distribution of all events together.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _single(event: Event) -> Any:
 
 
 def to_dp_event(event: Event) -> Any:
-    """Return a `dp_accounting.DpEvent` whose privacy loss is at least that of ``event``.
+    """Return a ``dp_accounting.DpEvent`` whose privacy loss is at least that of ``event``.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def to_dp_event(event: Event) -> Any:
     Raises
     ------
     UnprovenError
-        For kinds of events that `dp_accounting` cannot express.
+        For kinds of events that ``dp_accounting`` cannot express.
 
     Examples
     --------

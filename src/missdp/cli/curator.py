@@ -64,7 +64,7 @@ def draft(
 ) -> None:
     """Write a draft schema from column names and cells, for a person to complete.
 
-    Every fact that was read from the private cells is marked `undeclared`; a release refuses a
+    Every fact that was read from the private cells is marked ``undeclared``; a release refuses a
     schema with such marks. Codes that usually stand for a kind of missing, such as -7 or "DK", are
     proposed as such: look each up in the code book. A column that cannot be drafted becomes a
     comment. The draft itself is private until the marks and comments are gone.

@@ -106,9 +106,8 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    rows = Table.read(
-        rows_at(data, parts=parts, table=table, select=select), Schema.from_toml(schema)
-    )
+    private = rows_at(data, parts=parts, table=table, select=select)
+    rows = _read(private, Schema.from_toml(schema), request)
     note_spending(epsilon)
     answer = run_query(rows, request, budget=budget, undeclared=undeclared)
     text = _text(answer)
@@ -145,7 +144,7 @@ def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
         named = {part.strip() for part in f"{request.impute},{request.match}".split(",")}
         if not named <= {*facts.names}:
             return None
-        found = {part.strip() for part in request.impute.split(",")}
+        found = {part.strip() for part in request.impute.split(",")}  # matched are bins alone
         found |= parse_where(request.where, facts).names
         if request.statistic == "proportion":
             return found | parse_where(request.of, facts, named="of").names

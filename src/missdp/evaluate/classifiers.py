@@ -304,7 +304,7 @@ def classifier_f1(
     attributes : iterable of str, optional
         Targets (default: all attributes).
     learners : iterable of str, optional
-        Names out of :data:`LEARNERS` (default: all nine; XGBoost needs the extra ``learners``).
+        Names out of `LEARNERS` (default: all nine; XGBoost needs the extra ``learners``).
     max_rows : int, default 5000
         Most rows to train on, and most rows to test on.
     progress : callable, optional

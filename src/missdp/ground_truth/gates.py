@@ -40,6 +40,7 @@ __all__ = [
 
 
 Gate = Collection[str] | None
+"""Attributes that a row must have observed to be read; None or empty if every row is."""
 
 
 def as_gate(gate: Gate) -> frozenset[str]:
@@ -285,6 +286,7 @@ Structure = FixedGates | DataChosenGates | ChosenGates
 
 
 NoiseKind = Literal["laplace", "discrete-laplace", "gaussian", "discrete-gaussian"]
+"""The kinds of noise of which the loss behind a gate is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,13 +71,16 @@ class PairModel(RowModel):
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
         """Draw ``n`` complete rows on groups of levels."""
         parts = [np.zeros((0, len(self.levels)), dtype=np.int64)]
-        for start in range(0, n, _POOL):
+        starts = range(0, n, _POOL)
+        for start in starts:
             part = min(_POOL, n - start)
             rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
             weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
             if draws == "even":
                 chosen = resample(weights, part, rng, codes=rows)
-                chosen = swap(chosen, rows, self.tables, weights=weights, rng=rng)
+                chosen = swap(
+                    chosen, rows, self.tables, weights=weights, rng=rng, pools=len(starts)
+                )
             else:
                 chosen = rng.choice(len(rows), size=part, p=weights)
             parts.append(rows[chosen])

@@ -40,6 +40,7 @@ def swap(
     *,
     weights: Floats,
     rng: np.random.Generator,
+    pools: int = 1,
 ) -> Codes:
     """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
 
@@ -59,6 +60,9 @@ def swap(
     weights : ndarray, shape (rows,)
         By which rows are proposed; adding up to 1.  A row without weight never is.
     rng : numpy Generator
+    pools : int, default 1
+        How many such pools the rows that are wanted come from: what is left of each one's rounding
+        matters less the more there are, so that they share the rounds.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def swap(
     >>> np.bincount(swapped).tolist()
     [40, 10, 10, 40]
     """
-    batch, rounds = _plan(len(chosen), len(tables))
+    batch, rounds = _plan(len(chosen), len(tables), pools)
     if not rounds:
         return chosen
     cells, current = _Cells.of(tables), chosen.copy()
@@ -105,13 +109,13 @@ def swap(
     return current
 
 
-def _plan(n: int, tables: int) -> tuple[int, int]:
+def _plan(n: int, tables: int, pools: int = 1) -> tuple[int, int]:
     """Return how many rows to compare at once, and how often: public facts alone decide."""
     if not n or not tables or n * tables > _COUNTED:
         return 0, 0
     most = _LOOKUPS // (2 * tables)
     batch = min(n, _BATCH, max(_LEAST_BATCH, most // _ROUNDS))
-    rounds = min(_ROUNDS, most // batch)
+    rounds = min(_ROUNDS // pools, most // batch)
     return batch, rounds if rounds >= _FEWEST else 0
 
 

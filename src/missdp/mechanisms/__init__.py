@@ -25,7 +25,7 @@ from missdp.mechanisms.noise import (
     SelectionNoise,
     noise_source,
 )
-from missdp.mechanisms.questions import Counts, Preparation, Prepared, Query, Sums
+from missdp.mechanisms.questions import Counts, Filled, Preparation, Prepared, Query, Sums
 from missdp.mechanisms.release import (
     SelectionMethod,
     exponential_mechanism,
@@ -42,6 +42,7 @@ __all__ = [
     "CountNoise",
     "Counts",
     "Door",
+    "Filled",
     "Noise",
     "NoiseSource",
     "Preparation",

@@ -116,6 +116,7 @@ class Remembered:
 
 
 SelectionMethod = Literal["exponential", "permute-and-flip"]
+"""How one of several candidates is selected privately."""
 
 
 @dataclass(frozen=True)

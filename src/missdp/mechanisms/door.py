@@ -177,7 +177,7 @@ class Door(PrivateCliques):
         given : callable or mapping, optional
             Returns the released values (arrays and numbers) that the score of a clique takes
             besides its counts. With a mapping, or without it, each score is computed once; else
-            what was worked out for `Facts` is not worked out again as long as they are kept.
+            what was worked out is not worked out again as long as the values are kept.
         method : {"exponential", "permute-and-flip"}
             Permute-and-flip errs less, but is pure DP and no more: for budgets that count that.
         """

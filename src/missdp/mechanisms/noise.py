@@ -63,6 +63,7 @@ __all__ = [
 
 Size = int | tuple[int, ...]
 SelectionNoise = Literal["gumbel", "exponential"]
+"""The noise of scores, of which the largest is selected."""
 IntArray = NDArray[np.int64]
 # Far above any useful noise, far below what could overflow 64-bit integers.
 _MAX_SCALE = 2.0**40
@@ -320,6 +321,7 @@ def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 CountNoise = Literal["laplace", "gaussian"]
+"""The noise of released counts."""
 
 
 def add_noise(

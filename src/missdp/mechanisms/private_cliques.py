@@ -64,7 +64,7 @@ class PrivateCliques(Handle):
 
     @property
     def schema(self) -> Schema:
-        """Public facts about what is counted of the rows: see `Modelled`."""
+        """Public facts about what is counted of the rows: see ``Modelled``."""
         return self._schema
 
     @property

@@ -19,7 +19,7 @@ from missdp.mechanisms.laws import no_warnings, read_only
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.mechanisms.questions import (
     Cells,
-    Column,
+    Filled,
     Preparation,
     Prepared,
     Rows,
@@ -115,18 +115,17 @@ class FilledRows:
 
     def __init__(self, table: Table, made: Prepared) -> None:
         size, columns = len(table), dict(made.columns)
-        parts = [part for column in columns.values() for part in column if part is not None]
-        if any(part.shape != (size,) for part in parts):
+        if not all(
+            isinstance(column, Filled) and column.fits(size, table.schema[name].size)
+            for name, column in columns.items()
+        ):
             raise DataError("the preparation did not return what it should")
         self._table, self._known, self.profile = table, dict[str, Known](), made.profile
         columns = {name: self._only_holes(name, column) for name, column in columns.items()}
         if made.keep is not None:
             keep = np.asarray(made.keep, dtype=bool)
             self._table, self._known = table.take(keep), {}
-            columns = {
-                name: (codes[keep], None if values is None else values[keep])
-                for name, (codes, values) in columns.items()
-            }
+            columns = {name: _kept(column, keep) for name, column in columns.items()}
         self._columns = columns
 
     def __len__(self) -> int:
@@ -140,24 +139,33 @@ class FilledRows:
     def part(self, start: int, stop: int) -> FilledRows:
         """Return some of the rows."""
 
-        def cut(codes: NDArray[Any], values: NDArray[Any] | None) -> tuple[Any, Any]:
-            return codes[start:stop], None if values is None else values[start:stop]
+        def cut(column: TableColumn) -> TableColumn:
+            values = None if column.values is None else column.values[start:stop]
+            return TableColumn(column.codes[start:stop], values)
 
         schema = self._table.schema
-        whole = ((name, self._table.column(name)) for name in schema.names)
-        table = Table(schema, {n: TableColumn(*cut(c.codes, c.values)) for n, c in whole})
-        columns = {name: cut(*column) for name, column in self._columns.items()}
+        table = Table(schema, {name: cut(self._table.column(name)) for name in schema.names})
+        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
         return FilledRows(table, Prepared(columns))
 
     def codes(self, name: str) -> NDArray[np.integer]:
         """Codes of an attribute; cells that are still missing have its missing code."""
-        return self._columns[name][0] if name in self._columns else self._table.codes(name)
+        codes = self._table.codes(name)
+        if name in self._columns:
+            codes = codes.copy()
+            codes[self._columns[name].rows] = self._columns[name].codes
+        return codes
 
     def values(self, name: str) -> NDArray[np.float64]:
         """Values of a numeric attribute; its lower bound where still missing."""
-        values = self._columns[name][1] if name in self._columns else self._table.values(name)
-        if values is None:
+        values = self._table.values(name)
+        if values is None or name not in self._columns:
+            return values
+        filled = self._columns[name].values
+        if filled is None:
             raise DataError("no numeric values")
+        values = values.copy()
+        values[self._columns[name].rows] = filled
         return values
 
     def applies(self, name: str) -> Verdict:
@@ -171,15 +179,17 @@ class FilledRows:
             self._known[name] = Known.of(self.schema[name], codes, column.values)
         return self._known[name]
 
-    def _only_holes(self, name: str, column: Column) -> Column:
+    def _only_holes(self, name: str, filled: Filled) -> Filled:
         """Take back what was filled where the attribute does not apply, or may not."""
         if self.schema[name].not_applicable is None:
-            return column
-        (codes, values), came = column, self._table.column(name)
-        out = ~self.applies(name)[0]
-        if values is not None and came.values is not None:
-            values = np.where(out, came.values, values)
-        return np.where(out, came.codes.astype(np.int64), codes), values
+            return filled
+        return filled.where(self.applies(name)[0][filled.rows])
+
+
+def _kept(filled: Filled, keep: NDArray[np.bool_]) -> Filled:
+    """Return the filled cells of rows that stay, by their new numbers."""
+    stays = filled.where(keep[filled.rows])
+    return replace(stays, rows=(np.cumsum(keep) - 1)[stays.rows])
 
 
 _MANY = 2**22  # rows: of more, labels are given as their places in their order

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ __all__ = [
     "QUANTA",
     "Cells",
     "Counts",
+    "Filled",
     "Preparation",
     "Prepared",
     "Query",
@@ -57,13 +58,13 @@ class Question:
     ----------
     function : callable
         ``function(rows, *given)``; a plain function without a closure or defaults, so that it
-        cannot carry rows away: it sees `Rows`, what is given, and nothing else.
+        cannot carry rows away: it sees ``Rows``, what is given, and nothing else.
     reads : frozenset of str
         Attributes that it reads; it is shown no others.
     given : tuple
         Public or released values: arrays, numbers, text, and frozen objects made of those.
     applies : frozenset of str
-        Attributes of which it reads no more than to which rows they apply (`Rows.applies`).
+        Attributes of which it reads no more than to which rows they apply (``Rows.applies``).
     """
 
     function: Callable[..., Any]
@@ -316,7 +317,48 @@ class Query(Question):
         return found.ravel()
 
 
-Column: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
+@dataclass(frozen=True, eq=False, repr=False)
+class Filled:
+    """Cells of one attribute that a preparation filled: of which rows, and with what. Private.
+
+    Only these are kept, beside the table as it came: a copy of every column would not fit into the
+    memory that a large table leaves.
+
+    Parameters
+    ----------
+    rows : array of int, shape (filled,)
+        Row numbers, increasing.
+    codes : array of int, shape (filled,)
+        Codes of the levels, or of the bins, that the cells get.
+    values : array of float, shape (filled,), optional
+        Numeric attributes only.
+    """
+
+    rows: NDArray[np.integer]
+    codes: NDArray[np.integer]
+    values: NDArray[np.float64] | None = None
+
+    def fits(self, size: int, levels: int) -> bool:
+        """Whether it tells cells of so many rows, each once, and codes of so many levels."""
+        whole = [self.rows, self.codes]
+        told = whole if self.values is None else [*whole, self.values]
+        return (
+            all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
+            and all(part.shape == (len(self.rows),) for part in told)
+            and bool(np.all(np.diff(self.rows.astype(np.int64), prepend=-1) > 0))
+            and bool(np.all(self.rows < size) and np.all((self.codes >= 0) & (self.codes < levels)))
+        )
+
+    def where(self, keep: NDArray[np.bool_]) -> Filled:
+        """Return some of the cells."""
+        values = None if self.values is None else self.values[keep]
+        return Filled(self.rows[keep], self.codes[keep], values)
+
+    def between(self, start: int, stop: int) -> Filled:
+        """Return the cells of the rows from one on and before another, counted from there."""
+        part = slice(*np.searchsorted(self.rows, (start, stop)))
+        values = None if self.values is None else self.values[part]
+        return Filled(self.rows[part].astype(np.int64) - start, self.codes[part], values)
 
 
 class SmoothProfile(Protocol):
@@ -338,15 +380,15 @@ class Prepared:
 
     Parameters
     ----------
-    columns : mapping of str to (codes, values or None)
-        Attributes that were filled; a column for each row.
+    columns : mapping of str to Filled
+        Attributes that were filled.
     keep : array of bool, shape (n,), optional
         Rows that stay; the others, and their filled cells, are dropped.
     profile : SmoothProfile, optional
         For preparations in which a row's filled cells depend on other rows.
     """
 
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, Filled] = field(default_factory=dict)
     keep: NDArray[np.bool_] | None = None
     profile: SmoothProfile | None = None
 

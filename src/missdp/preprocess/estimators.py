@@ -52,7 +52,7 @@ class PrivateMean(PrivateEstimator):
     radius : float, default 1.0
         Rows are scaled down to this norm.
     delta : float, default 1e-6
-        At which `guarantee_` is stated; 0 for Laplace noise if pure DP is wanted.
+        At which ``guarantee_`` is stated; 0 for Laplace noise if pure DP is wanted.
     budget : Budget or None
         Charged before anything is computed.
     random_state : None, int, Generator or NoiseSource

@@ -58,7 +58,7 @@ class TableDistance:
     -----
     Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
     choice of the rows that moved most minimises every norm at once, so the distance of two given
-    tables is computable exactly (`between`).
+    tables is computable exactly (``between``).
 
     Examples
     --------
@@ -191,6 +191,7 @@ class TableDistance:
 
 
 NEIGHBOURS = TableDistance(replaced=1)
+"""The distance of two neighbouring tables: one row is replaced, and no other moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +243,7 @@ class PrivacyMap:
 
     `rho` (zCDP), `pure` (pure DP) and `curve` (Rényi) are *direct*: they treat replaced and moved
     rows at once, and are infinite where nothing is proven. `replaced_curve` is the mechanism's
-    RDP for replaced rows and `moved_curve` its smooth RDP; `theorem_two` combines these.
+    RDP for replaced rows and `moved_curve` its smooth RDP; ``theorem_two`` combines these.
     All hold for every pair of tables whose rows lie in the domain the map was built for.
 
     Notes

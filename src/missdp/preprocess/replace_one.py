@@ -335,7 +335,7 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
 
 
 class TellsUnfitted:
-    """Mixin: attributes that `fit` sets raise `NotFittedError` before it."""
+    """Mixin: attributes that ``fit`` sets raise `NotFittedError` before it."""
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):
@@ -359,7 +359,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     guarantee_ : Guarantee
-        After `fit`: what the released attributes promise.
+        After ``fit``: what the released attributes promise.
     """
 
     noise_multiplier: float

@@ -82,7 +82,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     guarantee `missdp.preprocess.price` computes from `stability`.
 
     Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
-    implement `_learn` and `_apply`, and state public facts: `response`, `output_domain` and
+    implement ``_learn`` and ``_apply``, and state public facts: `response`, `output_domain` and
     `conditions`. Conditions are never checked against the table (failing would reveal something):
     a fit raises for no table of its declared shape and domain. Propose-test-release checks
     conditions privately, with `failure_margin`.

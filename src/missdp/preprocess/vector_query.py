@@ -46,6 +46,7 @@ __all__ = [
 
 
 NoiseKind = Literal["gaussian", "laplace"]
+"""The noise of a private estimator."""
 
 
 class Target(Protocol):

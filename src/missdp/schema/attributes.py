@@ -181,7 +181,7 @@ def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
     return dict(found).get(shortest, OUTSIDE)
 
 
-Level: TypeAlias = str | int | bool
+Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing"]
 
 MAX_LEVELS = 1_000_000

@@ -1,7 +1,7 @@
 """Subpopulations: which rows belong to one, and which ones may once missing cells are known.
 
 A predicate answers twice. `select` takes the table as it is: a missing cell satisfies no
-comparison. `decide` keeps to what holds for every value of the missing cells (three-valued
+comparison. ``decide`` keeps to what holds for every value of the missing cells (three-valued
 logic): rows that surely belong, and rows that may.
 
 Subpopulations are written in a small language: comparisons, ``in``, ``and``, ``or``, ``not``,
@@ -286,7 +286,7 @@ class _Parser:
         return self._comparison()
 
     def _nested(self, part: Callable[[], Predicate]) -> Predicate:
-        """Read what follows a `not` or an opening parenthesis."""
+        """Read what follows a ``not`` or an opening parenthesis."""
         self._at, self._depth = self._at + 1, self._depth + 1
         if self._depth > _DEEPEST:
             raise _Unreadable(f"more than {_DEEPEST} conditions inside each other")

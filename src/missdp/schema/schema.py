@@ -33,6 +33,7 @@ _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
 
 
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
+"""A column of any kind."""
 
 
 @dataclass(frozen=True)

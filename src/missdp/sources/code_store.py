@@ -94,7 +94,7 @@ class CodeStore:
         return self._count(check_cliques(self._schema, cliques, rows), None).result(rows)
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell; see `WeighingSource`."""
+        """Add up the weights of the rows in every cell; see ``WeighingSource``."""
         checked = check_cliques(self._schema, cliques, "extended")
         return self._count(checked, weight).result("extended")
 

@@ -46,9 +46,11 @@ __all__ = [
 ]
 
 
-Clique: TypeAlias = tuple[str, ...]
+Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
 Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
+"""Exact counts of cliques; private."""
 Rows: TypeAlias = Literal["observed", "extended"]
+"""Which rows count: those observed on the clique, or all, with missing as one more level."""
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
 """What is asked of a source: counts of cliques, sums of rows' weights too, or the rows."""
 

@@ -280,7 +280,7 @@ class _PlainerStream(_PlainerSource):
     """The same of a source that can also yield its rows as codes."""
 
     def code_blocks(self) -> Iterator[CodeBlock]:
-        """Yield the codes of what is modelled; see `CodeStream`."""
+        """Yield the codes of what is modelled; see ``CodeStream``."""
         for block in self._source.code_blocks():  # type: ignore[attr-defined]
             yield {
                 a.name: np.minimum(block[a.name], a.extended_size - 1).astype(code_dtype(a))

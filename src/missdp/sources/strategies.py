@@ -150,6 +150,7 @@ STRATEGIES = {
         Strategy(name="impute-first", rows="observed", fills=True, gates="parameters"),
     )
 }
+"""The strategies, by name."""
 
 
 def strategy_named(name: str) -> Strategy:

@@ -46,22 +46,18 @@ its own label to its (r - N)-th tied donor, and the worst label is where most ar
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.mechanisms.questions import Prepared, Rows
+from missdp.mechanisms.questions import Filled, Prepared, Rows
 from missdp.schema import AnyAttribute, Numeric
 from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
 from missdp.statistics.metric import Metric
 from missdp.statistics.rings import DONEES, Ring, site_count
 
-__all__ = ["Cells", "Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
-
-
-Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64] | None]"
+__all__ = ["Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
 
 
 def choose_donors(layout: Layout, k: int) -> IntArray:
@@ -99,7 +95,7 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
 def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> None:
     """Write the donors of some donees."""
     donors, donees = layout.donors, layout.donees
-    labels = donees.labels[part].astype(np.int64)
+    labels = donees.labels(part).astype(np.int64)
     cell_index = np.searchsorted(near.cells, donees.cells_of(part))
     start = near.pair_start[cell_index]
     owner, step = _runs(near.pair_start[cell_index + 1] - start)
@@ -110,7 +106,7 @@ def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> N
     take, step = _runs(np.minimum(counts, chosen.shape[1]))
     at = donors.start[cell[take]] + (after[take] + step) % counts[take]
     owner = owner[take]
-    gap = (donors.labels[at].astype(np.int64) - labels[owner]) % layout.size
+    gap = (donors.labels(at).astype(np.int64) - labels[owner]) % layout.size
     order = np.lexsort((gap, near.pair_distance[pair[take]], owner))
     owner, at = owner[order], at[order]
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
@@ -158,29 +154,40 @@ def impute(
 
 def _fill(
     table: Rows, name: str, rows: NDArray[np.integer], donors: IntArray, *, how: str, default: float
-) -> Cells:
-    """Return one column, its holes in ``rows`` filled from the donors of each.
+) -> Filled:
+    """Return the holes of one attribute in ``rows``, filled from the donors of each.
 
     Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
     """
     attribute = table.schema[name]
-    size = len(table)
-    hole, codes = np.zeros(size, dtype=bool), np.zeros(size, dtype=_code_type(attribute))
-    for where, part in table.parts():
-        hole[where] = part.holes(name) & part.applies(name)[0]
-        codes[where] = part.codes(name)
-    taking = hole[rows]
-    target, donors = rows[taking], donors[taking]
+    order = np.argsort(rows)
+    order = order[_lacks(table, name, rows[order])]
+    rows, donors = rows[order], donors[order]
     if not isinstance(attribute, Numeric):
-        votes = np.where(donors < 0, int(default), codes[donors].astype(np.int64))
-        codes[target] = _majority(votes)
-        return codes, None
-    values = table.values(name).copy()
-    given = np.where(donors < 0, default, values[donors])
-    values[target] = given.mean(axis=1) if how == "mean" else given[:, 0]
-    np.clip(values, attribute.lower, attribute.upper, out=values)
-    codes[target] = attribute.encode_values(values[target])
-    return codes, values
+        votes = np.where(donors < 0, int(default), _codes(table, name, donors))
+        return Filled(rows, _majority(votes))
+    given = np.where(donors < 0, default, table.values(name)[donors])
+    values = given.mean(axis=1) if how == "mean" else given[:, 0]
+    values = np.clip(values, attribute.lower, attribute.upper)
+    return Filled(rows, attribute.encode_values(values), values)
+
+
+def _lacks(table: Rows, name: str, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Tell which of some rows, in increasing order, have a hole that is to be filled."""
+    found = np.zeros(len(rows), dtype=bool)
+    for where, part in table.parts():
+        here = slice(*np.searchsorted(rows, (where.start, where.stop)))
+        hole = part.holes(name) & part.applies(name)[0]
+        found[here] = hole[rows[here].astype(np.int64) - where.start]
+    return found
+
+
+def _codes(table: Rows, name: str, rows: IntArray) -> IntArray:
+    """Return the codes of some rows."""
+    codes = np.zeros(len(table), dtype=_code_type(table.schema[name]))
+    for where, part in table.parts():
+        codes[where] = part.codes(name)
+    return codes[rows].astype(np.int64)
 
 
 def _code_type(attribute: AnyAttribute) -> type[np.integer]:

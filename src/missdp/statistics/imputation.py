@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of, number
 from missdp.mechanisms.asks import Ask
-from missdp.mechanisms.questions import Counts, Preparation, Prepared, Question, Rows
+from missdp.mechanisms.questions import Counts, Filled, Preparation, Prepared, Question, Rows
 from missdp.schema import Level, Numeric, Schema
 from missdp.schema.applicable import not_everywhere
-from missdp.statistics.donors import Cells, impute
+from missdp.statistics.donors import impute
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.parts import Imputation, check_range, share
 
@@ -428,17 +428,15 @@ def _fill_from_model(
     laws: tuple[NDArray[np.float64], ...],
 ) -> Prepared:
     """Fill each hole by a draw from the released law of its row's matching cell."""
-    columns: dict[str, Cells] = {}
+    columns: dict[str, Filled] = {}
     for name, odds in zip(names, laws, strict=True):
         attribute, hole = rows.schema[name], rows.holes(name) & rows.applies(name)[0]
-        codes = rows.codes(name).copy()
         law = odds[tuple(rows.codes(other)[hole] for other in matched)]
         draws = rng.random(len(law))
-        codes[hole] = (draws[:, None] > np.cumsum(law, axis=1)).sum(axis=1)
+        codes = (draws[:, None] > np.cumsum(law, axis=1)).sum(axis=1)
         codes = np.minimum(codes, attribute.size - 1)
         values = None
         if isinstance(attribute, Numeric):
-            values = rows.values(name).copy()
-            values[hole] = attribute.decode(codes[hole], rng.random(int(hole.sum())))
-        columns[name] = (codes, values)
+            values = attribute.decode(codes, rng.random(len(codes)))
+        columns[name] = Filled(np.flatnonzero(hole), codes, values)
     return Prepared(columns)

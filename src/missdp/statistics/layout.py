@@ -27,15 +27,20 @@ class Side:
     ----------
     rows : array of int, shape (n,)
         Row numbers in the table.
-    labels : array of int, shape (n,)
-        Their labels, a permutation of ranks shared by both sides.
+    ranks : array of int
+        The rank of every row's label in the table; both sides share it.
     start : array of int, shape (cells + 1,)
         Where each cell begins.
     """
 
     rows: NDArray[np.integer]
-    labels: NDArray[np.integer]
+    ranks: NDArray[np.integer]
     start: IntArray
+
+    def labels(self, part: slice | IntArray) -> NDArray[np.integer]:
+        """Return the ranks of the labels of some of them."""
+        found: NDArray[np.integer] = self.ranks[self.rows[part]]
+        return found
 
     @property
     def cells(self) -> NDArray[np.integer]:
@@ -55,8 +60,9 @@ class Side:
     def below(self, cells: IntArray, labels: NDArray[np.integer]) -> IntArray:
         """Return how many rows of each of these cells have a smaller label than the one given."""
         if len(self.rows) <= _FEW and len(cells) <= _FEW:  # quicker, in more memory
-            span = 1 + max(int(self.labels.max(initial=0)), int(labels.max(initial=0)))
-            keys = self.cells * span + self.labels
+            own = self.labels(slice(None))
+            span = 1 + max(int(own.max(initial=0)), int(labels.max(initial=0)))
+            keys = self.cells * span + own
             return np.searchsorted(keys, cells * span + labels) - self.start[cells]
         found = np.empty(len(cells), dtype=np.int64)
         steps = int(self.counts.max(initial=0)).bit_length()
@@ -67,7 +73,7 @@ class Side:
             for _ in range(steps):  # bisection, of all at once
                 middle = (low + high) // 2
                 open_ = low < high
-                less = open_ & (self.labels[np.where(open_, middle, 0)] < wanted)
+                less = open_ & (self.labels(np.where(open_, middle, 0)) < wanted)
                 low = np.where(less, middle + 1, low)
                 high = np.where(less | ~open_, high, middle)
             found[part] = low - first
@@ -141,6 +147,7 @@ def lay_out(
     cells = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
     rank, by_label = _ranked(labels)
     ordered = _by_cell(by_label, cell, len(found))
+    del by_label  # large tables leave no room for it
     donors, donees = (_side(ordered, keep, cell, rank, len(found)) for keep in (give, take))
     return Layout(metric, cells, donors, donees, size)
 
@@ -222,7 +229,7 @@ def _side(
     for begin in range(0, len(rows), _CHUNK):
         counts += np.bincount(cell[rows[begin : begin + _CHUNK]], minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Side(rows, rank[rows], start)
+    return Side(rows, rank, start)
 
 
 _CHUNK = 1 << 22

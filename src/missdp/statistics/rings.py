@@ -30,7 +30,7 @@ class Ring:
         passed = np.empty(len(index), dtype=kind)
         for begin in range(0, len(index), DONEES):
             part = slice(begin, begin + DONEES)
-            passed[part] = donors.below(donees.cells_of(part), donees.labels[part])
+            passed[part] = donors.below(donees.cells_of(part), donees.labels(part))
         # Two laps of every cell's circle, one after the other, as one increasing sequence.
         self._span = 2 * int(self._donors.max(initial=0)) + 1
         self._index, self._passed = index, passed
@@ -77,9 +77,9 @@ def _arcs(layout: Layout, near: NearCells, index: int, shell: int, steps: int) -
     """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a shell."""
     donors, donees = layout.donors, layout.donees
     cell = near.cells[index]
-    own = donees.labels[donees.start[cell] : donees.start[cell + 1]]
+    own = donees.labels(slice(*donees.start[cell : cell + 2]))
     tied = near.pair_cell[near.shell_pair[shell] : near.shell_pair[shell + 1]]
-    ring = np.concatenate([donors.labels[donors.start[c] : donors.start[c + 1]] for c in tied])
+    ring = np.concatenate([donors.labels(slice(*donors.start[c : c + 2])) for c in tied])
     ring.sort()
     return own, ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]
 

@@ -42,7 +42,7 @@ class Synthesizer(Sampler):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass lists the strategies it offers, its default first, names in ``released`` the
-    attributes that make up the released model, and implements :meth:`_fit` and :meth:`_sample`.
+    attributes that make up the released model, and implements ``_fit`` and ``_sample``.
     Parameters of its own are fields of a dataclass, declared as they are here:
     ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
@@ -284,7 +284,7 @@ class Synthesizer(Sampler):
         return {name: getattr(self, name) for name in self.released}
 
     def _restore(self, released: dict[str, Any]) -> None:
-        """Inverse of :meth:`_released`; a list comes back as a tuple."""
+        """Inverse of ``_released``; a list comes back as a tuple."""
         types = get_type_hints(type(self))
         for name in self.released:
             if not fits(released[name], types.get(name, Any)):

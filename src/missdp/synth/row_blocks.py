@@ -184,7 +184,7 @@ class Sampler(FittedState, abc.ABC):
 
     @property
     def modelled_(self) -> Schema:
-        """Public facts about what is modelled: :attr:`schema_`, made plainer by its rules.
+        """Public facts about what is modelled: ``schema_``, made plainer by its rules.
 
         Attributes that follow from others are left out, "not applicable" is one more level of its
         attribute, and all other kinds of missing are one.

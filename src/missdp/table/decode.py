@@ -21,6 +21,7 @@ from missdp.table.encode import Column
 __all__ = ["Holes", "check_holes", "codes_to_write", "decode"]
 
 Holes: TypeAlias = Literal["nulls", "codes"]
+"""How a cell without a value is written."""
 _Code: TypeAlias = str | float
 
 

@@ -101,6 +101,7 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
 
 
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
+"""The library whose tables come out."""
 
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (

@@ -93,7 +93,7 @@ class FileRows(RowStream):
         return _stated_rows(self.path)
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns; see `file_batches`."""
+        """Yield the named columns; see ``file_batches``."""
         return file_batches(self.path, names)
 
 
@@ -173,7 +173,7 @@ class RelationRows(RowStream):
         return self._about
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns; see `relation_batches`."""
+        """Yield the named columns; see ``relation_batches``."""
         return relation_batches(self._relation, names)
 
 

@@ -241,7 +241,7 @@ class Recorder(Witness):
     scale : float, default 1.0
         Draw the noise with so many times its scale: a bug that an audit must find.
     stop_after : int, optional
-        Stop whatever asks, by raising `Enough`, once so many answers were kept.
+        Stop whatever asks, by raising ``Enough``, once so many answers were kept.
     """
 
     def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:

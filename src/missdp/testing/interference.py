@@ -360,6 +360,7 @@ def _seen(
 
 
 PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
+"""The pairs of tables on which answers are repeated."""
 
 
 def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:

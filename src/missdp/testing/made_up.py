@@ -55,10 +55,12 @@ SCHEMA = Schema(
         Numeric(name="score", lower=0, upper=1, bins=4),
     )
 )
+"""A schema with names and levels of several kinds, and one attribute without holes."""
 # Two attributes, whose second level is rare: where audits look for one row.
 TINY = Schema(
     tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
 )
+"""A schema of two attributes whose second level is rare, for audits."""
 # Every kind of missing and of rule; rules inside bins, and on attributes that are never missing.
 RULED = Schema(
     (
@@ -89,6 +91,7 @@ RULED = Schema(
         Impossible("stufe = 'c' and wohnt = true"),
     ),
 )
+"""A schema with every kind of missing and of rule."""
 # All but one attribute follow from it.
 ONE_FREE = Schema(
     (

@@ -291,7 +291,7 @@ def _upper_expected(
     b3: Floats,
     share: Floats | None = None,
 ) -> tuple[tuple[Floats, ...], Floats, Floats]:
-    """Gradients as of `_upper`, with respect to means and to variances; not yet of `w2`, if shared.
+    """Gradients as of `_upper`, by means and by variances; not yet of ``w2``, if shared.
 
     Parameters
     ----------
