@@ -80,11 +80,12 @@ def draw(measured, folder):
     figure, axes = canvas(6.5, 3.4, 1, 1)
     for i, rate in enumerate(FILES):
         shown = [100 * growth(measured, data, family, rate) for data in DATA for family in QUICK]
-        axes[0][0].bar([j + 0.27 * (i - 1) for j in range(len(shown))], shown, 0.27, label=rate)
+        axes[0][0].bar(
+            [j + 0.27 * (i - 1) for j in range(len(shown))], shown, 0.27, label=f"{rate} missing"
+        )
     names = [f"{family}\n{title}" for title in DATA.values() for family in QUICK]
     axes[0][0].set_xticks(range(len(names)), names, fontsize=6)
     axes[0][0].set(yscale="log", ylabel="growth of two-way distance, %")
-    axes[0][0].legend(frameon=False, title="missing")
     save(figure, "decay", folder)
 
 

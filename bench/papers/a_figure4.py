@@ -149,7 +149,6 @@ def draw(measured, folder):
         axis.axhline(least, color="red", linewidth=1)
         axis.set_xticks(range(len(FILES)), [k.replace(", ", ",\n") for k in FILES], fontsize=8)
         axis.set(title=f"{title}, 10 % missing", ylabel="two-way distance")
-    axes[0][0].legend(frameon=False, fontsize=6)
     save(figure, "figure4", folder)
 
 
