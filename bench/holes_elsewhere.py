@@ -1,88 +1,187 @@
-"""What other libraries do with a hole: facts of a release that tell neighbours apart for certain.
+"""What other libraries do with a hole: what a release tells apart for certain, and a mean.
 
-Each library runs in its own environment, which needs nothing of missdp but this file and
-`src/missdp/testing/holes.py` (NumPy and pandas). It is given what is public where it can be: bounds
-and levels of every column. Prints one line for each pair of tables and each thing told.
+Each library runs in an environment of its own, made at the first run if it is not there
+(`bench/.environments/NAME`; dpsynth needs a `python3.12`), with nothing of missdp in it but this
+file and `src/missdp/testing/holes.py`. A library is told what is public wherever it takes it:
+levels and bounds of every column. Results go into `bench/holes_elsewhere.json`, which
+`docs/holes-elsewhere.md` is held against.
 
-    python bench/holes_elsewhere.py missdp
-    python -m venv /tmp/d; /tmp/d/bin/pip install dpmm
-    /tmp/d/bin/python bench/holes_elsewhere.py dpmm
-    ... pip install smartnoise-synth && .../python bench/holes_elsewhere.py smartnoise
+    python bench/holes_elsewhere.py            # the libraries, and how long they take
+    python bench/holes_elsewhere.py dpsynth
 """
 
+import contextlib
+import datetime
 import importlib.metadata
 import importlib.util
+import io
+import json
+import logging
+import os
+import shutil
+import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
-LEVELS = {"job": ["a", "b", "c"], "town": ["x", "y"]}
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "holes_elsewhere.json"
+LEVELS = {"job": ["a", "b", "c"], "town": ["x", "y"], "grade": [1, 2, 3]}
 BOUNDS = {"age": (18, 80), "score": (0.0, 1.0)}
 ROWS = 200
+# What is installed, by which Python, rows of the pairs, and CPU minutes of one run.
+LIBRARIES = {
+    "missdp": ((), None, 300, 1),
+    "opendp": (("opendp[polars]==0.16.0", "pandas"), None, 300, 1),
+    "dpsynth": (("dpsynth==0.3.0",), "python3.12", 2000, 1),
+    "smartnoise": (("smartnoise-synth==1.0.8",), None, 300, 4),
+    "dpmm": (("dpmm==0.1.9",), None, 100, 6),
+}
+# Of these, tables are cut down to the column that differs and one more.
+SLOW = ("dpmm", "dpsynth", "smartnoise")
+DISTRIBUTIONS = {"smartnoise": "smartnoise-synth"}
 
 
-def holes():
-    """The module with the pairs, without its package."""
-    path = Path(__file__).resolve().parents[1] / "src" / "missdp" / "testing" / "holes.py"
-    spec = importlib.util.spec_from_file_location("holes", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["holes"] = module
-    spec.loader.exec_module(module)
-    return module
+def uniform_with_holes(rows=20_000, seed=0):
+    """Numbers from 30 to 70, of which 30 % are missing completely at random."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(30, 70, rows)
+    x[rng.random(rows) < 0.3] = np.nan
+    return pd.DataFrame({"x": x, "y": rng.choice(["a", "b"], rows).astype(object)})
 
 
-def missdp_all_pairs(frame):
-    from missdp import AllPairs, Categorical, Numeric, Schema
+# ----------------------------------------------------------------------------- missdp
 
-    numeric = {"age": {"integer": True, "missing_codes": (-9,)}, "score": {}}
-    schema = Schema(
-        tuple(Categorical(name=n, levels=tuple(v), nullable=True) for n, v in LEVELS.items())
-        + tuple(
-            Numeric(name=n, lower=low, upper=high, bins=5, nullable=True, **numeric[n])
-            for n, (low, high) in BOUNDS.items()
+
+def with_missdp(name):
+    import missdp
+    from missdp import Categorical, Numeric, Schema
+
+    def schema(frame):
+        public = {"x": {"lower": 0, "upper": 100, "bins": 20}, "y": ["a", "b"]}
+        codes = {"age": {"integer": True, "missing_codes": (-9,), "bins": 5}, "score": {"bins": 5}}
+        public |= {n: {"lower": b[0], "upper": b[1]} | codes[n] for n, b in BOUNDS.items()}
+        public |= LEVELS
+        return Schema(
+            tuple(
+                Numeric(name=n, nullable=True, **public[n])
+                if isinstance(public[n], dict)
+                else Categorical(name=n, levels=tuple(public[n]), nullable=True)
+                for n in frame
+            )
         )
-    )
-    model = AllPairs(epsilon=1.0, delta=1e-6).fit(frame, schema=schema)
-    return model.sample(ROWS, missing_values="keep")
+
+    def run(frame, rows=ROWS):
+        model = getattr(missdp, name)(epsilon=1.0, delta=1e-6)
+        return model.fit(frame, schema=schema(frame)).sample(rows, missing_values="keep")
+
+    return run, lambda frame: run(frame, len(frame))
 
 
-def dpmm(pipeline):
-    def run(frame):
-        from importlib import import_module
+# ----------------------------------------------------------------------------- dpmm
 
-        home, name = pipeline
-        made = getattr(import_module(home), name)(
-            epsilon=1.0, **({} if "Priv" in name else {"delta": 1e-6}), n_jobs=1
+
+def hasty(inference, iterations=50):
+    """Cut down all estimation, thousands of iterations of it fixed in the code: facts stay."""
+    if not hasattr(inference, "_made"):
+        inference._made = inference.__init__
+
+        def made(self, *args, **named):
+            inference._made(self, *args, **{**named, "iters": iterations})
+
+        inference.__init__ = made
+
+
+def with_dpmm(home, name):
+    def fit(frame):
+        module = importlib.import_module(f"dpmm.pipelines.{home}")
+        inference = importlib.import_module("dpmm.models.base.mbi.inference").FactoredInference
+        hasty(inference)
+        made = getattr(module, name)(
+            epsilon=1.0,
+            n_jobs=1,
+            proc_epsilon=None,
+            n_bins=5,
+            gen_kwargs={"n_iters": 50},
+            **({"delta": 1e-6} if home == "mst" else {}),
         )
-        domain = {n: {"categories": v} for n, v in LEVELS.items()}
+        domain = {n: {"categories": list(v)} for n, v in (LEVELS | {"y": ["a", "b"]}).items()}
         domain |= {n: {"lower": low, "upper": high} for n, (low, high) in BOUNDS.items()}
-        made.fit(frame, domain=domain)
-        return made.generate(n_records=ROWS)
+        domain |= {"x": {"lower": 0, "upper": 100}, "grade": {"lower": 1, "upper": 3}}
+        made.fit(frame.copy(), domain={n: domain[n] for n in frame})
+        return made
 
-    return run
-
-
-def smartnoise(method):
     def run(frame):
+        made = fit(frame)
+        return {
+            "rows": made.generate(n_records=ROWS),
+            "columns of the stored model": tuple(sorted(made.proc.bin_domain)),
+        }
+
+    return run, lambda frame: fit(frame).generate(n_records=len(frame))
+
+
+# ----------------------------------------------------------------------------- smartnoise
+
+
+def with_smartnoise(method, **settings):
+    def run(frame, rows=ROWS):
         from snsynth import Synthesizer
 
-        synth = Synthesizer.create(method, epsilon=1.0)
-        return synth.fit_sample(
+        synth = Synthesizer.create(method, epsilon=1.0, **settings)
+        categorical = [n for n in frame if n in LEVELS or n == "y"]
+        synth.fit(
             frame,
             preprocessor_eps=0.5,
             nullable=True,
-            categorical_columns=list(LEVELS),
-            continuous_columns=list(BOUNDS),
+            categorical_columns=categorical,
+            continuous_columns=[n for n in frame if n not in categorical],
         )
+        return synth.sample(rows)
 
-    return run
+    return run, lambda frame: run(frame, len(frame))
 
 
-def opendp_keys(frame):
-    """Counts by a column whose levels are public: what a null becomes."""
+# ----------------------------------------------------------------------------- dpsynth
+
+
+def with_dpsynth(method, *, clip):
+    def run(frame):
+        import dpsynth
+        from dpsynth import discrete_mechanisms
+
+        bounds = BOUNDS | {"x": (0, 100)}
+        levels = LEVELS | {"y": ["a", "b"]}
+        domains = {
+            n: dpsynth.CategoricalAttribute(levels[n])
+            if n in levels
+            else dpsynth.NumericalAttribute(*bounds[n], clip_to_range=clip)
+            for n in frame
+        }
+        config = dpsynth.TabularConfig(
+            domains=domains,
+            numerical_bins=8,
+            discrete_mechanism=getattr(discrete_mechanisms, method)(pgm_iters=200),
+        )
+        # Epsilon 1 at delta 1e-6, by the usual conversion: `calibrate` takes seconds at each call.
+        fitted = config.configure(zcdp_rho=0.0174)
+        return fitted(np.random.default_rng(), frame).synthetic_data
+
+    # How many rows it draws is a noisy number.
+    return lambda frame: run(frame).sample(5 * ROWS, replace=True), run
+
+
+# ----------------------------------------------------------------------------- OpenDP
+
+
+def opendp_counts(frame):
+    """Counts by a column whose levels are public."""
     import opendp.prelude as dp
 
-    dp.enable_features("contrib", "honest-but-curious")
     cells = ["" if value is None or value != value else value for value in frame["job"]]
     space = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
     counts = space >> dp.t.then_count_by_categories(LEVELS["job"], null_category=True)
@@ -90,33 +189,263 @@ def opendp_keys(frame):
     return {"number of counts": len(released(cells))}
 
 
-LIBRARIES = {
-    "missdp": {"AllPairs": missdp_all_pairs},
-    "dpmm": {
-        "MST": dpmm(("dpmm.pipelines.mst", "MSTPipeline")),
-        "PrivBayes": dpmm(("dpmm.pipelines.priv_bayes", "PrivBayesPipeline")),
-    },
-    "smartnoise": {"MST": smartnoise("mst"), "AIM": smartnoise("aim")},
-    "opendp": {"counts": opendp_keys},
-}
-DISTRIBUTIONS = {"smartnoise": "smartnoise-synth"}
+def opendp_context(frame, **loss):
+    import opendp.prelude as dp
+    import polars as pl
+
+    # Text that is NaN has no meaning in polars; a number that is NaN stays one.
+    columns = {
+        n: [None if isinstance(v, float) and v != v else v for v in frame[n]]
+        if frame[n].dtype == object
+        else frame[n].to_numpy()
+        for n in frame
+    }
+    data = pl.DataFrame(
+        columns, schema_overrides={n: pl.String for n in ("job", "town") if n in frame}
+    )
+    return dp.Context.compositor(
+        data=data.lazy(),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(**loss),
+        split_evenly_over=1,
+        margins=[dp.polars.Margin(max_length=100_000)],
+    )
+
+
+def opendp_keys(frame):
+    """Counts by keys that are found with a threshold."""
+    import polars as pl
+
+    asked = opendp_context(frame, epsilon=1.0, delta=1e-6).query()
+    return asked.group_by("job").agg(pl.len().dp.noise()).release().collect().select("job")
+
+
+def opendp_keys_as_pandas(frame):
+    keys = opendp_keys(frame)["job"].to_list()
+    return {"keys": tuple(sorted(map(str, keys)))}
+
+
+def opendp_means(frame, low=0.0, high=1.0, column="score", fill=None):
+    """A mean of which holes, null and NaN, are filled with a number that is public."""
+    import polars as pl
+
+    fill = low if fill is None else fill
+    asked = opendp_context(frame, epsilon=1.0).query()
+    cell = pl.col(column).cast(pl.Float64).fill_null(fill).fill_nan(fill)
+    found = asked.select(cell.dp.mean(bounds=(low, high)), pl.len().dp.noise().alias("n"))
+    return pd.DataFrame(found.release().collect().to_dict(as_series=False)).head(1)
+
+
+def opendp_filled_with_nan(frame):
+    """As in issue 2936: null becomes NaN, in a domain that is declared to have none."""
+    import opendp.prelude as dp
+    import polars as pl
+
+    holes = pl.Series("x", frame["job"].isna().tolist())
+    data = pl.LazyFrame({"x": pl.select(pl.when(holes).then(None).otherwise(1.0)).to_series()})
+    asked = pl.LazyFrame(schema={"x": pl.Float64}).select(
+        pl.col("x").fill_null(float("nan")).clip(0.0, 1.0).sum().dp.noise(scale=1)
+    )
+    no_nan = dp.option_domain(dp.atom_domain(T=float, nan=False))
+    domain = dp.with_margin(
+        dp.lazyframe_domain([dp.series_domain("x", no_nan)]), dp.polars.Margin(max_length=1000)
+    )
+    space = dp.frame_distance(dp.symmetric_distance()), dp.max_divergence()
+    release = dp.m.make_private_lazyframe(domain, *space, asked, global_scale=1.0)
+    total = release(data).collect().item()
+    return {"the noisy sum is above half of the rows": bool(total > len(frame) / 2)}
+
+
+def opendp_cast(frame):
+    """As in issue 2938: a cast that fails makes a null in a column that has none."""
+    import opendp.prelude as dp
+    import polars as pl
+
+    values = [float("nan") if v is None or v != v else 1.0 for v in frame["job"]]
+    data = pl.LazyFrame({"x": values})
+    domain = dp.with_margin(
+        dp.lazyframe_domain([dp.series_domain("x", dp.option_domain(dp.atom_domain(T=float)))]),
+        dp.polars.Margin(max_length=len(values), invariant="lengths"),
+    )
+    counted = pl.col("x").fill_null(0.0).cast(pl.Int64, strict=False).count().dp.noise()
+    space = dp.frame_distance(dp.symmetric_distance()), dp.max_divergence()
+    release = dp.m.make_private_lazyframe(domain, *space, data.select(counted), global_scale=1.0)
+    return {"count of a column of fixed length": release(data).collect().item()}
+
+
+def families(library):
+    """By name, what is released of a pair of tables, and of the table whose mean is asked."""
+    if library == "missdp":
+        return {name: with_missdp(name) for name in ("AllPairs", "MST")}
+    if library == "dpmm":
+        return {
+            "MST": with_dpmm("mst", "MSTPipeline"),
+            "PrivBayes": with_dpmm("priv_bayes", "PrivBayesPipeline"),
+        }
+    if library == "smartnoise":
+        return {"MST": with_smartnoise("mst"), "AIM": with_smartnoise("aim", rounds=3)}
+    if library == "dpsynth":
+        return {
+            "MST": with_dpsynth("MSTConfig", clip=True),
+            "MST, clip_to_range=False": with_dpsynth("MSTConfig", clip=False),
+        }
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "honest-but-curious")
+
+    def filled(fill):
+        return lambda frame: opendp_means(frame, 0.0, 100.0, "x", fill)
+
+    return {
+        "counts by declared levels": (opendp_counts, None),
+        "counts by found keys": (opendp_keys_as_pandas, None),
+        "mean, holes filled with the lower bound": (
+            lambda frame: {"released": len(opendp_means(frame))},
+            filled(0.0),
+        ),
+        "mean, holes filled with the midpoint": (None, filled(50.0)),
+        "sum after fill_null(NaN)": (opendp_filled_with_nan, None),
+        "count after a cast": (opendp_cast, None),
+    }
+
+
+def holes():
+    """The module with the pairs, without its package."""
+    path = HERE.parent / "src" / "missdp" / "testing" / "holes.py"
+    spec = importlib.util.spec_from_file_location("holes", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["holes"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def cut_down(pair):
+    """The pair, as two columns: the one that differs, and one more."""
+    named = {"one hole": "score", "one missing code": "age", "an all-missing column": "town"}
+    differs = "grade" if "whole" in pair.name else named.get(pair.name, "job")
+    keep = [differs, "town" if differs != "town" else "job"]
+    return type(pair)(pair.name, pair.one[keep], pair.other[keep])
+
+
+def facts_told(module, run, pair):
+    """Facts that differ in a pair, looked for twice and confirmed ten times."""
+    for table in (pair.one, pair.other):  # what is refused in any case tells nothing either
+        try:
+            run(table.copy())
+        except Exception as error:  # noqa: BLE001 - whatever a library raises
+            print(f"  refused: {type(error).__name__}: {str(error)[:90]}", file=sys.__stdout__)
+    quick = module.differing_facts(run, pair, repeats=2)
+    return {
+        fact: [str(one)[:90], str(other)[:90]]
+        for fact, (one, other) in (
+            module.differing_facts(run, pair, repeats=10) if quick else {}
+        ).items()
+    }
+
+
+def how_often(run, pair, times=20):
+    """In how many releases the column without a value, or with one, has that value."""
+
+    def has(table):
+        found = run(table.copy())
+        rows = found["rows"] if isinstance(found, dict) else found
+        return bool((rows["town"] == "x").any())
+
+    return [sum(has(table) for _ in range(times)) for table in (pair.one, pair.other)]
+
+
+def mean_of(release):
+    frame = uniform_with_holes()
+    found = release(frame)
+    values = pd.to_numeric(found["x"], errors="coerce").astype(float)
+    return {
+        "mean": round(float(values.mean()), 1),
+        "holes": round(float(values.isna().mean()), 2),
+    }
+
+
+@contextlib.contextmanager
+def silence():
+    logging.disable(logging.CRITICAL)
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with warnings.catch_warnings(), quiet[0], quiet[1]:
+        warnings.simplefilter("ignore")
+        yield
+
+
+def measure(library):
+    module = holes()
+    pairs = module.hole_pairs(LIBRARIES[library][2])
+    found = {
+        "version": importlib.metadata.version(DISTRIBUTIONS.get(library, library)),
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "told": {},
+        "mean": {},
+        "value": {},
+    }
+    began = time.process_time()
+    for name, (run, release) in families(library).items():
+        for pair in pairs if run else ():
+            chosen = cut_down(pair) if library in SLOW else pair
+            with silence():
+                told = facts_told(module, run, chosen)
+            found["told"].setdefault(name, {})[pair.name] = told
+            print(f"  {name:<26} {pair.name:<30} {told or 'nothing'}", flush=True)
+        if library != "opendp" and name != "AIM":
+            with silence():
+                found["value"][name] = how_often(run, cut_down(pairs[-1]))
+            print(f"  {name:<26} releases of 20 with the value: {found['value'][name]}", flush=True)
+        if release:
+            with silence():
+                found["mean"][name] = mean_of(release)
+            print(f"  {name:<26} mean of 50, 30 % missing: {found['mean'][name]}", flush=True)
+    print(f"{library} {found['version']}: {time.process_time() - began:.0f} CPU seconds")
+    everything = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    everything[library] = found
+    everything = {name: everything[name] for name in LIBRARIES if name in everything}
+    RESULTS.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
+
+
+def tables(results):
+    """What the page shows: what is told of each pair, and the means."""
+    names = list(next(iter(results["missdp"]["told"].values())))
+    told = [f"| library | release | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    means = ["| library | release | mean | share of holes |", "|---|---|---|---|"]
+    values = ["| library | release | no value at all | one |", "|---|---|---|---|"]
+    for library, found in results.items():
+        shown = f"{DISTRIBUTIONS.get(library, library)} {found['version']}"
+        for family, pairs in found["told"].items():
+            cells = ["**told**" if pairs[name] else "nothing" for name in names]
+            told.append(f"| {shown} | {family} | {' | '.join(cells)} |")
+        for family, mean in found["mean"].items():
+            means.append(f"| {shown} | {family} | {mean['mean']:.1f} | {mean['holes']:.2f} |")
+        for family, (none, one) in found["value"].items():
+            values.append(f"| {shown} | {family} | {none} | {one} |")
+    return tuple("\n".join(lines) for lines in (told, values, means))
+
+
+def environment(library):
+    """The Python of the library's environment, which is made if it is not there."""
+    requirements, python, *_ = LIBRARIES[library]
+    home = HERE / ".environments" / library
+    if not home.exists():
+        made_by = shutil.which(python) if python else sys.executable
+        if made_by is None:
+            raise SystemExit(f"{library} needs {python}, which is not on the path")
+        subprocess.run([made_by, "-m", "venv", home], check=True)
+        subprocess.run([home / "bin" / "pip", "install", "-q", *requirements], check=True)
+    return home / "bin" / "python"
 
 
 def main():
-    chosen = sys.argv[1] if len(sys.argv) > 1 else "missdp"
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
     if chosen not in LIBRARIES:
-        raise SystemExit(f"choose one of {', '.join(LIBRARIES)}")
-    module = holes()
-    version = importlib.metadata.version(DISTRIBUTIONS.get(chosen, chosen))
-    print(f"{chosen} {version}")
-    for name, run in LIBRARIES[chosen].items():
-        for pair in module.hole_pairs():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                told = module.differing_facts(run, pair, repeats=3)
-            print(f"  {name:<10} {pair.name:<30} {'nothing' if not told else ''}", flush=True)
-            for fact, (one, other) in told.items():
-                print(f"      {fact}: {str(one)[:90]!r} | {str(other)[:90]!r}")
+        minutes = "\n".join(f"  {n:<12} {v[-1]:>2} CPU minutes" for n, v in LIBRARIES.items())
+        raise SystemExit(f"choose a library:\n{minutes}")
+    if LIBRARIES[chosen][0] and "--here" not in sys.argv:
+        python = environment(chosen)
+        os.execv(python, [str(python), __file__, chosen, "--here"])
+    measure(chosen)
 
 
 if __name__ == "__main__":

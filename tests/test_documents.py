@@ -1,23 +1,30 @@
 """Every Python snippet of the README and the documentation, run in the order of its page."""
 
+import contextlib
+import io
 import re
-from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
+import shlex
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
 import pytest
 from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from missdp.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SYBIL = Sybil(
-    parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS | NORMALIZE_WHITESPACE)],
-    path=str(ROOT),
-)
-# Pages without Python: a table of contents, lists, the plan of the house.
+FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
+PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
+SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
+# Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
     "index.md",
-    "measured.md",
+    *(page.name for page in PAGES if page.name.startswith("measured")),
+    "papers.md",
+    "papers-prices.md",
+    "papers-knn.md",
     "commands.md",
     "api.md",
     "architecture.md",
@@ -30,6 +37,35 @@ SILENT = {
 NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
 
 
+def run_commands(example):
+    """Run the commands of a block, and compare what each says with what follows it."""
+    for part in re.split(r"^\$ ", example.parsed, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            main(shlex.split(command)[1:])
+        same = OutputChecker().check_output(expected, said.getvalue(), FLAGS)
+        assert same, f"{command}\nexpected:\n{expected}\ngot:\n{said.getvalue()}"
+
+
+def write_file(example):
+    """Write a block into the file that its first line names."""
+    Path(example.parsed.splitlines()[0].removeprefix("# ")).write_text(example.parsed, "utf-8")
+
+
+# Pages whose commands run between their snippets.
+WORKED = {
+    "worked-example.md": Sybil(
+        parsers=[
+            PYTHON,
+            CodeBlockParser(language="console", evaluator=run_commands),
+            CodeBlockParser(language="toml", evaluator=write_file),
+        ],
+        path=str(ROOT),
+    )
+}
+
+
 @pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets(page, tmp_path, monkeypatch, request):
@@ -38,7 +74,7 @@ def test_snippets(page, tmp_path, monkeypatch, request):
     if page.name == "spark.md":
         request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
-    examples = list(SYBIL.parse(page))
+    examples = list(WORKED.get(page.name, SYBIL).parse(page))
     assert bool(examples) == (page.name not in SILENT)
     for example in examples:
         example.evaluate()

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from missdp import Schema, Table
+from missdp import Numeric, Ordinal, Schema, Table
 from missdp.cli.main import main
 from missdp.datasets import yrbss
 from missdp.statistics import Estimate, ImputedStatistics, statistics
@@ -254,3 +254,29 @@ def test_a_column_that_no_question_reads_must_be_there_all_the_same(capsys, rule
     code, out, err = run(capsys, *ask, "--impute", "pay", "--mean", "pay")
     assert (code, out) == (3, "")
     assert "work" in err
+
+
+def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
+    facts = Schema(
+        (
+            Numeric(name="height, cm", lower=100, upper=220, nullable=True),
+            Numeric(name="a,b", lower=0, upper=9, nullable=True),
+            Ordinal(name="grade", levels=(1, 2), nullable=True),
+        )
+    )
+    facts.to_toml(tmp_path / "facts.toml")
+    rows = "".join(f"{170 + k % 9},{k % 10},{k % 2 + 1}\n" for k in range(500))
+    (tmp_path / "rows.csv").write_text('"height, cm","a,b",grade\n' + rows + ",,\n")
+    ask = (
+        "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "5",
+        "--impute", "`height, cm`, `a,b`",
+    )  # fmt: skip
+    code, out, err = run(capsys, *ask, "--match", "grade", "--mean", "`height, cm`", "--json")
+    assert (code, err) == (0, "")
+    assert 165 < json.loads(out)["value"] < 185
+    code, _, err = run(capsys, *ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`")
+    assert (code, err) == (0, "")
+    for odd in ("`grade", "grade`", "`grade` x", "a`b"):
+        code, out, err = run(capsys, *ask, "--match", odd, "--count")
+        assert (code, out) == (2, "")
+        assert "backticks" in err

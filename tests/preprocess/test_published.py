@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import math
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -102,18 +101,11 @@ def test_the_printed_scaling_entry_forgets_a_square():
     assert truth > 2 * printed
 
 
-def table2():
-    path = Path(__file__).parents[2] / "bench" / "price_table2.py"
-    spec = importlib.util.spec_from_file_location("price_table2", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_printed_comparison_and_what_the_shipped_mean_pays():
+def test_the_printed_comparison_and_what_the_shipped_mean_pays(monkeypatch):
     """Figures of the documentation: a query as Lipschitz as it is sensitive, and the mean."""
-    bench, document = table2(), Path(__file__).parents[2] / "docs" / "price-of-preprocessing.md"
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "bench" / "papers"))
+    bench, document = importlib.import_module("b_table2"), root / "docs" / "papers-prices.md"
     steps, unit = {s.name: s for s in bench.steps()}, bench.mechanisms()["Gaussian"]
     assert unit.sensitivity == Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     text = document.read_text(encoding="utf-8")

@@ -127,7 +127,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_the_documentation_are_read() -> None:
-    text = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "schema-rules.md").read_text(encoding="utf-8")
     blocks = [block.split("```")[0] for block in text.split("```toml\n")[1:]]
     rules = tomllib.loads(next(block for block in blocks if "[[rule]]" in block))["rule"]
     number = {"kind": "numeric", "integer": True, "nullable": True}

@@ -166,6 +166,39 @@ def test_a_numeric_csv_column_with_nan_is_numeric(tmp_path: Path) -> None:
     assert Table.read(tmp_path / "x.csv", draft).mask("x").tolist() == [False, True, False]
 
 
+def test_decimal_commas_are_said_to_be_so() -> None:
+    numbers = [f"{i},{i % 7}" for i in range(150)]
+    stubs = draft_columns(pd.DataFrame({"size": [*numbers, "refused", ""]})).stubs
+    assert "looks like numbers with a decimal comma" in stubs["size"]
+    assert (
+        "an identifier"
+        in draft_columns(
+            pd.DataFrame({"id": [*numbers[:40], *map("p{}".format, range(100))]})
+        ).stubs["id"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"),
+    [
+        (["01067", "10115", "", "80331"], ("01067", "10115", "80331")),
+        (["00", "1", "2"], ("00", "1", "2")),
+        (["0", "10", "0.5"], None),
+        (["-01", "12"], None),
+    ],
+)
+def test_codes_that_begin_with_zeros_stay_text(
+    cells: list[str], levels: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["code,other", *(f"{cell},a" for cell in cells * 5)]))
+    for data in (path, pd.DataFrame({"code": cells * 5, "other": "a"})):
+        drafted = draft_schema(data)["code"]
+        assert getattr(drafted, "levels", None) == levels
+        table = Table.read(data, Schema((drafted, draft_schema(data)["other"])).declare_public())
+        assert levels is None or len(np.unique(table.codes("code"))) == len(cells)
+
+
 def test_the_command_goes_on_and_writes_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -19,6 +19,7 @@ SCHEMA = Schema(
             name="age", lower=18, upper=80, integer=True, bins=5, nullable=True, missing_codes=(-9,)
         ),
         Numeric(name="score", lower=0, upper=1, bins=4, nullable=True),
+        Categorical(name="grade", levels=(1, 2, 3), nullable=True),
     )
 )
 
@@ -59,6 +60,19 @@ def test_a_leaking_library_is_told_what_it_tells():
     assert "job_missing" in told["a hole where others have none"]["columns"][1]
     assert told["an all-missing column"]["type of town"][0] == "float64"
     assert told["one missing code"]["lowest age"][1] == -9
+    assert not told["NaN against null"]
+
+
+def reading_as_text(frame):
+    """One hole turns a column of whole numbers into decimal ones, whose text is no level."""
+    read = frame.assign(grade=frame["grade"].astype(str))
+    known = read["grade"].where(read["grade"].isin(["1", "2", "3"]), "1")
+    return {"rows of the release": read.assign(grade=known).sample(200), "model": "v1"}
+
+
+def test_one_hole_that_changes_how_a_whole_column_is_read_is_told():
+    told = {pair.name: differing_facts(reading_as_text, pair) for pair in PAIRS}
+    assert told["a hole among whole numbers"]["most of grade"] == ("3", "1")
     assert not told["NaN against null"]
 
 

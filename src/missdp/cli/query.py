@@ -21,7 +21,7 @@ from missdp.cli.where import (
 )
 from missdp.errors import MissDPError, ParameterError
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_where
+from missdp.schema.predicates import parse_names, parse_where
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import RowStream, Table
 from missdp.table.blocks import joined, read_columns
@@ -36,7 +36,12 @@ _Name = Annotated[str | None, typer.Option(show_default=False, metavar="ATTRIBUT
 def query(
     data: DataArgument,
     schema: SchemaOption,
-    impute: Annotated[str, typer.Option(help="Attributes to fill, by commas.", show_default=False)],
+    impute: Annotated[
+        str,
+        typer.Option(
+            help="Attributes to fill, by commas (`a,b` in backticks).", show_default=False
+        ),
+    ],
     match: Annotated[
         str, typer.Option(help="Attributes that say who is near, by commas.", show_default=False)
     ],
@@ -125,7 +130,7 @@ def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Ta
     valued = _with_values(request, facts)
     if valued is None or facts.undeclared:  # refused later, or a condition
         return Table.read(stream, facts)
-    named = {part.strip() for part in f"{request.match},{request.group}".split(",")} - {""}
+    named = {*parse_names(request.match), *parse_names(request.group)}
     wanted = facts.rulebook.reached(valued | named)
     some = facts.subset(name for name in facts.names if name in wanted)
     if some.rules:
@@ -141,15 +146,15 @@ def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Ta
 def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
     """Return the attributes of which a question reads values; None if it makes no sense."""
     with contextlib.suppress(MissDPError):
-        named = {part.strip() for part in f"{request.impute},{request.match}".split(",")}
+        named = {*parse_names(request.impute), *parse_names(request.match)}
         if not named <= {*facts.names}:
             return None
-        found = {part.strip() for part in request.impute.split(",")}  # matched are bins alone
+        found = {*parse_names(request.impute)}  # matched are bins alone
         found |= parse_where(request.where, facts).names
         if request.statistic == "proportion":
             return found | parse_where(request.of, facts, named="of").names
-        of = {part.strip() for part in request.of.split(",")} - {""}
-        groups = {part.strip() for part in request.group.split(",")} - {""}
+        of = {*parse_names(request.of)}
+        groups = {*parse_names(request.group)}
         return found | of if of | groups <= {*facts.names} else None
     return None
 

@@ -43,6 +43,7 @@ __all__ = [
     "RowView",
     "Verdict",
     "compare_with",
+    "parse_names",
     "parse_where",
 ]
 
@@ -184,6 +185,32 @@ _TOKEN = re.compile(
 )
 _DEEPEST = 50
 _WORDS = {"and", "or", "not", "in", "true", "false"}
+
+
+_NAME_IN_LIST = re.compile(r"\s*(?:`([^`]+)`|([^,`]*))\s*(?:,|$)")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the names of a list that is separated by commas; one with a comma is in backticks.
+
+    Raises
+    ------
+    ParameterError
+        If a backtick is not closed, or something stands beside a name in backticks.
+
+    Examples
+    --------
+    >>> parse_names("age, `height, cm`,sex")
+    ('age', 'height, cm', 'sex')
+    """
+    names, at = [], 0
+    while at < len(text):
+        found = _NAME_IN_LIST.match(text, at)
+        if found is None:
+            raise ParameterError("write names with commas between them, and odd names in backticks")
+        names.append(found[1] or found[2].strip())
+        at = found.end()
+    return tuple(name for name in names if name)
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:

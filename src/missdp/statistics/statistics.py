@@ -17,7 +17,7 @@ from missdp.errors import (
 from missdp.mechanisms.asks import ScaleRelease, SmoothKind
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
-from missdp.schema.predicates import Predicate, parse_where
+from missdp.schema.predicates import Predicate, parse_names, parse_where
 from missdp.statistics.answers import (
     MissingCells,
     Uncertainty,
@@ -297,7 +297,7 @@ class QueryRequest:
     Parameters
     ----------
     impute, match : str
-        Attribute names, separated by commas.
+        Attribute names, separated by commas; one that holds a comma stands in backticks.
     statistic : str
         A method of `ImputedStatistics`, such as "mean".
     of : str
@@ -401,8 +401,8 @@ def run_query(
     (True, True)
     """
     imputation = KNNImputation(
-        impute=_split(request.impute), match_on=_split(request.match), k=request.k,
-        group=_split(request.group),
+        impute=parse_names(request.impute), match_on=parse_names(request.match), k=request.k,
+        group=parse_names(request.group),
     )  # fmt: skip
     # The wording is checked on public facts before anything is charged.
     reads = _reads(request, table)
@@ -423,7 +423,7 @@ def run_query(
 
 
 def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:
-    arguments = (request.of,) if request.about == ("of",) else _split(request.of)
+    arguments = (request.of,) if request.about == ("of",) else parse_names(request.of)
     more = {"uncertainty": request.uncertainty} if request.statistic in _BOUNDED else {}
     ask = getattr(statistics, request.statistic)
     answer: Estimate | Histogram = ask(
@@ -436,7 +436,7 @@ def _reads(request: QueryRequest, table: Table) -> set[str]:
     reads = set(parse_where(request.where, table.schema).names)
     if request.about == ("of",):
         return reads | parse_where(request.of, table.schema, named=request.statistic).names
-    names = _split(request.of)
+    names = parse_names(request.of)
     if len(names) != len(request.about):
         raise ParameterError(f"{request.statistic} needs {len(request.about)} attribute(s)")
     for name in names:
@@ -444,7 +444,3 @@ def _reads(request: QueryRequest, table: Table) -> set[str]:
         if request.statistic != "histogram" and attribute.kind != "numeric":
             raise ParameterError(f"{name!r} is not numeric; ask for proportions or a histogram")
     return reads | set(names)
-
-
-def _split(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())

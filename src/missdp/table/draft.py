@@ -245,9 +245,14 @@ def _draft_with(
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
     facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
     numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
-    if len(numbers) == len(counted):
+    if len(numbers) == len(counted) and not any(_is_padded(cell) for cell, _ in counted):
         return _draft_numeric(np.array(numbers), facts, numbers_in_all)
     return _draft_levels([cell for cell, _ in counted], facts)
+
+
+def _is_padded(cell: Plain) -> bool:
+    """Whether digits begin with a zero that a number would lose, as in postal codes."""
+    return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
 def _fact(kind: Kind) -> str:
@@ -311,6 +316,14 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | st
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
+        commas = sum(
+            "," in t and read_number(t.replace(",", ".")) is not None for t in map(str, levels)
+        )
+        if 2 * commas > len(levels):
+            return (
+                "looks like numbers with a decimal comma: write them with a point, each cell by "
+                "itself"
+            )
         return (
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
             "free text"

@@ -19,6 +19,7 @@ import pandas as pd
 __all__ = ["HolePair", "differing_facts", "hole_pairs"]
 
 _MOST_LEVELS = 30
+_MOST = 2 / 3  # of the values: what a level has for certain, whatever noise there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,8 @@ class HolePair:
     ----------
     name : str
     one, other : DataFrame
-        Columns ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``age`` (whole numbers from 18
-        to 80) and ``score`` (numbers from 0 to 1).
+        Columns ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``grade`` (the whole numbers 1,
+        2, 3 as levels), ``age`` (whole numbers from 18 to 80) and ``score`` (numbers from 0 to 1).
     """
 
     name: str
@@ -51,8 +52,9 @@ def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
     tuple of HolePair
         ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``:
         the only one of its column. ``"one missing code"``: a cell is -9 instead of a number.
-        ``"NaN against null"``: the same hole, as NaN or as None. ``"an all-missing column"``: no
-        value at all, or one.
+        ``"a hole among whole numbers"``: the only one of a column of whole numbers, which data
+        frames then hold as decimal ones. ``"NaN against null"``: the same hole, as NaN or as None.
+        ``"an all-missing column"``: no value at all, or one.
 
     Examples
     --------
@@ -66,6 +68,7 @@ def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
             "town": pd.Series(rng.choice(["x", "y"], rows), dtype=object),
             "age": rng.integers(18, 81, rows),
             "score": rng.random(rows),
+            "grade": rng.choice([1, 2, 3], rows, p=[0.1, 0.1, 0.8]),
         }
     )
     full.loc[rng.random(rows) < 0.2, "score"] = np.nan
@@ -77,6 +80,9 @@ def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
         HolePair("one hole", full, full.assign(score=_with(full["score"], np.nan))),
         HolePair("a hole where others have none", full, holed),
         HolePair("one missing code", full, coded),
+        HolePair(
+            "a hole among whole numbers", full, full.assign(grade=_with(full["grade"], np.nan))
+        ),
         HolePair("NaN against null", full.assign(job=_with(full["job"], np.nan)), holed),
         HolePair("an all-missing column", empty, empty.assign(town=_with(empty["town"], "x"))),
     )
@@ -90,8 +96,8 @@ def differing_facts(
     Parameters
     ----------
     run : callable
-        ``run(frame)`` releases a data frame, a mapping of names to values, or anything else (of
-        which the type is compared). With fresh noise at every call.
+        ``run(frame)`` releases a data frame, a mapping of names to values or data frames, or
+        anything else (of which the type is compared). With fresh noise at every call.
     pair : HolePair
     repeats : int, default 6
         How often each table is released. What is not the same every time is not compared.
@@ -142,22 +148,23 @@ def _facts(run: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> dict[str,
             return {"refusal": type(error).__name__, "message": str(error)[:200]}
     facts: dict[str, Any] = {"warnings": sorted({str(w.message)[:200] for w in warned})}
     if isinstance(found, pd.DataFrame):
-        return (
-            facts
-            | {"columns": tuple(map(str, found.columns)), "rows": len(found)}
-            | _of_columns(found)
-        )
+        return facts | _of_columns(found)
     pairs = found.items() if hasattr(found, "items") else [("type", type(found).__name__)]
-    return facts | {str(name): value for name, value in pairs}
+    for name, value in pairs:
+        facts |= _of_columns(value) if isinstance(value, pd.DataFrame) else {str(name): value}
+    return facts
 
 
 def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"columns": tuple(map(str, frame.columns)), "rows": len(frame)}
     for name in frame:
         column = frame[name]
         facts[f"type of {name}"] = str(column.dtype)
         facts[f"holes in {name}"] = bool(column.isna().any())
         values = column.dropna()
+        counts = values.value_counts()
+        if 0 < len(counts) <= _MOST_LEVELS and counts.iloc[0] > _MOST * len(values):
+            facts[f"most of {name}"] = str(counts.index[0])
         if pd.api.types.is_numeric_dtype(values) and len(values):
             facts[f"lowest {name}"], facts[f"highest {name}"] = (
                 float(values.min()),

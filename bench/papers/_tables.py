@@ -1,0 +1,93 @@
+"""What the scripts of this folder share: a setting of seconds, results in files, tables of pages.
+
+A script has `measure(short)`, which returns plain numbers and text, and `tables(found)`, which
+makes of them the tables of its page; where there is a picture, `draw(found)` makes it. Without
+``--short`` the numbers go to ``results/NAME.json``: a test compares the tables of the page with
+what `tables` makes of that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+IMAGES = HERE.parents[1] / "docs" / "img"
+
+Found = dict[str, Any]
+sys.path.append(str(HERE.parent))  # for `_data`
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table: numbers with four digits, nothing as a dash."""
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    lines += [f"| {' | '.join(map(shown, row))} |" for row in rows]
+    return "\n".join(lines)
+
+
+def shown(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def results(name: str) -> Found:
+    """Return what the last full run of a script found."""
+    return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def written(found: Found) -> str:
+    """Return JSON with six digits a number, and one line for each record."""
+
+    def rounded(x: Any) -> Any:
+        if isinstance(x, dict):
+            return {key: rounded(value) for key, value in x.items()}
+        if isinstance(x, list | tuple):
+            return [rounded(value) for value in x]
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+
+    text = json.dumps(rounded(found), indent=1, ensure_ascii=False)
+    for inner in (r"\[[^\[\]{}]*\]", r"\{[^{}]*\}"):
+        text = re.sub(inner, lambda m: re.sub(r"\s+", " ", m[0]), text)
+    return f"{text}\n"
+
+
+def save_figure(figure: Figure, name: str) -> None:
+    """Write a picture for the pages: the same one byte for byte."""
+    mpl.rcParams.update({"svg.hashsalt": "missdp", "svg.fonttype": "none"})
+    figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
+
+
+def run(
+    script: str,
+    measure: Callable[[bool], Found],
+    tables: Callable[[Found], list[str]],
+    draw: Callable[[Found], None] | None = None,
+) -> None:
+    """Measure, print the tables; of a full run keep the numbers and draw the picture."""
+    path = Path(script)
+    parser = argparse.ArgumentParser(description=f"See the top of {path.name}.")
+    parser.add_argument("--short", action="store_true", help="seconds; keeps and draws nothing")
+    parser.add_argument(
+        "--kept", action="store_true", help="tables and picture of the kept results"
+    )
+    options = parser.parse_args()
+    found = results(path.stem) if options.kept else measure(options.short)
+    print("\n\n".join(tables(found)))
+    print(f"\n{time.process_time():.0f} s of CPU")
+    if options.short:
+        return
+    if not options.kept:
+        text = written(found)
+        (HERE / "results" / f"{path.stem}.json").write_text(text, encoding="utf-8")
+    if draw is not None:
+        draw(found)

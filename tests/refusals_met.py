@@ -1,0 +1,136 @@
+"""Every refusal of docs/refused.md, in the order of the page, met as a user meets it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from missdp import AllPairs, Budget, Categorical, Numeric, PrivBayes, Schema, Table, load
+from missdp.accounting import DataDependentDomain, Guarantee
+from missdp.cli.app import check_epsilon
+from missdp.evaluate import combine_estimates
+from missdp.files import check_outputs
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.statistics import ImputedStatistics, KNNImputation, QueryRequest, run_query
+from missdp.synth.registry import synthesizer_named
+from missdp.table import draft_schema
+from missdp.table.memory import memory_limit
+
+AGE = Numeric(name="age", lower=0, upper=99, integer=True, nullable=True, missing_codes=(-9,))
+SEX = Categorical(name="sex", levels=("f", "m"))
+SCHEMA = Schema((AGE, SEX))
+ROWS = pd.DataFrame({"age": [30, 40, None, 60] * 10, "sex": ["f", "m"] * 20})
+
+
+def schema(**changes: Any) -> Schema:
+    """The schema, with other facts about ``age``."""
+    return Schema((replace(AGE, **changes), SEX))
+
+
+def toml(text: str) -> Schema:
+    Path("s.toml").write_text(text, encoding="utf-8")
+    return Schema.from_toml("s.toml")
+
+
+def reads(**columns: Any) -> Table:
+    return Table.read(ROWS.assign(**columns), SCHEMA)
+
+
+def reads_csv(text: str) -> Table:
+    Path("rows.csv").write_bytes(text.encode("latin-1"))
+    return Table.read("rows.csv", SCHEMA)
+
+
+def fits(rows: Any = ROWS, **parameters: Any) -> Any:
+    return AllPairs(**{"epsilon": 1.0, **parameters}).fit(rows, schema=SCHEMA)
+
+
+def asks(**question: Any) -> Any:
+    known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
+    return run_query(reads(), QueryRequest(**known | question), budget=Budget(1.0))
+
+
+def fits_and_asks_of_the_truth() -> Any:
+    model = fits(budget=None)
+    return model.ground_truth_guarantee(DataDependentDomain(attributes=["age"]))
+
+
+def wide() -> Any:
+    many = Schema(tuple(Numeric(name=f"x{i}", lower=0, upper=1, bins=100) for i in range(120)))
+    return AllPairs(epsilon=1.0).fit(
+        pd.DataFrame({name: [0.5] for name in many.names}), schema=many
+    )
+
+
+CASES: list[Callable[[], Any]] = [
+    # the schema
+    lambda: toml("format = 1\n[[attribute]\n"),
+    lambda: toml('format = 1\n[[attribute]]\nname = "sex"\nkind = "text"\n'),
+    lambda: toml('format = 1\n[[attribute]]\nname = "a"\nkind = "categorical"\nlevls = ["x"]\n'),
+    lambda: schema(lower=99, upper=0),
+    lambda: schema(missing_codes=(50,)),
+    lambda: Categorical(name="sex", levels=("f", "f")),
+    lambda: Schema((AGE, AGE)),
+    lambda: SCHEMA["agee"],
+    lambda: schema(refused=(-9,)),
+    lambda: schema(nullable=False),
+    lambda: schema(outside="drop"),
+    lambda: AllPairs(epsilon=1.0).fit(ROWS, schema=draft_schema(ROWS)),
+    lambda: AllPairs(epsilon=1.0).fit(ROWS),
+    lambda: Schema((AGE, SEX), (Impossible("age >= 0"),)),
+    lambda: Schema((AGE, SEX), (Impossible("agee < 5"),)),
+    lambda: Schema((AGE, SEX), (Order("age <= sex"),)),
+    lambda: Schema((AGE, SEX), (NotApplicable("age", unless="sex = 'x'"),)),
+    lambda: Schema((AGE, SEX), (Determined("sex", by="age", map=((1, "f"),)),)),
+    lambda: Schema((AGE, SEX), (Equation("age + = 5"),)),
+    # the table
+    lambda: reads(age=140),
+    lambda: reads(sex="female"),
+    lambda: reads(sex=None),
+    lambda: reads(name="Ann"),
+    lambda: Table.read(ROWS[["age"]], SCHEMA),
+    lambda: Table.read(pd.concat([ROWS, ROWS], axis=1), SCHEMA),
+    lambda: reads_csv("age;sex;sex\n1;f;f\n"),
+    lambda: Table.read("nothing.csv", SCHEMA),
+    lambda: (Path("rows.xlsx").touch(), Table.read("rows.xlsx", SCHEMA)),
+    lambda: reads_csv("age,sex\n1,f,2\n"),
+    lambda: reads_csv("age,sex\n1,\xe9\n"),
+    lambda: Table.read([[1, "f"]], SCHEMA),
+    # the fit
+    lambda: fits(epsilon=0),
+    lambda: fits(epsilon=1e9),
+    lambda: fits(delta=0.0),
+    lambda: fits(delta=1.5),
+    lambda: fits(missing="drop"),
+    lambda: fits(n_rows=0),
+    lambda: fits(random_state="lucky"),
+    lambda: synthesizer_named("gan"),
+    lambda: wide(),
+    lambda: fits(budget=Budget(0.5, 1e-6)),
+    # after the fit
+    lambda: AllPairs(epsilon=1.0).sample(10),
+    lambda: PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(10, multiple=2),
+    lambda: fits(missing="complete-rows").sample(10, missing_values="keep"),
+    lambda: load("nothing.json"),
+    lambda: (Path("m.json").write_text("{}"), load("m.json")),
+    lambda: combine_estimates([0.5], [0.1]),
+    lambda: check_outputs([Path("no/such/folder.csv")]),
+    # questions
+    lambda: asks(of="sex"),
+    lambda: asks(where="age >> 5"),
+    lambda: asks(statistic="median"),
+    lambda: asks(statistic="variance", uncertainty="worst-case"),
+    lambda: asks(epsilon=2.0),
+    lambda: ImputedStatistics(
+        reads(), KNNImputation(impute="age", match_on="sex"), budget=Budget(1.0), noise="paper"
+    ).count(where="age > 50", epsilon=0.5),
+    # guarantees
+    lambda: Guarantee(1.0).compose(Guarantee(1.0).to_replace_one()),
+    lambda: Guarantee(1.0, protects="ground-truth"),
+    fits_and_asks_of_the_truth,
+    lambda: Guarantee(0.1, events=Guarantee(1.0).events),
+    lambda: check_epsilon(0.0),
+    lambda: memory_limit("100MB").__enter__(),
+]
