@@ -2,20 +2,19 @@
 
 Needs matplotlib, which the package itself does not depend on.
 
-    python bench/amplification_figure.py
+    python bench/papers/a_accounts.py
 """
-
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from a_shared import HERE  # also for the folder of `algorithm4`
 from algorithm4 import paper_approximation
 from matplotlib import pyplot as plt
 
 from missdp.ground_truth import mask_mixture
 
 GATES = [{"a", "b"}, {"b", "c"}, {"c", "d"}, {"a", "d"}]
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "img" / "ground_truth.svg"
+TARGET = HERE.parents[1] / "docs" / "img" / "ground_truth.svg"
 
 
 def main():

@@ -1,0 +1,65 @@
+"""All cells that the figures of Mohapatra et al. (2024) need, in one resumable run.
+
+    python bench/papers/a_cells.py --output /tmp/papers-a               # an hour of CPU
+    python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # and again, to go on
+
+Every cell is fitted once first; then those that take least time are fitted again, with the next
+seed. Each figure has a script of its own, which measures what it needs if it is not there yet.
+"""
+
+import collections
+import sys
+
+import a_decay
+import a_figure2
+import a_figure3
+import a_figure4
+import a_figure5
+from a_shared import ADAPTIVE, Measured, markdown, options, with_seeds
+
+PARTS = (a_figure4, a_figure5, a_figure2, a_figure3, a_decay)
+
+
+def later(part, measured):
+    """Return the cells of further seeds, the cheapest of the first seed before the others."""
+    cost = {cell: found["seconds"] for cell, found in measured.found.items() if cell.seed == 0}
+    cells = [cell for cell in part if cell.seed > 0]
+    first = with_seeds(cells, 1)
+    order = sorted(zip(cells, first, strict=True), key=lambda pair: (pair[0].seed, cost[pair[1]]))
+    return [cell for cell, _ in order]
+
+
+def page(measured):
+    """Return how many fits stand behind the cells of each family."""
+    fits = collections.Counter()
+    for cell in measured.found:
+        fits[cell.family, with_seeds([cell], 1)[0]] += 1
+    lines = []
+    for family in (*ADAPTIVE, "DPAutoGAN"):
+        counts = collections.Counter(
+            (cell.what, n) for (name, cell), n in fits.items() if name == family
+        )
+        lines.append(
+            [
+                family,
+                *(counts["distance", n] or "" for n in (1, 2, 3)),
+                counts["f1", 1] or "",
+            ]
+        )
+    return markdown(["cells", "one fit", "two fits", "three fits", "F1, one fit"], lines)
+
+
+def main(argv=None):
+    asked = options(__doc__, argv, minutes={"type": float, "default": float("inf")})
+    cells = list(dict.fromkeys(c for part in PARTS for c in part.cells(asked.short)))
+    once = list(dict.fromkeys(c for part in PARTS for c in part.cells_once(asked.short)))
+    measured = Measured(asked.output, short=asked.short)
+    given = {"minutes": asked.minutes}
+    if measured.need([*with_seeds(cells, 1), *once], **given):
+        again = later(with_seeds(cells, asked.seeds), measured)
+        if measured.need(again, **given):
+            print(f"{len(measured.found)} cells in {measured.path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

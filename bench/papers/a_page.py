@@ -1,0 +1,44 @@
+"""Write the tables of docs/papers-synthesis.md from what was measured; nothing is fitted.
+
+    python bench/papers/a_page.py              # 10 CPU seconds
+    python bench/papers/a_page.py --check      # say whether the page holds these tables
+
+A block of the page stands between "% begin NAME" and "% end NAME", NAME being a script's.
+"""
+
+import argparse
+import importlib
+import re
+import sys
+
+from a_shared import HERE, RESULTS, Measured
+
+PAGE = HERE.parents[1] / "docs" / "papers-synthesis.md"
+BLOCK = re.compile(r"% begin (?P<name>\w+)\n.*?\n% end (?P=name)", re.DOTALL)
+
+
+def block(found):
+    name = found["name"]
+    lines = importlib.import_module(name).page(Measured(RESULTS, fit=False))
+    return "\n".join([f"% begin {name}", "", *lines, "", f"% end {name}"])
+
+
+def filled(text, only=None):
+    """Return the page with the blocks as they should be."""
+    return BLOCK.sub(lambda m: block(m) if only in (None, m["name"]) else m[0], text)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    asked = parser.parse_args(argv)
+    text = PAGE.read_text(encoding="utf-8")
+    wanted = filled(text)
+    if asked.check:
+        return 0 if text == wanted else "the page does not hold what was measured"
+    PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""What the scripts on Mohapatra et al. (2024) share: cells to measure, and where they are kept.
+
+A cell is one synthesizer fitted once to one incomplete table. Each is measured once and appended
+to `a_cells.csv` in the folder given by `--output`, so a run that was stopped goes on where it was.
+The default folder holds what the documentation states, and nothing is fitted then.
+Adult and BR2000 are read as everywhere in `bench`: declared domains, numerics in 10 declared bins.
+"""
+
+import argparse
+import csv
+import statistics
+import sys
+import time
+import warnings
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # for `_data`
+
+from _data import SHARED, table  # noqa: E402
+
+from missdp import AIM, Kamino, PrivBayes  # noqa: E402
+from missdp.errors import WeakGuaranteeWarning  # noqa: E402
+from missdp.evaluate import classifier_f1, marginal_distance  # noqa: E402
+from missdp.missingness import MCAR  # noqa: E402
+from missdp.synth import DPAutoGAN, DPMisGAN  # noqa: E402
+
+RESULTS = HERE / "results"
+IMAGES = HERE.parents[1] / "docs" / "img"
+DATA = {"adult": "Adult", "br2000": "BR2000"}
+TARGETS = {"adult": ("income", "sex"), "br2000": ("a1", "a2")}
+HELD_OUT, SHORT_ROWS, MOST_SEEDS = 0.2, 1500, 10
+FAMILIES = {
+    "PrivBayes": (PrivBayes, {"delta": 0.0}),
+    "PrivBayes, delta 1e-6": (PrivBayes, {}),
+    "AIM": (AIM, {}),
+    "Kamino": (Kamino, {}),
+    "Kamino, trained": (Kamino, {"heads": "sequential"}),
+    "DPMisGAN": (DPMisGAN, {}),
+    "DPAutoGAN": (DPAutoGAN, {}),
+}
+QUICK = ("PrivBayes", "AIM", "Kamino", "DPMisGAN")
+# What the adaptive variant of each is called.
+ADAPTIVE = {
+    "PrivBayes": "PrivBayesE",
+    "PrivBayes, delta 1e-6": "PrivBayesE, delta 1e-6",
+    "AIM": "AIME",
+    "Kamino": "KaminoI",
+    "Kamino, trained": "KaminoI, trained",
+    "DPMisGAN": "DP-MisGAN",
+}
+COLOURS = {
+    "PrivBayes": "#b2182b",
+    "PrivBayes, delta 1e-6": "#ef8a62",
+    "AIM": "#e08214",
+    "Kamino": "#2166ac",
+    "Kamino, trained": "#67a9cf",
+    "DPMisGAN": "#1b7837",
+    "DPAutoGAN": "#762a83",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One fit: `what` is "distance" or "f1"; `missing` is "" where nothing is missing."""
+
+    what: str
+    data: str
+    file: str
+    family: str
+    missing: str = ""
+    imputer: str = ""
+    share: float = 0.0
+    epsilon: float = 1.0
+    seed: int = 0
+
+
+KEYS = [field.name for field in fields(Cell)]
+MEASURED = ("one_way", "two_way", "f1", "seconds")
+
+
+def options(text, argv, **more):
+    """Read the command line that all scripts have."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where cells are kept")
+    parser.add_argument("--seeds", type=int, default=2, help="fits of each cell")
+    parser.add_argument("--short", action="store_true", help="few cells of few rows: seconds")
+    for name, settings in more.items():
+        parser.add_argument(f"--{name}", **settings)
+    found = parser.parse_args(argv)
+    if found.short and found.output == RESULTS:
+        parser.error("--short measures something else: give another --output")
+    if not SHARED.exists():
+        raise SystemExit(f"needs the data folder {SHARED}")
+    found.output.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+# Measuring
+
+
+@cache
+def truth_of(data, short):
+    found = table(data, "truth", nullable=False)
+    return found.take(np.arange(SHORT_ROWS)) if short else found
+
+
+def private_of(cell, short):
+    """Return the incomplete table of a cell, row by row beside the truth."""
+    if cell.file == "truth":
+        return truth_of(cell.data, short)
+    if cell.file.startswith("simulated_"):
+        rate = float(cell.file.rsplit("_", 1)[1])
+        return MCAR(rate=rate).apply(truth_of(cell.data, short), random_state=cell.seed)
+    found = table(cell.data, cell.file)
+    return found.take(np.arange(SHORT_ROWS)) if short else found
+
+
+def fitted(cell, private, rows):
+    """Fit and draw as many rows as the truth has."""
+    made, settings = FAMILIES[cell.family]
+    given = {"epsilon": cell.epsilon, "delta": 1e-6, "random_state": cell.seed}
+    given |= {"missing": cell.missing} if cell.missing else {}
+    given |= {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakGuaranteeWarning)  # of large epsilons, as published
+        return made(**(given | settings)).fit(private).sample_table(rows, random_state=cell.seed)
+
+
+def measure(cell, *, short=False):
+    """Return one-way and two-way distance or F1, and the CPU seconds of fit and sample."""
+    if cell.family.startswith("DP"):
+        import torch
+
+        torch.set_num_threads(1)
+    truth, private, test = truth_of(cell.data, short), private_of(cell, short), None
+    if cell.what == "f1":
+        order = np.random.default_rng(cell.seed).permutation(len(truth))
+        held, kept = np.split(order, [round(HELD_OUT * len(truth))])
+        truth, private, test = truth.take(kept), private.take(kept), truth.take(held)
+    start = time.process_time()
+    made = truth if cell.family == "truth" else fitted(cell, private, len(truth))
+    seconds = time.process_time() - start
+    one = two = f1 = None
+    if test is None:
+        one, two = (marginal_distance(truth, made, k=k).mean for k in (1, 2))
+    else:
+        f1 = classifier_f1(
+            truth, made, test=test, attributes=TARGETS[cell.data], random_state=cell.seed
+        ).mean
+    return one, two, f1, seconds
+
+
+class Measured:
+    """The cells that were measured, in a folder; asks for others are measured first."""
+
+    def __init__(self, folder, *, short=False, fit=True):
+        self.path, self.short, self.fit = folder / "a_cells.csv", short, fit
+        self.found = {}
+        if self.path.exists():
+            with self.path.open(newline="", encoding="utf-8") as stream:
+                for row in csv.DictReader(stream):
+                    cell = Cell(
+                        **{k: row[k] for k in KEYS[:6]},
+                        share=float(row["share"]),
+                        epsilon=float(row["epsilon"]),
+                        seed=int(row["seed"]),
+                    )
+                    self.found[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
+
+    def need(self, cells, *, minutes=float("inf")):
+        """Measure those that are new, and keep each at once; stop after so many CPU minutes."""
+        for cell in cells:
+            if cell in self.found:
+                continue
+            if not self.fit:
+                raise SystemExit(f"not measured: {cell}")
+            if time.process_time() > 60 * minutes:
+                print("out of time; the same command goes on from here")
+                return False
+            found = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
+            self.found[cell] = found
+            self._append(cell, found)
+        return True
+
+    def _append(self, cell, found):
+        new = not self.path.exists()
+        shown = ["" if found[k] is None else f"{found[k]:.4f}" for k in MEASURED[:3]]
+        with self.path.open("a", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            if new:
+                writer.writerow([*KEYS, *MEASURED])
+            values = [f"{v:g}" if isinstance(v, float) else v for v in astuple(cell)]
+            writer.writerow([*values, *shown, f"{found['seconds']:.1f}"])
+        print(cell, shown, f"{found['seconds']:.1f} s", flush=True, file=sys.stderr)
+
+    def values(self, what, **settings):
+        """Return one figure of every seed of a cell that was measured."""
+        wanted = Cell("f1" if what == "f1" else "distance", **settings)
+        cells = (replace(wanted, seed=seed) for seed in range(MOST_SEEDS))
+        found = [self.found[cell][what] for cell in cells if cell in self.found]
+        if not found:
+            raise KeyError(f"not measured: {wanted}")
+        return found
+
+    def mean(self, what, **settings):
+        return statistics.mean(self.values(what, **settings))
+
+    def maybe(self, what, **settings):
+        """Return the mean, or NaN for what there was no time to measure."""
+        try:
+            return self.mean(what, **settings)
+        except KeyError:
+            return float("nan")
+
+
+def with_seeds(cells, seeds):
+    """Return the cells for every seed, all cells of a seed before the next."""
+    cells = list(cells)
+    return [replace(cell, seed=seed) for seed in range(seeds) for cell in cells]
+
+
+# Showing
+
+
+def small(value, digits=4):
+    """Return a share as the tables show it, without its leading zero."""
+    return "–" if value != value else f"{value:.{digits}f}".removeprefix("0")
+
+
+def markdown(head, rows):
+    """Return the lines of a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(map(str, line)) + " |" for line in lines]
+
+
+def canvas(width, height, *shape, **more):
+    """Return a figure and its axes, whose drawing is the same file every time."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "missdp"
+    mpl.rcParams["svg.fonttype"] = "none"
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(*shape, squeeze=False, **more)
+
+
+def save(figure, name, folder, *, columns=4):
+    """Write the drawing beside the cells, or for the documentation if they are its own."""
+    shown = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
+    path = (IMAGES if folder == RESULTS else folder) / f"papers-synthesis-{name}.svg"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    print(f"drawn: {path.name}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was published, what was measured here, and whether that is the same."""
+
+    published: str
+    ours: str
+    same: bool | str | None  # None: neither a yes nor a no; "new": nothing was published
+
+    @property
+    def verdict(self):
+        return {True: "reproduced", False: "differs", None: "in part", "new": ""}[self.same]
+
+
+def claims_table(claims):
+    return markdown(
+        ["published", "ours", "verdict"], [[c.published, c.ours, c.verdict] for c in claims]
+    )
+
+
+def how_many(truths):
+    """Return "7 of 8", and whether that is all, most or fewer."""
+    found = [bool(t) for t in truths]
+    share = sum(found) / len(found)
+    return f"{sum(found)} of {len(found)}", True if share == 1 else None if share >= 0.5 else False
+
+
+def run(module, argv):
+    """Measure what is new, print published beside ours, draw: what every figure's script does."""
+    asked = options(module.__doc__, argv)
+    measured = Measured(asked.output, short=asked.short)
+    own = asked.output != RESULTS  # the committed cells have as many seeds as there was time for
+    if own:
+        wanted = [
+            *module.cells_once(asked.short),
+            *with_seeds(module.cells(asked.short), asked.seeds),
+        ]
+        measured.need(dict.fromkeys(wanted))
+    if not asked.short:
+        print("\n".join(module.page(measured)))
+        module.draw(measured, asked.output)
+    return measured
