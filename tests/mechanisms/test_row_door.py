@@ -338,6 +338,11 @@ def row_from_the_end(rows, draws):
     return Prepared({"age": Filled(np.array([-1]), np.array([0]))}, profile=Known())
 
 
+def row_far_before_the_first(rows, draws):
+    far = np.array([5, np.iinfo(np.int64).min])  # whose difference is no number of 64 bits
+    return Prepared({"age": Filled(far, np.zeros(2, dtype=int))}, profile=Known())
+
+
 def no_such_code(rows, draws):
     return Prepared({"age": Filled(np.array([0]), np.array([99]))}, profile=Known())
 
@@ -405,8 +410,8 @@ def test_a_declared_cap_is_a_condition_and_a_sensitivity():
 @pytest.mark.parametrize(
     "bad",
     [
-        without_profile, wrong_length, same_row_twice, no_such_row, row_from_the_end, no_such_code,
-        not_whole, no_cells, loud,
+        without_profile, wrong_length, same_row_twice, no_such_row, row_from_the_end,
+        row_far_before_the_first, no_such_code, not_whole, no_cells, loud,
     ],
 )  # fmt: skip
 def test_a_preparation_that_fails_says_nothing(bad):

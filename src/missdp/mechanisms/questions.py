@@ -345,8 +345,9 @@ class Filled:
         return (
             all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
             and all(part.shape == (len(self.rows),) for part in told)
-            and bool(np.all(np.diff(self.rows.astype(np.int64), prepend=-1) > 0))
-            and bool(np.all(self.rows < size) and np.all((self.codes >= 0) & (self.codes < levels)))
+            and bool(np.all(self.rows[1:] > self.rows[:-1]))  # no difference, which could overflow
+            and bool(np.all((self.rows >= 0) & (self.rows < size)))
+            and bool(np.all((self.codes >= 0) & (self.codes < levels)))
         )
 
     def where(self, keep: NDArray[np.bool_]) -> Filled:
