@@ -49,6 +49,13 @@ def escape_bars(app, what, name, obj, options, lines):
             lines[i] = "``".join(parts)
 
 
+def whole_sentences(app, what, name, obj, options, lines):
+    """Napoleon takes what precedes a colon for a type; here it is the beginning of a sentence."""
+    if what in {"attribute", "data", "property"} and lines:
+        lines[0] = f": {lines[0]}"
+
+
 def setup(app):
-    """Register the hook."""
+    """Register the hooks."""
+    app.connect("autodoc-process-docstring", whole_sentences, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", escape_bars)

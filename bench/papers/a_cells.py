@@ -42,11 +42,11 @@ def page(measured):
         lines.append(
             [
                 family,
-                *(counts["distance", n] or "" for n in (1, 2, 3)),
+                *(counts["distance", n] or "" for n in (1, 2)),
                 counts["f1", 1] or "",
             ]
         )
-    return markdown(["cells", "one fit", "two fits", "three fits", "F1, one fit"], lines)
+    return markdown(["cells", "one fit", "two fits", "F1, one fit"], lines)
 
 
 def main(argv=None):

@@ -256,6 +256,29 @@ def test_a_column_that_no_question_reads_must_be_there_all_the_same(capsys, rule
     assert "work" in err
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("--proportion", "hours > 3", "--group", "labour"),
+        ("--count", "--group", "labour"),
+        ("--match", "labour", "--mean", "hours"),
+        ("--histogram", "labour"),
+        ("--match", " , ", "--impute", "", "--count"),
+        ("--match", "", "--count"),
+        ("--match", "", "--group", "`age", "--count"),
+        ("--mean", "pay", "--where", "labour > 3"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(
+    capsys, monkeypatch, ruled, question
+):
+    ask = ruled(ROWS)
+    lean = run(capsys, *ask, *question)
+    monkeypatch.setattr(COMMAND, "_read", lambda rows, facts, _: Table.read(rows, facts))
+    assert lean == run(capsys, *ask, *question)
+    assert lean[0] in {2, 3}
+
+
 def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
     facts = Schema(
         (

@@ -417,6 +417,25 @@ def test_a_preparation_that_fails_says_nothing(bad):
     assert caught.value.__context__ is None
 
 
+def out_of_bounds(rows, draws, odd):
+    holes = np.flatnonzero(rows.mask("income"))
+    values = np.full(len(holes), odd)
+    return Prepared({"income": Filled(holes, np.zeros(len(holes), dtype=int), values)})
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300, 10.5, -5.5])
+def test_filled_values_keep_to_the_bounds_whatever_a_preparation_gives(odd):
+    holes, reads = np.arange(40) % 3 == 0, frozenset({"income"})
+    rows = table().with_missing({"income": holes})
+    holes = rows.mask("income")
+    how = Preparation(function=out_of_bounds, reads=reads, given=(odd,))
+    cells = PrivateRows(rows, how, SeededNoise(0)).cells
+    nearest = 10 if odd > 0 else -5
+    for some, part in ((slice(None), cells), (slice(7, 31), cells.part(7, 31))):
+        came = np.where(holes, nearest, rows.values("income"))[some]
+        assert Rows(part, reads).values("income").tolist() == came.tolist()
+
+
 def test_a_function_reads_what_it_named():
     rows = Rows(table(), frozenset({"age"}))
     assert len(rows.codes("age")) == 40

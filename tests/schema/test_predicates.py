@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import MissDPError, ParameterError
+from missdp.schema.predicates import parse_names
 from missdp.statistics import parse_where
 
 SCHEMA = Schema(
@@ -99,3 +100,16 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         return
     assert found.shape == (4,)
     assert found.dtype == np.bool_
+
+
+@given(st.lists(st.text("ab ,\n'", min_size=1), max_size=4), st.sampled_from(["", " ", "\n"]))
+def test_lists_of_names_come_back(names: list[str], blank: str) -> None:
+    quoted = f"{blank},{blank}".join(f"{blank}`{name}`{blank}" for name in names)
+    assert parse_names(quoted) == tuple(names)
+    bare = [name.replace(",", "") for name in names]
+    assert parse_names(",".join(bare)) == tuple(filter(None, map(str.strip, bare)))
+
+
+def test_a_list_of_names_that_cannot_be_read_is_refused_at_once() -> None:
+    with pytest.raises(ParameterError, match="backticks"):
+        parse_names(" " * 100_000 + "a`")

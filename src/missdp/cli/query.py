@@ -146,16 +146,16 @@ def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Ta
 def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
     """Return the attributes of which a question reads values; None if it makes no sense."""
     with contextlib.suppress(MissDPError):
-        named = {*parse_names(request.impute), *parse_names(request.match)}
-        if not named <= {*facts.names}:
+        texts = request.impute, request.match, request.group
+        named = {name for text in texts for name in parse_names(text)}
+        if not named or not named <= {*facts.names}:
             return None
         found = {*parse_names(request.impute)}  # matched are bins alone
         found |= parse_where(request.where, facts).names
         if request.statistic == "proportion":
             return found | parse_where(request.of, facts, named="of").names
         of = {*parse_names(request.of)}
-        groups = {*parse_names(request.group)}
-        return found | of if of | groups <= {*facts.names} else None
+        return found | of if of <= {*facts.names} else None
     return None
 
 

@@ -25,7 +25,7 @@ from missdp.mechanisms.questions import (
     Rows,
     SmoothProfile,
 )
-from missdp.schema import Schema
+from missdp.schema import Numeric, Schema
 from missdp.schema.applicable import applies
 from missdp.schema.known import Known, Verdict
 from missdp.schema.schema import plainly_missing
@@ -165,8 +165,15 @@ class FilledRows:
         if filled is None:
             raise DataError("no numeric values")
         values = values.copy()
-        values[self._columns[name].rows] = filled
+        values[self._columns[name].rows] = self._within_bounds(name, filled)
         return values
+
+    def _within_bounds(self, name: str, filled: NDArray[Any]) -> NDArray[np.float64]:
+        """Keep to what is declared: a question's sensitivity is of values within the bounds."""
+        attribute = self.schema[name]
+        assert isinstance(attribute, Numeric)  # no other table has values
+        numbers = np.nan_to_num(filled.astype(np.float64), nan=attribute.lower)
+        return np.asarray(np.clip(numbers, attribute.lower, attribute.upper))
 
     def applies(self, name: str) -> Verdict:
         """Tell to which rows, as they came, an attribute surely applies, and to which it may."""

@@ -331,7 +331,7 @@ class Filled:
     codes : array of int, shape (filled,)
         Codes of the levels, or of the bins, that the cells get.
     values : array of float, shape (filled,), optional
-        Numeric attributes only.
+        Numeric attributes only. Those beyond the bounds become the bounds, NaN the lower one.
     """
 
     rows: NDArray[np.integer]

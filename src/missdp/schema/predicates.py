@@ -187,7 +187,7 @@ _DEEPEST = 50
 _WORDS = {"and", "or", "not", "in", "true", "false"}
 
 
-_NAME_IN_LIST = re.compile(r"\s*(?:`([^`]+)`|([^,`]*))\s*(?:,|$)")
+_NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -424,4 +424,4 @@ HABITS: dict[str, FunctionType] = {
     if isinstance(function, FunctionType) and name[0] != "_"
     if function.__module__ in (__name__, inputs.__name__)
 }
-"""Each public function above, and those of `inputs`; its first line is the promise."""
+"""What every family is checked for, by name: functions whose first line is the promise."""
