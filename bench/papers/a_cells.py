@@ -1,6 +1,6 @@
 """All cells that the figures of Mohapatra et al. (2024) need, in one resumable run.
 
-    python bench/papers/a_cells.py --output /tmp/papers-a               # an hour of CPU
+    python bench/papers/a_cells.py --output /tmp/papers-a               # 45 CPU minutes
     python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # and again, to go on
 
 Every cell is fitted once first; then those that take least time are fitted again, with the next

@@ -1,7 +1,7 @@
 """Figure 3 of Mohapatra et al. (2024): adaptive against complete rows as more is missing, MCAR.
 
     python bench/papers/a_figure3.py                         # from the cells of the docs: seconds
-    python bench/papers/a_figure3.py --output /tmp/papers-a  # measured again: 20 CPU minutes
+    python bench/papers/a_figure3.py --output /tmp/papers-a  # measured again: 17 CPU minutes
     python bench/papers/a_figure3.py --output /tmp/short --short
 
 Epsilon 1. F1 is the mean over nine learners and two targets, of 5,000 rows, with a fifth of the

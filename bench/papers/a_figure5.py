@@ -1,7 +1,7 @@
 """Figure 5 of Mohapatra et al. (2024): adaptive against complete rows by epsilon, Adult, MCAR 10 %.
 
     python bench/papers/a_figure5.py                         # from the cells of the docs: seconds
-    python bench/papers/a_figure5.py --output /tmp/papers-a  # measured again: 12 CPU minutes
+    python bench/papers/a_figure5.py --output /tmp/papers-a  # measured again: 9 CPU minutes
     python bench/papers/a_figure5.py --output /tmp/short --short
 
 Two-way distance. Published is also a run without privacy, which this library cannot do: the last
