@@ -1,7 +1,7 @@
 """Numbers in the text of Mohapatra et al. (2024): how much utility complete rows lose, MCAR.
 
     python bench/papers/a_decay.py                         # from the cells of the docs: seconds
-    python bench/papers/a_decay.py --output /tmp/papers-a  # measured again: 8 CPU minutes
+    python bench/papers/a_decay.py --output /tmp/papers-a  # measured again: 11 CPU minutes
     python bench/papers/a_decay.py --output /tmp/short --short
 
 Relative growth of the two-way distance (and fall of F1) from nothing missing to complete rows, at

@@ -1,7 +1,7 @@
 """Figure 2 of Mohapatra et al. (2024): every way to deal with holes, MCAR 20 %, two-way distance.
 
     python bench/papers/a_figure2.py                         # from the cells of the docs: seconds
-    python bench/papers/a_figure2.py --output /tmp/papers-a  # measured again: 15 CPU minutes
+    python bench/papers/a_figure2.py --output /tmp/papers-a  # measured again: 9 CPU minutes
     python bench/papers/a_figure2.py --output /tmp/short --short
 
 As published: epsilon 1 (3 for the adversarial family), delta 1e-6 (0 for PrivBayes; it is there

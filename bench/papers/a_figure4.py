@@ -1,7 +1,7 @@
 """Figure 4 of Mohapatra et al. (2024): adaptive against complete rows, by missing mechanism.
 
     python bench/papers/a_figure4.py                         # from the cells of the docs: seconds
-    python bench/papers/a_figure4.py --output /tmp/papers-a  # measured again: 8 CPU minutes
+    python bench/papers/a_figure4.py --output /tmp/papers-a  # measured again: 7 CPU minutes
     python bench/papers/a_figure4.py --output /tmp/short --short
 
 10 % missing, epsilon 1, two-way distance. "MAR, same rows" is MAR at twice the rate, which leaves
