@@ -19,7 +19,7 @@ from missdp.cli.where import (
     TableOption,
     rows_at,
 )
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import MissDPError, ParameterError, SchemaError
 from missdp.schema import Schema
 from missdp.schema.predicates import parse_names, parse_where
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
@@ -128,11 +128,9 @@ def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Ta
     stream = stream_of(private)
     assert stream is not None
     valued = _with_values(request, facts)
-    if valued is None or facts.undeclared:  # refused later, or a condition
+    some = None if valued is None else _part(facts, valued, request)
+    if valued is None or some is None:
         return Table.read(stream, facts)
-    named = {*parse_names(request.match), *parse_names(request.group)}
-    wanted = facts.rulebook.reached(valued | named)
-    some = facts.subset(name for name in facts.names if name in wanted)
     if some.rules:
         valued = {*some.names}
 
@@ -141,6 +139,18 @@ def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Ta
 
     batches = read_columns(stream, facts, some.names, refusing=True)
     return Table(some, joined(map(lean, batches), some))
+
+
+def _part(facts: Schema, valued: set[str], request: QueryRequest) -> Schema | None:
+    """Return the facts that a question needs, by public facts alone; None if it needs them all."""
+    if facts.undeclared:  # a condition, or refused later
+        return None
+    named = {*parse_names(request.match), *parse_names(request.group)}
+    wanted = facts.rulebook.reached(valued | named)
+    # Among very many rules a contradiction may be overlooked that is seen among few.
+    with contextlib.suppress(SchemaError):
+        return facts.subset(name for name in facts.names if name in wanted)
+    return None
 
 
 def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
