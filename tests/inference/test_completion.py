@@ -236,3 +236,27 @@ def test_extreme_tables_give_finite_numbers(rate):
     for pair, table in completed.pairs.items():
         assert np.isfinite(table).all()
         assert (completed.variances[pair] > 0).all()
+
+
+def test_two_noises_of_margins_are_not_multiplied():
+    # Both margins of a table, and their sum, off by far more than what is looked for.
+    for seed in range(4):
+        tables = released(people(2000), by_others(people(2000)), noise=0.3, seed=seed)
+        completed = tables.observed()
+        for pair, table in completed.pairs.items():
+            assert np.square(table).mean() < 3 * completed.variances[pair].mean()
+
+
+def test_what_a_table_of_independent_attributes_would_be_follows_its_own_margins():
+    one, other = np.array([0.5, 0.5]), np.array([0.2, 0.3, 0.5])
+    whole = np.outer([0.6, 0.3], [0.1, 0.4, 0.5])  # both margins, and their sum, differ plainly
+    chance = np.ones((2, 3))
+    for noise in (0.0, 1e-8, 10.0):
+        tables = Tables((2, 3), (one, other), {}, {(0, 1): np.full((3, 4), noise)}, 100.0)
+        found = completion._independent(whole, chance, tables, (0, 1), (one, other))
+        if noise < 1:
+            assert found == pytest.approx(whole, abs=2e-4 + 2 * noise)
+        else:  # linear in what may be noise: what it added to rows and columns is taken off
+            off = whole - found
+            assert np.abs(off.sum(axis=0)).max() < 0.02
+            assert np.abs(off.sum(axis=1)).max() < 0.02

@@ -44,6 +44,7 @@ _LEAST_VARIANCE = 1e-30
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
 _COINCIDENCE = 3.0  # standard deviations
+_PLAINLY = 3.0  # standard deviations of what noise adds up to
 _SWEEPS = 15
 _RAKING = 8
 _LEAST_EFFECTIVE = 0.1  # rows of those drawn: noisy tables of many pairs may contradict each other
@@ -308,11 +309,50 @@ def _corrected(tables: NoisyPairs, rows: Codes, masks: MaskModel) -> Completed:
         chance = (weighted + _PRIOR_ROWS * np.outer(alone[a], alone[b])) / number
         chance = _scaled(chance, number / number.sum(), tables, (a, b), rates)
         whole = table[: shape[0], : shape[1]] / chance
-        total = max(_LEAST_CHANCE, float(whole.sum()))
-        pairs[a, b] = centred(whole - np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
+        pairs[a, b] = centred(whole - _independent(whole, chance, tables, (a, b), margins))
         noise = tables.variances[a, b][: shape[0], : shape[1]] / chance**2
         variances[a, b] = np.maximum(noise, _LEAST_VARIANCE)
     return Completed(tuple(margins), pairs, variances, masks)
+
+
+def _independent(
+    whole: Floats, chance: Floats, tables: NoisyPairs, pair: Pair, margins: Sequence[Floats]
+) -> Floats:
+    """Return the table of a pair of independent attributes that its own margins would make.
+
+    Where values are missing, these carry the noise of the missing cells. The product of margins is
+    linear in what noise adds to them, so that it takes the same from the cells again, but for the
+    product of two noises, which would be far larger than what is looked for where few rows are
+    known: so that counts as far as margins differ from the released ones by more than noise.
+    """
+    (a, b), noise = pair, tables.variances[pair]
+    rows, columns = whole.shape
+    one, other = margins[a], margins[b]
+    off, off_other = whole.sum(axis=1) - one, whole.sum(axis=0) - other
+
+    def linear(off: Floats, off_other: Floats) -> Floats:
+        scale = 1 - off.sum()
+        return np.asarray(
+            scale * np.outer(one, other) + np.outer(off, other) + np.outer(one, off_other)
+        )
+
+    plain = _more_than_noise(
+        off, noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
+    )
+    plain_other = _more_than_noise(
+        off_other, noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
+    )
+    ends = np.maximum(one + plain, 0.0), np.maximum(other + plain_other, 0.0)
+    total = max(_LEAST_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
+    beyond = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
+    return np.asarray(linear(off, off_other) + beyond)
+
+
+def _more_than_noise(off: Floats, noise: Floats) -> Floats:
+    """Return differences, leaned on 0 by how much of them is noise."""
+    square = float(np.square(off).sum())
+    plain = float(noise.sum()) * (1 + _PLAINLY * np.sqrt(2 / len(off)))
+    return off * max(0.0, 1 - plain / square) if square > 0 else off
 
 
 def _alone(codes: Codes, seen: Floats, size: int, rate: float) -> Floats:

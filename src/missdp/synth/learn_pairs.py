@@ -37,6 +37,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 _ALONE = 1.6  # factor of single blocks beside their products
+_MARGINS_FIRST = 1000.0  # rows over noise, in norms, below which that factor grows
+_MOST_ALONE = 8.0  # times so much
 _MANY = 64  # levels; of longer lists, those that noise alone may lift so high are merged
 _GRID = 2.0**-10
 _MASK = 0.35  # factor of the number that says whether an attribute is missing
@@ -158,11 +160,12 @@ def plan_products(
         ``"auto"`` follows from the released margins and number of rows, and from the cost.
     """
     parts = blocks(crude)
+    squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
+    signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
+    alone = _ALONE * min(max(1.0, math.sqrt(_MARGINS_FIRST / signal)), _MOST_ALONE)
     if clip == "auto":
-        squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
-        mu = math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
-        clip = clip_norm(crude.margins, parts, crude.rows * mu, alone=_ALONE)
-    return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=_ALONE)
+        clip = clip_norm(crude.margins, parts, signal, alone=alone)
+    return RowProducts(dict(zip(names, parts, strict=True)), clip=clip, alone=alone)
 
 
 def release_pairs(

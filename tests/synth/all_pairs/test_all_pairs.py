@@ -15,8 +15,9 @@ from missdp.accounting import (
     gaussian_delta,
 )
 from missdp.errors import BudgetExceededError, ParameterError
+from missdp.evaluate import marginal_distance
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.synth import AllPairs
+from missdp.synth import AIM, AllPairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
@@ -355,3 +356,22 @@ def test_numbers_come_back_within_their_bins():
     assert drawn["x"].between(0, 10).all()
     high = drawn.loc[drawn["y"] == "a", "x"].mean()
     assert high == pytest.approx(7.5, abs=0.4)
+
+
+@pytest.mark.parametrize("missing", ["joint", "observed"])
+def test_few_rows_with_holes_are_about_as_good_as_margins_alone(missing):
+    # So few that pairs are noise: they must not spoil the margins, nor cost much of the budget.
+    sizes = (2, 3, 5, 8, 8, 8, 10, 10, 12, 16)
+    errors = []
+    for seed in range(3):
+        table, truth = made(sizes, 300, seed=seed), made(sizes, 20_000, nullable=False, seed=9)
+        few = AllPairs(epsilon=1.0, delta=1e-6, missing=missing, random_state=seed)
+        alone = AIM(epsilon=1.0, delta=1e-6, workload=1, random_state=seed)
+        errors.append(
+            [
+                marginal_distance(truth, model.fit(table).sample_table(10_000), k=1).mean
+                for model in (few, alone)
+            ]
+        )
+    ours, margins = np.mean(errors, axis=0)
+    assert ours < 1.25 * margins
