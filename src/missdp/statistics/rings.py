@@ -35,11 +35,10 @@ class Ring:
         self._span = 2 * int(self._donors.max(initial=0)) + 1
         self._index, self._passed = index, passed
         first = (self._start[index] + np.arange(len(index))).astype(kind)
-        self._laps = np.empty(2 * len(index), dtype=kind)
-        self._laps[first] = passed
-        self._laps[first + self._donees[index]] = passed + self._donors[index]
-        self._owner = np.repeat(np.arange(len(near.cells), dtype=kind), 2 * self._donees)
-        self._position = first
+        laps = np.repeat(np.arange(len(near.cells), dtype=np.int64) * self._span, 2 * self._donees)
+        laps[first] += passed
+        laps[first + self._donees[index]] += passed + self._donors[index]
+        self._laps, self._position = laps, first
 
     def depths(self, reach: int) -> IntArray:
         """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
@@ -47,13 +46,12 @@ class Ring:
         short = np.flatnonzero(self._donors[self._index] > reach)
         if not len(short):
             return depth
-        span = np.int64(self._span + reach)
-        keys = self._owner.astype(np.int64) * span + self._laps
         index = self._index[short].astype(np.int64)
-        stop = np.searchsorted(keys, index * span + self._passed[short] + reach)
+        # There are more donors than ``reach``: a label that far on is within the second lap.
+        stop = np.searchsorted(self._laps, index * self._span + self._passed[short] + reach)
         width = stop - self._position[short]
-        depth[self._donors > reach] = 0
-        np.maximum.at(depth, index, width)
+        first = np.flatnonzero(np.diff(index, prepend=-1))  # of each cell
+        depth[index[first]] = np.maximum.reduceat(width, first)
         return depth
 
 
