@@ -44,6 +44,7 @@ _LEAST_VARIANCE = 1e-30
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
 _PRIOR_ROWS = 5.0  # strength with which a cell's chance leans on those of its two levels
 _COINCIDENCE = 3.0  # standard deviations
+_QUIET = 0.05  # noise of a margin, as a share of the rows, below which its square is nothing
 _PLAINLY = 3.0  # standard deviations of what noise adds up to
 _SWEEPS = 15
 _RAKING = 8
@@ -322,27 +323,26 @@ def _independent(
 
     Where values are missing, these carry the noise of the missing cells. The product of margins is
     linear in what noise adds to them, so that it takes the same from the cells again, but for the
-    product of two noises, which would be far larger than what is looked for where few rows are
-    known: so that counts as far as margins differ from the released ones by more than noise.
+    product of two noises. Where few rows are known that would be far larger than what is looked
+    for: then it counts only as far as margins differ from the released ones by more than noise.
     """
-    (a, b), noise = pair, tables.variances[pair]
-    rows, columns = whole.shape
-    one, other = margins[a], margins[b]
-    off, off_other = whole.sum(axis=1) - one, whole.sum(axis=0) - other
+    noise, (rows, columns) = tables.variances[pair], whole.shape
+    alone = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
+    other_alone = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
+    if max(alone.sum(), other_alone.sum()) < _QUIET**2:
+        total = max(_LEAST_CHANCE, float(whole.sum()))
+        return np.asarray(np.outer(whole.sum(axis=1), whole.sum(axis=0)) / total)
+    one, other = (margins[a] for a in pair)
 
     def linear(off: Floats, off_other: Floats) -> Floats:
-        scale = 1 - off.sum()
-        return np.asarray(
-            scale * np.outer(one, other) + np.outer(off, other) + np.outer(one, off_other)
-        )
+        same = (1 - off.sum()) * np.outer(one, other)
+        return np.asarray(same + np.outer(off, other) + np.outer(one, off_other))
 
-    plain = _more_than_noise(
-        off, noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
+    off, off_other = whole.sum(axis=1) - one, whole.sum(axis=0) - other
+    ends = (
+        np.maximum(one + _more_than_noise(off, alone), 0.0),
+        np.maximum(other + _more_than_noise(off_other, other_alone), 0.0),
     )
-    plain_other = _more_than_noise(
-        off_other, noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
-    )
-    ends = np.maximum(one + plain, 0.0), np.maximum(other + plain_other, 0.0)
     total = max(_LEAST_CHANCE, float(ends[0].sum() * ends[1].sum()) ** 0.5)
     beyond = np.outer(*ends) / total - linear(ends[0] - one, ends[1] - other)
     return np.asarray(linear(off, off_other) + beyond)
