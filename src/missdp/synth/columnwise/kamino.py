@@ -223,6 +223,7 @@ class Kamino(PairsSynthesizer):
             order=order,
             selective=False,
             always=self._never_missing(crude),
+            told=self._modelled.told,
             allowed=self._allowed(door, crude),
             rng=door.generator(),
         )
@@ -246,7 +247,7 @@ class Kamino(PairsSynthesizer):
         )
         law = replace(law, allowed=self._allowed(door, crude))
         rates = np.clip(1 - crude.observed, 0.0, 1.0)
-        masks = MaskModel(rates, always=self._never_missing(crude))
+        masks = MaskModel(rates, self._never_missing(crude), told=self._modelled.told)
         return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
 
     def draws_together(self, schema: Schema) -> bool:
