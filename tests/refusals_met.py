@@ -81,6 +81,7 @@ CASES: list[Callable[[], Any]] = [
     lambda: AllPairs(epsilon=1.0).fit(ROWS),
     lambda: Schema((AGE, SEX), (Impossible("age >= 0"),)),
     lambda: Schema((AGE, SEX), (Impossible("agee < 5"),)),
+    lambda: Schema((AGE, SEX), (Impossible("how old? < 5"),)),
     lambda: Schema((AGE, SEX), (Order("age <= sex"),)),
     lambda: Schema((AGE, SEX), (NotApplicable("age", unless="sex = 'x'"),)),
     lambda: Schema((AGE, SEX), (Determined("sex", by="age", map=((1, "f"),)),)),

@@ -119,21 +119,31 @@ def claims(measured):
             f"within 5 % in {level}; {percent(tenth)} worse",
             same,
         )
-    for what, name, winner in (("two_way", "two-way", "PrivBayes"), ("f1", "F1", "Kamino")):
-        best = []
+    # The text takes F1 on BR2000 out of what it says.
+    for what, name, winner, out in (
+        ("two_way", "two-way: PrivBayesE is generally best", "PrivBayes", ()),
+        ("f1", "F1: KaminoI is best, but for BR2000,", "Kamino", ("br2000",)),
+    ):
         pick = max if what == "f1" else min
-        for data in DATA:
+        best = {data: [] for data in DATA}
+        for data, found in best.items():
             for rate in RATES:
                 by = {
                     f: value(measured, what, data, f, rate, "observed")
                     for f in ("PrivBayes", "Kamino", "DPMisGAN")
                 }
                 if not np.isnan(list(by.values())).any():
-                    best.append(pick(by, key=by.get))
+                    found.append(pick(by, key=by.get))
+        counts = (
+            f"{DATA[data]}: "
+            + ", ".join(f"{ADAPTIVE[f]} {found.count(f)}" for f in by)
+            + f" of {len(found)}"
+            for data, found in best.items()
+        )
         yield Claim(
-            f"{name}: {ADAPTIVE[winner]} is generally best of the three adaptive ones",
-            ", ".join(f"{ADAPTIVE[f]} {best.count(f)}" for f in by) + f" of {len(best)}",
-            how_many(b == winner for b in best)[1],
+            f"{name} of the three adaptive ones",
+            "; ".join(counts),
+            how_many(b == winner for data in best if data not in out for b in best[data])[1],
         )
 
 

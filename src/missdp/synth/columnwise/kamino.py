@@ -30,7 +30,6 @@ HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
 
 _STEPS = {"joint": 100, "sequential": 40}
 _NOISE = 0.2  # that training adds to a weight
-_QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
 _MOST_TRAINED = 1 << 20  # weights
@@ -236,12 +235,7 @@ class Kamino(PairsSynthesizer):
             crude,
             order,
             [(a,) for a in order] if alone else [order],
-            Plan(
-                steps=self._steps,
-                batch=int(self.batch),
-                noise=_NOISE,
-                quantile=_QUANTILE,
-            ),
+            Plan(steps=self._steps, batch=int(self.batch), noise=_NOISE),
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
             gated=alone,
         )
