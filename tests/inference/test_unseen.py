@@ -79,9 +79,9 @@ def released(x, holes, *, std=1.0):
     return strips, {(0, 1): (float(holes.all(axis=1).sum()), std)}
 
 
-def learned(x, holes):
+def learned(x, holes, *, masks=None):
     strips, both = released(x, holes)
-    masks = MaskModel(holes.mean(axis=0))
+    masks = MaskModel(holes.mean(axis=0)) if masks is None else masks
     masks.learn(x, len(x), strips, ridge=0.1, sweeps=30)
     masks.learn(x, len(x), strips, ridge=0.1, sweeps=60, both=both)
     return masks
@@ -147,3 +147,57 @@ def test_it_is_written_and_read_back_and_older_files_have_none():
     older = masks.to_dict()
     del older["unseen"]
     assert Record.from_dict(older).unseen == {}
+
+
+def told():
+    """The last level of the first attribute is told by the second, that of the second by none."""
+    masks = MaskModel(np.array([0.3, 0.3, 0.2]), {0: 1, 1: 0}, told={0: (1,)})
+    masks.slopes = {(1, 2): np.array([0.5, -0.5])}
+    masks.unseen = {(1, 2): 2.0}
+    return masks
+
+
+def test_a_level_that_another_tells_is_missing_just_where_that_one_is():
+    masks, x = told(), rows()
+    holes, level = masks.draw(x, np.random.default_rng(3)), x[:, 0] == 1
+    assert holes.any(axis=0).all()
+    assert (holes[level, 0] == holes[level, 1]).all()
+    assert (holes[~level, 0] != holes[~level, 1]).any()
+    missing = masks.missing(x)
+    for row in np.ndindex(2, 2, 2):
+        at = (x == row).all(axis=1)
+        assert missing[at].mean(axis=0) == pytest.approx(holes[at].mean(axis=0), abs=0.02)
+        for clique in ((0, 1), (0, 2), (0, 1, 2)):
+            seen = ~holes[at][:, clique].any(axis=1)
+            found = masks.observed(x, clique, missing)[at].mean()
+            assert found == pytest.approx(seen.mean(), abs=0.02)
+
+
+def test_levels_that_are_told_by_told_ones_are_missing_with_the_first():
+    masks = MaskModel(np.array([0.2, 0.2, 0.3]), {0: 1, 1: 1}, told={0: (1,), 1: (2,)})
+    x = np.ones((5000, 3), dtype=np.int64)
+    holes = masks.draw(x, np.random.default_rng(0))
+    assert 0.25 < holes[:, 2].mean() < 0.35
+    assert (holes == holes[:, [2]]).all()
+    assert masks.missing(x) == pytest.approx(np.full((5000, 3), 0.3))
+    assert masks.explained == {(0, 1), (1, 2), (0, 2)}
+
+
+def test_holes_are_not_learned_from_a_level_that_they_hide():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 2, axis=1)  # both or neither
+    gone = rng.random(len(x)) < 0.2
+    holes = np.stack([gone & (x[:, 0] == 1), gone], axis=1)
+    for by, slopes in ({}, {(1, 0), (0, 1)}), ({0: (1,)}, {(0, 1)}):
+        masks = learned(x, holes, masks=MaskModel(holes.mean(axis=0), {0: 1}, told=by))
+        assert {effect for effect, slope in masks.slopes.items()} == slopes
+    assert masks.missing(x)[:, 1] == pytest.approx(np.full(len(x), 0.2), abs=0.01)
+    assert not masks.unseen
+
+
+def test_files_from_before_levels_were_told_have_none():
+    masks = told()
+    assert Record.from_dict(masks.to_dict()).told == {0: (1,)}
+    older = masks.to_dict()
+    del older["told"]
+    assert Record.from_dict(older).told == {}

@@ -122,6 +122,42 @@ def test_rows_that_were_filled_are_settled_by_the_rules():
     assert modelled.without_absent("degree", only) is only
 
 
+def routed(unless, *, hours=(), **holes):
+    """Facts about hours that are routed, of people whose work and age may be missing."""
+    schema = Schema(
+        (
+            Categorical(name="work", levels=("no", "yes"), nullable=holes.get("work", True)),
+            Numeric(name="age", lower=0, upper=99, integer=True, nullable=holes.get("age", True)),
+            Numeric(name="born", lower=1925, upper=2024, integer=True, nullable=True),
+            Numeric(name="hours", lower=1, upper=60, nullable=True, not_applicable=hours),
+            Numeric(name="extra", lower=0, upper=60, nullable=True),
+        ),
+        (
+            NotApplicable("hours", unless=unless),
+            NotApplicable("extra", unless="hours > 30"),
+            Equation("age + born = 2024"),
+        ),
+    )
+    modelled = Modelled(schema)
+    names = modelled.schema.names
+    told = {names[a]: tuple(names[b] for b in by) for a, by in modelled.told.items()}
+    return told, {names[a] for a in modelled.never_missing}
+
+
+def test_who_tells_what_is_not_applicable_where_nothing_is_written_for_it():
+    both = {"hours", "extra"}
+    assert routed("work = 'yes'") == ({"hours": ("work",), "extra": ("hours",)}, both)
+    assert routed("work = 'yes'", hours=(-1,)) == ({"extra": ("hours",)}, both)
+    assert routed("work = 'yes'", work=False) == ({"extra": ("hours",)}, both)
+    # What follows from another attribute is not modelled: that one tells.
+    assert routed("born < 2009") == ({"hours": ("age",), "extra": ("hours",)}, both)
+    # Of two, one may do: then "not applicable" is missing in some rows, and not in others.
+    two = "work = 'yes' and age > 14"
+    assert routed(two) == ({"hours": ("work", "age"), "extra": ("hours",)}, {"extra"})
+    assert routed(two, age=False) == ({"hours": ("work",), "extra": ("hours",)}, {"extra"})
+    assert routed(two, age=False, work=False) == ({"extra": ("hours",)}, both)
+
+
 @pytest.mark.parametrize("levels", [2, 300])
 def test_codes_of_many_levels_and_kinds_fit_their_type(levels):
     schema = Schema(

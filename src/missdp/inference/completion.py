@@ -112,6 +112,7 @@ def complete(
     rng: np.random.Generator,
     draw: Callable[[Completed], Codes] | None = None,
     always: Mapping[int, int] | None = None,
+    told: Mapping[int, tuple[int, ...]] | None = None,
     rounds: int = 3,
     ridge: float = 1.0,
     start: MaskModel | None = None,
@@ -126,6 +127,8 @@ def complete(
         Draws rows from a model fitted to what is known so far; by default `tree_rows`.
     always : mapping of int to int, optional
         By attribute, a level that is never missing.
+    told : mapping of int to tuple of int, optional
+        By attribute with a level that others tell, these; see `MaskModel`.
     rounds : int
         How often both models are fitted; with 0, all is taken to be missing completely at random.
     ridge : float
@@ -151,7 +154,8 @@ def complete(
     [0.5, 0.5]
     """
     rates = np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE)
-    masks = MaskModel(rates, dict(always or {})) if start is None else copy.deepcopy(start)
+    new = MaskModel(rates, dict(always or {}), told=dict(told or {}))
+    masks = new if start is None else copy.deepcopy(start)
     masks.rates = rates
     rows = np.zeros((0, len(tables.sizes)), dtype=np.int64)
     known = _corrected(tables, rows, masks)
@@ -173,7 +177,7 @@ def complete(
         known = _corrected(tables, rows, masks)
     if rounds:
         chances = masks.missing(rows)
-        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.unseen)
+        masks.correlation = fit_correlation(chances, both, tables.n_rows, explained=masks.explained)
     return known
 
 

@@ -124,6 +124,8 @@ class Estimate:
         Cells on the declared levels that are publicly known to be impossible.
     always : mapping of int to int
         By attribute, a declared level that is never missing.
+    told : mapping of int to tuple of int
+        By attribute with a level that others tell, these; see `MaskModel`.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class Estimate:
         model_rows: int,
         zeros: Zeros,
         always: Mapping[int, int] | None = None,
+        told: Mapping[int, tuple[int, ...]] | None = None,
     ) -> None:
         self._rng, self._shrink, self._ridge, self._draws = rng, shrink, ridge, model_rows
         self._partial, self._extended = partial, extended
@@ -168,7 +171,9 @@ class Estimate:
         ]
         known = {v: int(self.levels[v].groups[level]) for v, level in (always or {}).items()}
         alone = {v: g for v, g in known.items() if (self.levels[v].groups == g).sum() == 1}
-        self.masks = MaskModel(np.clip(rates, 0.0, 1 - _LEAST_OBSERVED), alone)
+        self.masks = MaskModel(
+            np.clip(rates, 0.0, 1 - _LEAST_OBSERVED), alone, told=dict(told or {})
+        )
         self._ones: dict[Clique, Measured] = {}
         for a, (y, level) in enumerate(zip(values, self.levels, strict=True)):
             merged = np.bincount(level.groups, weights=y).astype(np.float64)
@@ -244,7 +249,7 @@ class Estimate:
         self.refit(iterations=300)
         if self._models_holes:
             self.masks.correlation = fit_correlation(
-                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.unseen
+                1.0 - self._observed.T, both, self.n_rows, explained=self.masks.explained
             )
 
     def refit(

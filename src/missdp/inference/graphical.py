@@ -151,6 +151,7 @@ class Recipe(Record):
             model_rows=self.model_rows,
             zeros=model.zeros,
             always=self.always,
+            told=model.masks.told,
         )
         for clique, sigma in self.sigmas.items():
             counts = self._counts(clique, codes, holes, estimate.levels)

@@ -23,11 +23,15 @@ If, however, ``a`` is missing at other rates by the observed levels of ``b``, an
 where ``b`` is missing that no mean of those explains, then ``b`` is taken to count only where it is
 observed, as values missing at random have it: β_ab(x_b) where it is observed, one number
 where it is not.  The same if that explains why ``b`` seems to be missing by the levels of ``a``.
+
+A level of ``a`` may be one that only ``b`` tells ("not applicable", where nothing is written for
+it): it never goes missing by itself, and always does where ``b`` is missing. How often ``b`` is
+missing is then not learned from the levels of ``a``, which are not seen alike where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -65,6 +69,9 @@ class MaskModel(Record):
         Released missing rates; 0 where an attribute is never missing.
     always : mapping of int to int
         By attribute, a level that is always observed: there is nothing to be missing.
+    told : mapping of int to tuple of int
+        By attribute with a level that others tell, these; the level of ``always`` is missing where
+        any of them is.
     slopes : mapping of (a, b) or (a, b, c) to ndarray
         What levels of others add to the logit of ``a``.
     unseen : mapping of (a, b) to float
@@ -77,6 +84,7 @@ class MaskModel(Record):
     slopes: dict[tuple[int, ...], Floats] = field(default_factory=dict)  # whose, then by what
     correlation: Floats = field(init=False)  # of latent variables: which holes coincide
     unseen: dict[tuple[int, int], float] = field(default_factory=dict)
+    told: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.correlation = np.eye(len(self.rates))
@@ -120,7 +128,7 @@ class MaskModel(Record):
 
     def draw(self, rows: Codes, rng: np.random.Generator) -> Bools:
         """Draw masks for complete rows; True is missing."""
-        if not self.unseen:
+        if not self.unseen and not self._told_pairs:
             return coincident(self.missing(rows), self.correlation, rng)
         uniforms = latent_uniforms(len(rows), self.correlation, rng)
         holes = self._drivers(rows, uniforms)
@@ -136,13 +144,16 @@ class MaskModel(Record):
 
         By default with the same random numbers whenever it is asked for so many rows.
         """
-        waiting = sorted({b for _, b in self.unseen})
+        drawn = {b for _, b in self.unseen}
+        if uniforms is not None:  # for a chance, those that tell a level are not drawn
+            drawn |= {b for a in self.always for b in self._tellers(a)}
+        waiting = sorted(drawn)
         if uniforms is None and waiting:
             uniforms = np.random.default_rng(0).random((len(rows), len(self.rates)))
         holes: dict[int, Bools] = {b: np.zeros(len(rows), dtype=bool) for b in seen}
         waiting = [b for b in waiting if b not in holes]
         while waiting:
-            ready = [b for b in waiting if not any((b, c) in self.unseen for c in waiting)]
+            ready = [b for b in waiting if not any(self._depends(b, c) for c in waiting)]
             for b in ready:
                 holes[b] = uniforms[:, b] < self._chance(b, rows, holes)  # type: ignore[index]
             waiting = [b for b in waiting if b not in ready]
@@ -155,15 +166,48 @@ class MaskModel(Record):
         for a in steep | {a for a, _ in self.unseen}:  # most attributes depend on none
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows, holes))
-        for a, level in self.always.items():
-            out[rows[:, a] == level, a] = 0.0
+        for a in sorted(self.always, key=self._depth):
+            self._settle(a, out[:, a], rows, lambda b: holes[b] if b in holes else out[:, b])
         return out
 
     def _chance(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
         chance: Floats = expit(self._logits(a, rows, holes)) * bool(self.present[a])
-        if a in self.always:
-            chance[rows[:, a] == self.always[a]] = 0.0
+        self._settle(
+            a, chance, rows, lambda b: holes[b] if b in holes else self._chance(b, rows, holes)
+        )
         return chance
+
+    def _settle(
+        self, a: int, chance: Floats, rows: Codes, gone: Callable[[int], Floats | Bools]
+    ) -> None:
+        """Set the chance of a level that is missing only where what tells it is."""
+        if a in self.always:
+            level = rows[:, a] == self.always[a]
+            seen = np.ones(int(level.sum()))
+            for b in self._tellers(a):
+                seen *= 1.0 - gone(b)[level]
+            chance[level] = 1.0 - seen
+
+    def _tellers(self, a: int) -> tuple[int, ...]:
+        return self.told.get(a, ()) if a in self.always and self.present[a] else ()
+
+    def _depth(self, a: int) -> int:
+        return 1 + max(map(self._depth, self._tellers(a)), default=0)
+
+    @property
+    def _told_pairs(self) -> set[tuple[int, int]]:
+        """Attributes with a level that is missing where another is, and that other."""
+        return _chains({a: self._tellers(a) for a in self.told})
+
+    def _seen_alike(self, strips: Mapping[tuple[int, ...], Strip]) -> dict[tuple[int, ...], Strip]:
+        """Leave out by what is not seen alike where the attribute is missing and where not."""
+        told = _chains(self.told)
+        return {e: s for e, s in strips.items() if told.isdisjoint((b, e[0]) for b in e[1:])}
+
+    @property
+    def explained(self) -> set[tuple[int, int]]:
+        """Pairs whose holes coincide for a reason that is modelled."""
+        return {*self.unseen, *self._told_pairs}
 
     def _logits(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
@@ -214,6 +258,7 @@ class MaskModel(Record):
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
         by_attribute: dict[int, dict[tuple[int, ...], Strip]] = {}
+        strips = self._seen_alike(strips)
         for effect, strip in strips.items():
             if self.present[effect[0]]:
                 by_attribute.setdefault(effect[0], {})[effect] = strip
@@ -233,7 +278,10 @@ class MaskModel(Record):
         """Find attributes that count for the mask of another only where they are observed."""
         missing = self.missing(rows)
         found: dict[tuple[int, int], float] = {}
+        told = self._told_pairs
         for (one, other), (count, std) in both.items():
+            if {(one, other), (other, one)} & told:
+                continue
             alone = float((missing[:, one] * missing[:, other]).mean())
             gap = coincidence_evidence(count, std, alone, n_rows)
             far = abs(gap) > EVIDENCE and abs(count - n_rows * alone) > _LEAST_GAP * n_rows * alone
@@ -257,7 +305,7 @@ class MaskModel(Record):
 
     def _depends(self, a: int, b: int) -> bool:
         """Whether the mask of ``a`` depends on that of ``b``, directly or not."""
-        causes = {v for one, v in self.unseen if one == a}
+        causes = {v for one, v in self.unseen if one == a}.union(self._tellers(a))
         return b in causes or any(self._depends(v, b) for v in causes)
 
     def _match_unseen(
@@ -304,7 +352,6 @@ class MaskModel(Record):
         moving = [e for e in strips if strips[e].selective or self.slopes[e].any()]
         if not moving:
             return
-        known = rows[:, a] == self.always[a] if a in self.always else None
         logits = self._logits(a, rows, holes)
         for effect in moving:
             strip, slope = strips[effect], self.slopes[effect].ravel()
@@ -318,8 +365,7 @@ class MaskModel(Record):
                 # A strip is about rows in which the others are observed, whatever is drawn here.
                 own = self._logits(a, rows, _observed_too(holes, hidden)) if hidden else logits
                 chance = expit(own)
-                if known is not None:
-                    chance[known] = 0.0
+                self._settle(a, chance, rows, _unless(effect[1:], missing))
                 step = _step(chance, cells, (seen, both), strip, ridge, slope)
             else:
                 step = -slope
@@ -356,6 +402,18 @@ def _explains(back: Strip, codes: Codes, missing: Floats, other: Floats, rate: f
     there = np.bincount(codes, weights=(1 - other) * (1 - missing), minlength=levels)
     left = back.against(gone / np.maximum(gone + there, 1e-9))
     return left < max(EVIDENCE, _MOST_LEFT * back.evidence)
+
+
+def _chains(told: Mapping[int, tuple[int, ...]]) -> set[tuple[int, int]]:
+    found, more = set[tuple[int, int]](), {(a, b) for a, by in told.items() for b in by}
+    while more - found:
+        found |= more
+        more = {(a, c) for a, b in found for c in told.get(b, ())}
+    return found
+
+
+def _unless(seen: Iterable[int], missing: Floats) -> Callable[[int], Floats]:
+    return lambda b: np.zeros(len(missing)) if b in seen else missing[:, b]
 
 
 def _observed_too(holes: Mapping[int, Bools], also: Iterable[int]) -> dict[int, Bools]:

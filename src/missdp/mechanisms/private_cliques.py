@@ -73,9 +73,14 @@ class PrivateCliques(Handle):
         return self._modelled.impossible
 
     @property
-    def absent(self) -> dict[int, int]:
-        """By position of an attribute that may be not applicable, its level for that."""
-        return self._modelled.absent
+    def never_missing(self) -> dict[int, int]:
+        """By position of an attribute, its level "not applicable", if that is never missing."""
+        return self._modelled.never_missing
+
+    @property
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """By position of an attribute, those by which alone "not applicable" is known."""
+        return self._modelled.told
 
     @property
     def strategy(self) -> Strategy:

@@ -20,7 +20,7 @@ from missdp.schema.known import Known, Verdict, decided
 if TYPE_CHECKING:
     from missdp.schema.schema import Schema
 
-__all__ = ["applies", "may_be_open", "not_everywhere"]
+__all__ = ["applies", "may_be_open", "not_everywhere", "told_by_rules"]
 
 
 def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
@@ -37,6 +37,22 @@ def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
     ('h',)
     """
     return tuple(name for name in names if schema[name].not_applicable is not None)
+
+
+def told_by_rules(schema: Schema, name: str) -> bool:
+    """Whether nothing but other cells can tell that an attribute is not applicable.
+
+    A cell in which nothing is written may as well have lost its value.
+
+    Examples
+    --------
+    >>> from missdp.schema import Numeric, Schema
+    >>> hours = Numeric(name="h", lower=0, upper=9, nullable=True)
+    >>> coded = Numeric(name="c", lower=0, upper=9, nullable=True, not_applicable=(-1,))
+    >>> [told_by_rules(Schema((hours, coded)), name) for name in ("h", "c")]
+    [True, False]
+    """
+    return schema[name].nullable and not schema[name].codes_of("not_applicable")
 
 
 def may_be_open(schema: Schema, names: Iterable[str]) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.applicable import told_by_rules
 from missdp.schema.known import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
@@ -111,6 +112,45 @@ class Modelled:
             place: self._whole[name].size
             for place, name in enumerate(self.schema.names)
             if self._whole[name].not_applicable is not None
+        }
+
+    @property
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """By position of an attribute, those by which alone "not applicable" is known.
+
+        So it is where nothing is written for "not applicable", and a rule tells it by attributes
+        that may be missing: by one, or by several, of which some may do.
+        """
+        book, names = self._whole.rulebook, self.schema.names
+        found: dict[int, tuple[int, ...]] = {}
+        for place, name in enumerate(names):
+            if name in book.routes and told_by_rules(self._whole, name):
+                by = self._tell(name)
+                others = (i for i, other in enumerate(names) if other in by)
+                tell = tuple(i for i in others if self.schema[names[i]].nullable)
+                found |= {place: tell} if tell else {}
+        return found
+
+    def _tell(self, name: str) -> set[str]:
+        """Return the modelled attributes by which a rule tells that one is not applicable."""
+        book, names = self._whole.rulebook, {*self.schema.names}
+        by = {*book.routes[name].names} - {name}
+        while follow := by & {*book.derives} - names:
+            by = by.difference(follow).union(*(book.derives[other].by for other in follow))
+        return by
+
+    @property
+    def never_missing(self) -> dict[int, int]:
+        """By position of an attribute, the level "not applicable", where it is never missing.
+
+        Or only where the one attribute that tells it is. Where several do together it goes missing
+        like any other level.
+        """
+        names, told = self.schema.names, self.told
+        return {
+            place: code
+            for place, code in self.absent.items()
+            if place not in told or self._tell(names[place]) == {names[told[place][0]]}
         }
 
     @property

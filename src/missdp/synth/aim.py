@@ -162,7 +162,7 @@ class GraphicalSynthesizer(Synthesizer):
         total = self._released_count(door)
         door = impute(door, self.imputer, cost=self._imputation_cost)
         schema = door.schema
-        zeros, always = self._zeros(schema), self._modelled.absent
+        zeros, always = self._zeros(schema), self._modelled.never_missing
         learner = Learner(
             door,
             candidates(self.workload, schema),

@@ -105,6 +105,7 @@ class AllPairs(PairsSynthesizer):
             base=self.base,
             selective=door.strategy.models_holes,
             always=self._never_missing(crude),
+            told=self._modelled.told,
             allowed=self._allowed(door, crude),
             rng=door.generator(),
         )

@@ -140,7 +140,8 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
         release,
         base="heads",
         selective=False,
-        always=crude.always(part.absent),
+        always=crude.always(part.never_missing),
+        told=part.told,
         allowed=crude.allowed(zeros),
         rng=rng,
     )

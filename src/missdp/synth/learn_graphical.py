@@ -217,6 +217,7 @@ class Learner:
             model_rows=self._model_rows,
             zeros=self._zeros,
             always=self._always,
+            told=self._door.told,
         )
 
     def _select_all(self, estimate: Estimate) -> None:

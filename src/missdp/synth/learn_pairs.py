@@ -346,6 +346,7 @@ def fit_pairs(
     base: Base,
     selective: bool,
     always: Mapping[int, int],
+    told: Mapping[int, tuple[int, ...]],
     allowed: Mapping[Pair, NDArray[np.bool_]],
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
@@ -361,6 +362,8 @@ def fit_pairs(
         Whether holes may depend on values. If not, the rows observed on a pair stand for all.
     always : mapping of int to int
         By attribute, a group of levels that is never missing.
+    told : mapping of int to tuple of int
+        By attribute with a level that others tell, these; see `MaskModel`.
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
     rng : numpy Generator
@@ -370,7 +373,8 @@ def fit_pairs(
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
-    known = complete(tables, rng=rng, always=always, rounds=_ROUNDS if selective else 0)
+    rounds = _ROUNDS if selective else 0
+    known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
     moved = math.inf
     for turn in range(1, last + 1):
         law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
@@ -382,6 +386,7 @@ def fit_pairs(
             rng=rng,
             draw=_drawn(rows[: rows_enough(n, attributes=len(sizes))]),
             always=always,
+            told=told,
             rounds=int(selective),
             start=known.masks if selective else None,
         )

@@ -189,7 +189,7 @@ class PairsSynthesizer(Synthesizer):
 
     def _never_missing(self, crude: Crude) -> dict[int, int]:
         """By attribute, a group of levels that is never missing."""
-        return crude.always(self._modelled.absent)
+        return crude.always(self._modelled.never_missing)
 
     def _counted(self, door: Door, crude: Crude, total: Total | None) -> Total:
         """Return the number of all rows, as far as it was released."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
+from missdp.schema.applicable import told_by_rules
 from missdp.schema.bound import Derives, Routes
 from missdp.schema.known import Known, KnownCells, decided
 from missdp.schema.rulebook import RuleBook
@@ -186,7 +187,7 @@ class Rows:
 
         Once such a cell is lost it is not known any more, as it is not when rows are read again.
         """
-        return self._schema[name].nullable and not self._schema[name].codes_of("not_applicable")
+        return told_by_rules(self._schema, name)
 
     def lose(self, name: str, where: NDArray[np.bool_]) -> None:
         """Make cells plainly missing."""

@@ -77,6 +77,42 @@ def test_heads_learn_what_goes_with_what(options, missing):
     assert marginal_distance(truth, drawn, k=1).mean < 0.05
 
 
+ECHOES = Schema(
+    tuple(Categorical(name=n, levels=tuple("vwxyz"), nullable=True) for n in ("a", "b", "c", "d"))
+)
+
+
+def echoes(n=6000, seed=0):
+    """Rows whose attributes mostly repeat one class: where curvature is largest."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(5, n, p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    codes = {a: np.where(rng.random(n) < 0.85, kind, rng.integers(0, 5, n)) for a in ECHOES.names}
+    return Table.from_codes(ECHOES, codes)
+
+
+@pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+@pytest.mark.parametrize("options", HEADS[1:])
+def test_steps_do_not_overshoot_where_there_is_hardly_any_noise(options):
+    truth = echoes()
+    private = with_holes(truth)
+    error = {}
+    for epsilon in (3.0, 30.0, 300.0):
+        model = Kamino(epsilon=epsilon, random_state=3, **options).fit(private)
+        drawn = model.sample_table(len(truth), random_state=0)
+        error[epsilon] = marginal_distance(truth, drawn, k=2).mean
+    assert error[3.0] < 0.05
+    assert max(error[30.0], error[300.0]) < error[3.0]
+
+
+@pytest.mark.parametrize("options", HEADS[1:])
+def test_an_attribute_told_by_one_other_keeps_its_margin(options):
+    truth = echoes()
+    two = truth.subset(["a", "b"])
+    model = Kamino(epsilon=30.0, random_state=3, **options).fit(with_holes(two))
+    drawn = model.sample_table(len(two), random_state=0)
+    assert marginal_distance(two, drawn, k=1).mean < 0.01
+
+
 @pytest.mark.parametrize("missing", Kamino.strategies)
 @pytest.mark.parametrize("options", HEADS)
 def test_hard_constraints_hold_between_any_two_rows(options, missing):

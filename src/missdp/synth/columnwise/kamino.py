@@ -30,7 +30,6 @@ HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
 
 _STEPS = {"joint": 100, "sequential": 40}
 _NOISE = 0.2  # that training adds to a weight
-_QUANTILE = 0.5
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
 _MOST_TRAINED = 1 << 20  # weights
@@ -223,6 +222,7 @@ class Kamino(PairsSynthesizer):
             order=order,
             selective=False,
             always=self._never_missing(crude),
+            told=self._modelled.told,
             allowed=self._allowed(door, crude),
             rng=door.generator(),
         )
@@ -235,18 +235,13 @@ class Kamino(PairsSynthesizer):
             crude,
             order,
             [(a,) for a in order] if alone else [order],
-            Plan(
-                steps=self._steps,
-                batch=int(self.batch),
-                noise=_NOISE,
-                quantile=_QUANTILE,
-            ),
+            Plan(steps=self._steps, batch=int(self.batch), noise=_NOISE),
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
             gated=alone,
         )
         law = replace(law, allowed=self._allowed(door, crude))
         rates = np.clip(1 - crude.observed, 0.0, 1.0)
-        masks = MaskModel(rates, always=self._never_missing(crude))
+        masks = MaskModel(rates, self._never_missing(crude), told=self._modelled.told)
         return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
 
     def draws_together(self, schema: Schema) -> bool:

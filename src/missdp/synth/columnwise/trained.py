@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from missdp.inference.clipping import independent_rows
 from missdp.inference.heads import Heads, Pair
@@ -30,7 +31,12 @@ _RARE = 1e-12
 _LEAST = 1e-7  # share of a level
 _LEAST_SEEN = 0.02  # share of the rows
 _SHORTEST = 1e-3
-_LONGEST = 2000.0
+_LONGEST = 2000.0  # all steps of a weight together
+_STABLE = 1.0  # a step, where curvature is 1
+_LEAST_WHOLE, _MOST_WHOLE = 0.5, 0.95  # share of independent rows that is not clipped
+_HALF = 500.0  # rows over noise, where half of them are not
+_PER_DECADE = 0.6
+_ROUNDS = 100  # of calibration
 _POINTS = 4096
 _NUMBERS_AT_ONCE = 1 << 22  # of the gradients of a block of rows: 32 MB
 _MOST_AT_ONCE = 128
@@ -49,20 +55,33 @@ class Plan:
         Rows that a step is expected to read.
     noise : float
         Standard deviation of the noise that all steps together add to a weight, as far as it is not
-        forgotten on the way. Steps are as long as that allows, and get shorter and shorter.
-    quantile : float
-        Share of independent rows whose first gradient is not clipped.
+        forgotten on the way. Steps are as long as that and their curvature allow, and get shorter
+        and shorter.
     """
 
     steps: int
     batch: int
     noise: float
-    quantile: float
 
-    def step(self, t: int, std: float) -> float:
-        """Return the length of a step, if a gradient has noise of this standard deviation."""
+    def whole(self, training: Training, rows: float) -> float:
+        """Return the share of independent rows whose first gradient is not clipped.
+
+        Clipping costs a bias that stays however large the budget is, and a longer norm costs noise.
+        So the share grows with the rows that steps read over the noise, in norms.
+        """
+        signal = training.rate * rows * math.sqrt(self.steps) / training.noise_multiplier
+        share = _LEAST_WHOLE + _PER_DECADE * math.log10(max(signal, 1.0) / _HALF)
+        return min(max(share, _LEAST_WHOLE), _MOST_WHOLE)
+
+    def step(self, t: int, std: float, curvature: Floats) -> Floats:
+        """Return the lengths of a step, if gradients have noise of this standard deviation.
+
+        Where there is hardly any noise, a step over the lowest point to a higher one is what is to
+        be feared: no weight goes further than its curvature allows.
+        """
         length = self.noise * math.sqrt(3 * self.steps) / (2 * std)
-        return 2 * min(length, _LONGEST) / self.steps * (1 - t / self.steps)
+        longest = 2 * min(length, _LONGEST) / self.steps
+        return np.minimum(longest, _STABLE / curvature) * (1 - t / self.steps)
 
     def averaged(self, t: int) -> float:
         """Return the share of the weights after a step in what is kept."""
@@ -118,6 +137,16 @@ class _Layout:
             right.append(np.tile(earlier, len(drawn)))
         return np.concatenate(left), np.concatenate(right)
 
+    def curvature(self, left: Codes, right: Codes) -> Floats:
+        """Return bounds for the second derivatives of the mean log-likelihood, without their sign.
+
+        A weight has that of the mean of ``p (1 - p) x²`` over rows, with the law ``p`` of the level
+        that is drawn and the centred indicator ``x`` of the other one: at most the share of either
+        level, whatever goes with what, as far as the law keeps its margin.
+        """
+        shares = np.concatenate(self.margins)
+        return np.minimum(shares[left], shares[right])
+
 
 def train_heads(
     door: Door,
@@ -159,12 +188,10 @@ def train_heads(
         rows = max(1.0, crude.rows * seen)
         label = "heads of " + ", ".join(names)
         part = door.reserve(door.share(1 / (len(waiting) - k)), label=label)
-        setting = Training.worth(
-            part.left,
-            rate=min(1.0, plan.batch / rows),
-            steps=plan.steps,
-            clip=_clip(layout, group, plan.quantile),
-        )
+        rate = min(1.0, plan.batch / rows)
+        setting = Training.worth(part.left, rate=rate, steps=plan.steps, clip=1.0)
+        whole = plan.whole(setting, rows) if gated else _LEAST_WHOLE
+        setting = replace(setting, clip=_clip(layout, group, whole))
         training = part.train(
             setting,
             _gradient,
@@ -176,10 +203,11 @@ def train_heads(
         # Of a head that reads all rows, those in which its attribute is missing say nothing.
         spoken = rows * (1.0 if gated else np.repeat(observed, layout.sizes)[left])
         std = training.noise_std / (setting.rate * rows)
+        curvature = layout.curvature(left, right)
         mean = np.zeros(len(left))
         for t in range(plan.steps):
             found = training.step(weights, *layout.state, left, right)
-            weights[left, right] += plan.step(t, std) * found / (setting.rate * spoken)
+            weights[left, right] += plan.step(t, std, curvature) * found / (setting.rate * spoken)
             mean += weights[left, right] * plan.averaged(t)
             report((k + (t + 1) / plan.steps) / len(waiting))
         weights[left, right] = mean
@@ -244,5 +272,19 @@ def _heads(layout: _Layout, weights: Floats) -> Heads:
             block = weights[layout.span(a), layout.span(c)]
             if block.any():
                 found[a, c] = block - (block @ layout.margins[c])[:, None]
-    biases = tuple(np.log(np.maximum(margin, _RARE)) for margin in layout.margins)
-    return Heads(layout.order, layout.margins, biases, found)
+    biases = [np.log(np.maximum(margin, _RARE)) for margin in layout.margins]
+    if len(layout.order) > 1:
+        # Only the laws that have more than one context are calibrated to margins as rows are drawn.
+        c, a = layout.order[:2]
+        if (a, c) in found:
+            biases[a] = _calibrated(layout.margins[a], layout.margins[c], found[a, c])
+    return Heads(layout.order, layout.margins, tuple(biases), found)
+
+
+def _calibrated(margin: Floats, given: Floats, weights: Floats) -> Floats:
+    """Return biases with which a head has its margin, if its context has its own one."""
+    bias = np.log(np.maximum(margin, _RARE))
+    for _ in range(_ROUNDS):
+        law = softmax(bias[:, None] + weights, axis=0)
+        bias += np.log(np.maximum(margin, _RARE) / np.maximum(law @ given, _RARE))
+    return np.asarray(bias)
