@@ -220,6 +220,16 @@ HOSTILE = {
 }
 
 
+# PySpark's own process says so, now and then, when Java no longer listens to a worker that it
+# starts: paths and lines of PySpark, and nothing of a row.
+_WORKER_GONE = (
+    r"Traceback \(most recent call last\):\n"
+    r"(?:  File \"[^\"]*pyspark/daemon\.py\".*\n(?:    .*\n)*)+"
+    r"(?:BrokenPipeError: \[Errno 32\] Broken pipe|"
+    r"ConnectionResetError: \[Errno 104\] Connection reset by peer)\n"
+)
+
+
 @pytest.fixture
 def told(spark, spark_log, capfd):
     """Returns all that was printed since, by Java, by Python and by PySpark's loggers."""
@@ -234,7 +244,8 @@ def told(spark, spark_log, capfd):
     def read():
         texts.extend(capfd.readouterr())
         texts.append(handler.stream.getvalue())
-        return "".join(texts) + spark_log.read_bytes()[begin:].decode()
+        texts_of_java = spark_log.read_bytes()[begin:].decode()
+        return "".join(texts) + re.sub(_WORKER_GONE, "", texts_of_java)
 
     yield read
     for logger in loggers:
