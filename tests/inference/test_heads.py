@@ -239,3 +239,14 @@ def test_attributes_with_few_levels_are_drawn_first(rng):
     margins, moments = tables(ring(4_000, SIZES, rng), SIZES)
     assert fit_heads(margins, moments, {}, rng=rng).order == (2, 0, 4, 1, 3)
     assert fit_heads(margins, moments, {}, rng=rng, order=[3, 1, 0, 2, 4]).order == (3, 1, 0, 2, 4)
+
+
+def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
+    grade = np.minimum(rng.geometric(0.35, 30_000) - 1, 15)  # some levels are rare
+    rows = np.stack([grade // 4, 15 - grade, grade, (rng.random(30_000) < 0.3)], axis=1)
+    rows[:, 3] ^= grade > 3
+    margins, moments = tables(rows.astype(np.int64), [4, 16, 16, 2])
+    exact = {pair: 1e-14 for pair in moments}
+    model = fit_heads(margins, moments, exact, rng=rng)
+    assert max(float(np.abs(table).max()) for table in model.weights.values()) < 300
+    assert farthest(model.sample(30_000, rng), rows.astype(np.int64), [4, 16, 16, 2]) < 0.01
