@@ -246,7 +246,7 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     rows = np.stack([grade // 4, 15 - grade, grade, (rng.random(30_000) < 0.3)], axis=1)
     rows[:, 3] ^= grade > 3
     margins, moments = tables(rows.astype(np.int64), [4, 16, 16, 2])
-    exact = {pair: 1e-14 for pair in moments}
+    exact = dict.fromkeys(moments, 1e-14)
     model = fit_heads(margins, moments, exact, rng=rng)
     assert max(float(np.abs(table).max()) for table in model.weights.values()) < 300
     assert farthest(model.sample(30_000, rng), rows.astype(np.int64), [4, 16, 16, 2]) < 0.01
