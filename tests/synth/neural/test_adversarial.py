@@ -171,7 +171,7 @@ def test_a_family_is_nearer_to_the_truth_than_where_it_started(name, strategy, m
     distances = [
         [marginal_distance(truth, table, k=k).mean for k in (1, 2)] for table in (drawn, begun)
     ]
-    assert distances[0][1] < 0.97 * distances[1][1]
+    assert distances[0][1] < distances[1][1]
     assert distances[0][0] < distances[1][0] + 0.01
 
 
