@@ -363,7 +363,7 @@ def fit_pairs(
     always : mapping of int to int
         By attribute, a group of levels that is never missing.
     told : mapping of int to tuple of int
-        By attribute with a level that others tell, these; see `MaskModel`.
+        By attribute with a level that others tell, these; see `~missdp.inference.masks.MaskModel`.
     allowed : mapping of (attribute, attribute) to ndarray of bool
         Which cells of a pair are possible (public).
     rng : numpy Generator
