@@ -67,6 +67,7 @@ def test_parts_change_nothing(schema, imputation, monkeypatch):
         "statistics.donors.DONEES": 50,
         "statistics.rings.DONEES": 50,
         "statistics.layout._CHUNK": 33,
+        "statistics.layout._ROWS": 33,
         "statistics.layout._SMALL_DOMAIN": 1,
     }.items():
         monkeypatch.setattr(f"missdp.{name}", rows)

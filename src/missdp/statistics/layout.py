@@ -66,8 +66,8 @@ class Side:
             return np.searchsorted(keys, cells * span + labels) - self.start[cells]
         found = np.empty(len(cells), dtype=np.int64)
         steps = int(self.counts.max(initial=0)).bit_length()
-        for begin in range(0, len(cells), _CHUNK):
-            part = slice(begin, begin + _CHUNK)
+        for begin in range(0, len(cells), _ROWS):
+            part = slice(begin, begin + _ROWS)
             first = self.start[cells[part]]
             low, high, wanted = first.copy(), self.start[cells[part] + 1], labels[part]
             for _ in range(steps):  # bisection, of all at once
@@ -154,6 +154,7 @@ def lay_out(
 
 _SMALL_DOMAIN = 1 << 24
 _FEW = 1 << 20  # rows
+_ROWS = 1 << 20  # at once
 
 
 def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
@@ -202,12 +203,12 @@ def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[
 def _by_cell(by_label: NDArray[Any], cell: NDArray[np.integer], cells: int) -> NDArray[np.integer]:
     """Return rows sorted by cell, those of one cell in the order in which they come."""
     counts = np.zeros(cells, dtype=np.int64)
-    for begin in range(0, len(cell), _CHUNK):
-        counts += np.bincount(cell[begin : begin + _CHUNK], minlength=cells)
+    for begin in range(0, len(cell), _ROWS):
+        counts += np.bincount(cell[begin : begin + _ROWS], minlength=cells)
     following = np.cumsum(counts) - counts
     ordered = np.empty_like(by_label)
-    for begin in range(0, len(by_label), _CHUNK):
-        part = by_label[begin : begin + _CHUNK]
+    for begin in range(0, len(by_label), _ROWS):
+        part = by_label[begin : begin + _ROWS]
         order = np.argsort(cell[part], kind="stable")
         of_part = cell[part][order]
         here = np.bincount(of_part, minlength=cells)
@@ -226,13 +227,13 @@ def _side(
 ) -> Side:
     rows = ordered[keep[ordered]]
     counts = np.zeros(cells, dtype=np.int64)
-    for begin in range(0, len(rows), _CHUNK):
-        counts += np.bincount(cell[rows[begin : begin + _CHUNK]], minlength=cells)
+    for begin in range(0, len(rows), _ROWS):
+        counts += np.bincount(cell[rows[begin : begin + _ROWS]], minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Side(rows, rank, start)
 
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # distances at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -114,6 +114,7 @@ def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Colu
             _move(waiting, lists, schema)
             rows = 0
     _move(waiting, lists, schema)
+    pa.default_memory_pool().release_unused()  # what batches left there
     return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
 
 
