@@ -5,10 +5,19 @@ import pytest
 
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Budget, Cost
+from missdp.inference.model import Levels
 from missdp.mechanisms import Door, Noise, SeededNoise
-from missdp.mechanisms.door import RowProducts
+from missdp.mechanisms.door import RowProducts, Total
 from missdp.sources import MemorySource, strategy_named
-from missdp.synth.learn_pairs import PairRelease, _back, _block, blocks, crude_margins
+from missdp.synth.learn_pairs import (
+    Crude,
+    PairRelease,
+    _back,
+    _block,
+    blocks,
+    crude_margins,
+    plan_products,
+)
 
 ALONE = 1.6
 SCHEMA = Schema(
@@ -182,3 +191,17 @@ def release_with(table, missing):
     budget = Budget.from_cost(Cost(currency="gdp", amount=1e3), delta=1e-6)
     door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=SeededNoise(0))
     return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=10.0)), {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "factor"), [(1e6, 1.0), (1000.0, 1.0), (250.0, 2.0), (40.0, 5.0), (1.0, 8.0)]
+)
+def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, factor):
+    levels = tuple(Levels.from_counts(np.full(size, 100.0), threshold=0.0) for size in SIZES)
+    margins = tuple(np.full(size, 1 / size) for size in SIZES)
+    crude = Crude(levels, margins, Total(rows, 0.0), 1.0)
+    for mu in (1.0, 0.5):  # a rule about rows times mu
+        few = Crude(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else crude
+        for clip in ("auto", 2.0):
+            plan = plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
+            assert plan.alone == pytest.approx(ALONE * factor)
