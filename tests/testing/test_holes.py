@@ -90,6 +90,20 @@ def test_a_refusal_and_a_warning_are_facts():
     assert not differing_facts(refusing, PAIRS[0])
 
 
+def test_what_noise_decides_is_not_told():
+    """A coin that agrees with itself in the first runs by chance, and disagrees later."""
+    tosses = iter("xxx" "yyy" "xxyxxxxxx" "yyyyyyyyy")
+    assert not differing_facts(lambda frame: {"coin": next(tosses)}, PAIRS[0], repeats=3)
+    certain = iter("x" * 3 + "y" * 3 + "x" * 9 + "y" * 9)
+    told = differing_facts(lambda frame: {"coin": next(certain)}, PAIRS[0], repeats=3)
+    assert told == {"coin": ("x", "y")}
+
+
+def test_one_run_cannot_show_what_varies():
+    with pytest.raises(ValueError, match="2 or more"):
+        differing_facts(len, PAIRS[0], repeats=1)
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=IDS)
 def test_nothing_is_told_by_a_release_of_ours(pair):
     def run(frame):
