@@ -92,7 +92,7 @@ def test_a_refusal_and_a_warning_are_facts():
 
 def test_what_noise_decides_is_not_told():
     """A coin that agrees with itself in the first runs by chance, and disagrees later."""
-    tosses = iter("xxx" "yyy" "xxyxxxxxx" "yyyyyyyyy")
+    tosses = iter("xxxyyyxxyxxxxxxyyyyyyyyy")
     assert not differing_facts(lambda frame: {"coin": next(tosses)}, PAIRS[0], repeats=3)
     certain = iter("x" * 3 + "y" * 3 + "x" * 9 + "y" * 9)
     told = differing_facts(lambda frame: {"coin": next(certain)}, PAIRS[0], repeats=3)
