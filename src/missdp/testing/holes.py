@@ -103,8 +103,8 @@ def differing_facts(
     repeats : int, default 6
         How often each table is released, at least 2. What is not the same every time is not
         compared. If a fact differs, each table is released three times as often again, and only
-        what differs in all these runs too is returned: with ``repeats=3``, a fact that noise decides
-        like the toss of a coin would be returned once in 8 million times.
+        what differs in all these runs too is returned: with ``repeats=3``, a fact that noise
+        decides like the toss of a coin would be returned once in 8 million times.
 
     Returns
     -------
