@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -22,10 +21,12 @@ from missdp.cli.where import (
 from missdp.errors import MissDPError, ParameterError, SchemaError
 from missdp.schema import Schema
 from missdp.schema.predicates import parse_names, parse_where
+from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import RowStream, Table
 from missdp.table.blocks import joined, read_columns
 from missdp.table.encode import Column
+from missdp.table.memory import fits_into_memory, memory_in_force
 from missdp.table.streams import stream_of
 
 __all__ = ["query"]
@@ -111,34 +112,57 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    private = rows_at(data, parts=parts, table=table, select=select)
-    rows = _read(private, Schema.from_toml(schema), request)
-    note_spending(epsilon)
-    answer = run_query(rows, request, budget=budget, undeclared=undeclared)
+    stream = stream_of(rows_at(data, parts=parts, table=table, select=select))
+    assert stream is not None
+    facts = Schema.from_toml(schema)
+    with on_disk(_disk_limit(stream, facts, request)):
+        rows = _read(stream, facts, request)
+        note_spending(epsilon)
+        answer = run_query(rows, request, budget=budget, undeclared=undeclared)
     text = _text(answer)
     note_release(text)
     emit(_document(answer), text, as_json=as_json)
 
 
-def _read(private: Path | RowStream, facts: Schema, request: QueryRequest) -> Table:
+# Bytes for each row at most, beside the table, if every row lacks what is filled.
+_ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 160, 24, 24
+
+
+def _disk_limit(stream: RowStream, facts: Schema, request: QueryRequest) -> int | None:
+    """Return how much memory may be taken where rows are kept on disk; None if all fit.
+
+    What is answered is the same either way. Nothing is refused: that would tell how many rows there
+    are.
+    """
+    filled = request.impute.count(",") + 1
+    beside = _ROW_BYTES + request.k * _DONOR_BYTES + filled * _FILLED_BYTES
+    fit = fits_into_memory(stream.about(), _needed(facts, request)[0], beside=beside)
+    return None if fit else memory_in_force()
+
+
+def _read(stream: RowStream, facts: Schema, request: QueryRequest) -> Table:
     """Return the rows with the attributes that a question reads, where that is known to be enough.
 
     Every column is read all the same if it may refuse a cell.
     """
-    stream = stream_of(private)
-    assert stream is not None
-    valued = _with_values(request, facts)
-    some = None if valued is None else _part(facts, valued, request)
-    if valued is None or some is None:
+    some, valued = _needed(facts, request)
+    if valued is None:
         return Table.read(stream, facts)
-    if some.rules:
-        valued = {*some.names}
 
     def lean(columns: dict[str, Column]) -> dict[str, Column]:
         return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
 
     batches = read_columns(stream, facts, some.names, refusing=True)
     return Table(some, joined(map(lean, batches), some))
+
+
+def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | None]:
+    """Return what a question needs: facts, and of which attributes values; None for all."""
+    valued = _with_values(request, facts)
+    some = None if valued is None else _part(facts, valued, request)
+    if valued is None or some is None:
+        return facts, None
+    return some, {*some.names} if some.rules else valued
 
 
 def _part(facts: Schema, valued: set[str], request: QueryRequest) -> Schema | None:

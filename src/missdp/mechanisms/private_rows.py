@@ -7,9 +7,10 @@ to say is as missing, for a statistic, as what got lost.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,12 @@ from missdp.mechanisms.questions import (
     Rows,
     SmoothProfile,
 )
+from missdp.mechanisms.views import PART_ROWS
 from missdp.schema import Numeric, Schema
 from missdp.schema.applicable import applies
 from missdp.schema.known import Known, Verdict
 from missdp.schema.schema import plainly_missing
+from missdp.shelf import blocks, room
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
 
@@ -50,7 +53,12 @@ def with_one_kind_of_hole(table: Table) -> Table:
     columns = {name: table.column(name) for name in schema.names}
     for a in merged:
         column = columns[a.name]
-        codes = np.minimum(column.codes, column.codes.dtype.type(a.missing_code))
+        codes, plainly = (
+            room(len(table), column.codes.dtype),
+            column.codes.dtype.type(a.missing_code),
+        )
+        for where in blocks(len(table), PART_ROWS):
+            codes[where] = np.minimum(column.codes[where], plainly)
         columns[a.name] = TableColumn(codes, column.values)
     return Table(schema, columns, kind=table.kind)
 
@@ -138,15 +146,16 @@ class FilledRows:
 
     def part(self, start: int, stop: int) -> FilledRows:
         """Return some of the rows."""
+        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
+        return FilledRows(self._cut(start, stop), Prepared(columns))
 
+    def _cut(self, start: int, stop: int) -> Table:
         def cut(column: TableColumn) -> TableColumn:
             values = None if column.values is None else column.values[start:stop]
             return TableColumn(column.codes[start:stop], values)
 
         schema = self._table.schema
-        table = Table(schema, {name: cut(self._table.column(name)) for name in schema.names})
-        columns = {name: filled.between(start, stop) for name, filled in self._columns.items()}
-        return FilledRows(table, Prepared(columns))
+        return Table(schema, {name: cut(self._table.column(name)) for name in schema.names})
 
     def codes(self, name: str) -> NDArray[np.integer]:
         """Codes of an attribute; cells that are still missing have its missing code."""
@@ -190,7 +199,14 @@ class FilledRows:
         """Take back what was filled where the attribute does not apply, or may not."""
         if self.schema[name].not_applicable is None:
             return filled
-        return filled.where(self.applies(name)[0][filled.rows])
+        if len(self) <= PART_ROWS:
+            return filled.where(self.applies(name)[0][filled.rows])
+        keep = room(len(filled.rows), bool)
+        for part in blocks(len(self), PART_ROWS):
+            came = FilledRows(self._cut(part.start, part.stop), Prepared())
+            here = slice(*np.searchsorted(filled.rows, (part.start, part.stop)))
+            keep[here] = came.applies(name)[0][filled.rows[here].astype(np.int64) - part.start]
+        return filled if keep.all() else filled.where(keep)
 
 
 def _kept(filled: Filled, keep: NDArray[np.bool_]) -> Filled:
@@ -210,12 +226,17 @@ def _labels(size: int, source: NoiseSource) -> NDArray[np.unsignedinteger]:
     removing a row leaves the labels of the others as they were. It must be private for every fixed
     assignment of labels, hence also on average over them.
     """
-    labels: NDArray[np.uint64]
-    if isinstance(source, SecureNoise):
-        labels = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-    else:
-        labels = source.generator().integers(0, 2**64, size=size, dtype=np.uint64)
+    draw: Callable[..., NDArray[np.uint64]] = _secure_labels
+    if not isinstance(source, SecureNoise):
+        draw = cast("Any", partial(source.generator().integers, 0, 2**64, dtype=np.uint64))
+    labels: NDArray[np.uint64] = room(size, np.uint64)
+    for part in blocks(size, PART_ROWS):
+        labels[part] = draw(size=part.stop - part.start)
     return labels if size <= _MANY else ranks(labels)
+
+
+def _secure_labels(*, size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
 
 
 def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
@@ -228,14 +249,21 @@ def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
     >>> ranks(np.array([2**63, 5, 2**62, 5], dtype=np.uint64)).tolist()
     [3, 0, 2, 1]
     """
-    top = (labels >> np.uint64(58)).astype(np.uint8)
-    found = np.empty(len(labels), dtype=np.uint32)
+    top, found = room(len(labels), np.uint8), room(len(labels), np.uint32)
+    for part in blocks(len(labels), PART_ROWS):
+        top[part] = labels[part] >> np.uint64(58)
     done = 0
     for portion in range(64):
-        rows = np.flatnonzero(top == portion)
-        order = np.argsort(labels[rows], kind="stable")
-        found[rows[order]] = np.arange(done, done + len(rows), dtype=np.uint32)
-        done += len(rows)
+        drawn, here = [np.zeros(0, dtype=np.uint64)], []
+        for part in blocks(len(labels), PART_ROWS):
+            here.append(part.start + np.flatnonzero(top[part] == portion))
+            drawn.append(labels[here[-1]])
+        order = np.argsort(np.concatenate(drawn), kind="stable")
+        place = np.empty(len(order), dtype=np.uint32)
+        place[order] = np.arange(done, done + len(order), dtype=np.uint32)
+        for rows in here:
+            found[rows], place = place[: len(rows)], place[len(rows) :]
+        done += len(order)
     return found
 
 

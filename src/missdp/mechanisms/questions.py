@@ -29,6 +29,7 @@ from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.mechanisms.views import PART_ROWS, Cells, Rows
+from missdp.shelf import blocks
 
 __all__ = [
     "QUANTA",
@@ -345,9 +346,15 @@ class Filled:
         return (
             all(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in whole)
             and all(part.shape == (len(self.rows),) for part in told)
-            and bool(np.all(self.rows[1:] > self.rows[:-1]))  # no difference, which could overflow
-            and bool(np.all((self.rows >= 0) & (self.rows < size)))
-            and bool(np.all((self.codes >= 0) & (self.codes < levels)))
+            and all(self._fits(where, size, levels) for where in blocks(len(self.rows), PART_ROWS))
+        )
+
+    def _fits(self, where: slice, size: int, levels: int) -> bool:
+        rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
+        return (
+            bool(np.all(rows[1:] > rows[:-1]))  # no difference, which could overflow
+            and bool(np.all((rows >= 0) & (rows < size)))
+            and bool(np.all((codes >= 0) & (codes < levels)))
         )
 
     def where(self, keep: NDArray[np.bool_]) -> Filled:

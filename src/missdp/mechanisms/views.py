@@ -13,6 +13,7 @@ from missdp.mechanisms.laws import read_only
 from missdp.schema import Schema
 from missdp.schema.known import Verdict
 from missdp.schema.predicates import RowView
+from missdp.shelf import blocks
 
 __all__ = ["PART_ROWS", "Cells", "Rows"]
 
@@ -56,10 +57,9 @@ class Rows:
 
     def parts(self) -> Iterator[tuple[slice, Rows]]:
         """Yield where some rows are, and the view of them, for functions of each row by itself."""
-        for start in range(0, len(self), PART_ROWS):
-            stop = min(start + PART_ROWS, len(self))
-            part = self if stop - start == len(self) else self._part(start, stop)
-            yield slice(start, stop), part
+        for where in blocks(len(self), PART_ROWS):
+            whole = where.stop - where.start == len(self)
+            yield where, self if whole else self._part(where.start, where.stop)
 
     def _part(self, start: int, stop: int) -> Rows:
         return Rows(self._cells.part(start, stop), self._reads, self._asks)

@@ -46,6 +46,7 @@ its own label to its (r - N)-th tied donor, and the worst label is where most ar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.mechanisms.questions import Filled, Prepared, Rows
 from missdp.schema import AnyAttribute, Numeric
+from missdp.shelf import blocks, numbered, room, shelved
 from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
 from missdp.statistics.metric import Metric
 from missdp.statistics.rings import DONEES, Ring, site_count
@@ -82,14 +84,28 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
         Nearest first; rows in the order of ``layout.donees.rows``.
     """
     donors, donees = layout.donors, layout.donees
-    chosen = np.full((len(donees.rows), k), -1, dtype=np.int64)
+    chosen = room(len(donees.rows) * k, np.int64, filled=-1).reshape(-1, k)
     if not len(donees.rows) or not len(donors.rows):
         return chosen
     near = near_cells(layout, k)
-    for begin in range(0, len(donees.rows), DONEES):
-        part = slice(begin, begin + DONEES)
-        _choose(layout, near, part, chosen[part])
+    for part in blocks(len(donees.rows), DONEES):
+        for some in _few(layout, near, part, k):
+            _choose(layout, near, some, chosen[some])
     return chosen
+
+
+def _few(layout: Layout, near: NearCells, part: slice, k: int) -> Iterator[slice]:
+    """Cut some donees up, so that those of a block have few donors to choose from."""
+    heard = np.concatenate([[0], np.cumsum(np.minimum(layout.donors.counts[near.pair_cell], k))])
+    of_cell = heard[near.pair_start[1:]] - heard[near.pair_start[:-1]]
+    cell_index = np.searchsorted(near.cells, layout.donees.cells_of(part))
+    after = np.cumsum(of_cell[cell_index])
+    start = 0
+    while start < len(after):
+        before = after[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(after, before + _HEARD, side="right")))
+        yield slice(part.start + start, part.start + stop)
+        start = stop
 
 
 def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> None:
@@ -160,16 +176,40 @@ def _fill(
     Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
     """
     attribute = table.schema[name]
-    order = np.argsort(rows)
-    order = order[_lacks(table, name, rows[order])]
-    rows, donors = rows[order], donors[order]
-    if not isinstance(attribute, Numeric):
-        votes = np.where(donors < 0, int(default), _codes(table, name, donors))
-        return Filled(rows, _majority(votes))
-    given = np.where(donors < 0, default, table.values(name)[donors])
-    values = given.mean(axis=1) if how == "mean" else given[:, 0]
-    values = np.clip(values, attribute.lower, attribute.upper)
-    return Filled(rows, attribute.encode_values(values), values)
+    order = _sorted_rows(rows, len(table))
+    numeric = isinstance(attribute, Numeric)
+    given, absent = (
+        (table.values(name), default) if numeric else (_codes(table, name), int(default))
+    )
+    lacking, done = room(len(rows), rows.dtype), 0
+    codes = room(len(rows), _code_type(attribute))
+    values = room(len(rows), np.float64) if numeric else None
+    for part in blocks(len(rows), DONEES):
+        some = order[part]
+        some = some[_lacks(table, name, rows[some])]
+        here = slice(done, done + len(some))
+        done, lacking[here] = here.stop, rows[some]
+        of_donors = np.where(donors[some] < 0, absent, given[donors[some]])
+        if isinstance(attribute, Numeric) and values is not None:
+            ones = of_donors.mean(axis=1) if how == "mean" else of_donors[:, 0]
+            values[here] = np.clip(ones, attribute.lower, attribute.upper)
+            codes[here] = attribute.encode_values(values[here])
+        else:
+            codes[here] = _majority(of_donors.astype(np.int64))
+    return Filled(lacking[:done], codes[:done], None if values is None else values[:done])
+
+
+def _sorted_rows(rows: NDArray[np.integer], size: int) -> NDArray[np.integer]:
+    """Return the order of some rows, each there once, of a table."""
+    if not shelved():
+        return np.argsort(rows)
+    there = room(size, bool, filled=0)
+    for part in blocks(len(rows), DONEES):
+        there[rows[part]] = True
+    place, order = numbered(there, np.int64), room(len(rows), np.int64)
+    for part in blocks(len(rows), DONEES):
+        order[place[rows[part]]] = np.arange(part.start, part.stop)
+    return order
 
 
 def _lacks(table: Rows, name: str, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -177,17 +217,18 @@ def _lacks(table: Rows, name: str, rows: NDArray[np.integer]) -> NDArray[np.bool
     found = np.zeros(len(rows), dtype=bool)
     for where, part in table.parts():
         here = slice(*np.searchsorted(rows, (where.start, where.stop)))
-        hole = part.holes(name) & part.applies(name)[0]
-        found[here] = hole[rows[here].astype(np.int64) - where.start]
+        if here.start < here.stop:
+            hole = part.holes(name) & part.applies(name)[0]
+            found[here] = hole[rows[here].astype(np.int64) - where.start]
     return found
 
 
-def _codes(table: Rows, name: str, rows: IntArray) -> IntArray:
-    """Return the codes of some rows."""
-    codes = np.zeros(len(table), dtype=_code_type(table.schema[name]))
+def _codes(table: Rows, name: str) -> NDArray[np.integer]:
+    """Return the codes of all rows in little room."""
+    codes = room(len(table), _code_type(table.schema[name]))
     for where, part in table.parts():
         codes[where] = part.codes(name)
-    return codes[rows].astype(np.int64)
+    return codes
 
 
 def _code_type(attribute: AnyAttribute) -> type[np.integer]:
@@ -202,6 +243,7 @@ def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
 
 
+_HEARD = 1 << 20  # donors at once
 _CELLS = 1 << 27
 _PAIRS = 1 << 22
 _FIRST_TERMS = 32
@@ -338,7 +380,7 @@ def _tail(height: float, slope: float, beta: float, start: int) -> float:
 def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:
     """Upper bound of the count at each site for each j, shape (sites, terms)."""
     sites = layout.metric.sites
-    bounds = np.zeros((sites, terms), dtype=np.int32)
+    bounds = room(sites * terms, np.int32, filled=0).reshape(sites, terms)
     flat = bounds.reshape(-1)
     weights = layout.donees.counts[near.cells].astype(np.int32)
     at_home: list[tuple[IntArray, IntArray]] = []

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import Rows
+from missdp.shelf import blocks, room
 from missdp.statistics.metric import FAR, Metric, state
 
 __all__ = ["IntArray", "Layout", "NearCells", "Side", "lay_out", "near_cells", "roles"]
@@ -66,8 +67,7 @@ class Side:
             return np.searchsorted(keys, cells * span + labels) - self.start[cells]
         found = np.empty(len(cells), dtype=np.int64)
         steps = int(self.counts.max(initial=0)).bit_length()
-        for begin in range(0, len(cells), _ROWS):
-            part = slice(begin, begin + _ROWS)
+        for part in blocks(len(cells), _ROWS):
             first = self.start[cells[part]]
             low, high, wanted = first.copy(), self.start[cells[part] + 1], labels[part]
             for _ in range(steps):  # bisection, of all at once
@@ -110,7 +110,7 @@ def roles(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.bool_], NDArray[
     applies to it. Others, to whom none applies or of whom that is open, are neither. Each row's
     own cells decide.
     """
-    give, take = (np.zeros(len(rows), dtype=bool) for _ in range(2))
+    give, take = (room(len(rows), bool) for _ in range(2))
     for where, part in rows.parts():
         lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
         for name in names:
@@ -161,22 +161,35 @@ def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, NDArray[np.integer]]:
     """Return the matching cells that occur, and which of them each row is in."""
     domain = math.prod(metric.shape)
     small = domain <= _SMALL_DOMAIN
-    keys = np.empty(len(rows), dtype=np.uint32 if small else np.int64)
+    keys = room(len(rows), np.uint32 if small else np.int64)
     for where, part in rows.parts():
         key = np.zeros(len(part), dtype=np.int64)
         columns = [*(state(part, n) for n in metric.together), *map(part.codes, metric.names)]
         for codes, levels in zip(columns, metric.shape, strict=True):
             key = key * levels + codes
         keys[where] = key
-    if not small:
-        found, cell = np.unique(keys, return_inverse=True)
-        return found, cell.reshape(-1)
+    found = _occurring(keys, domain if small else None)
+    kind = _least(len(found))
+    cell = room(len(keys), kind)
+    if small:
+        place = np.zeros(domain, dtype=kind)
+        place[found] = np.arange(len(found))
+    for where in blocks(len(keys), _ROWS):
+        cell[where] = place[keys[where]] if small else np.searchsorted(found, keys[where])
+    return found, cell
+
+
+def _occurring(keys: NDArray[np.integer], domain: int | None) -> IntArray:
+    """Return the distinct keys, sorted; those of a small domain are ticked off."""
+    if domain is None:
+        found = np.zeros(0, dtype=np.int64)
+        for where in blocks(len(keys), _ROWS):
+            found = np.union1d(found, keys[where])
+        return found
     occurs = np.zeros(domain, dtype=bool)
-    occurs[keys] = True
-    found = np.flatnonzero(occurs)
-    place = np.zeros(domain, dtype=_least(len(found)))
-    place[found] = np.arange(len(found))
-    return found, place[keys]
+    for where in blocks(len(keys), _ROWS):
+        occurs[keys[where]] = True
+    return np.flatnonzero(occurs)
 
 
 def _least(size: int) -> type[np.integer]:
@@ -187,28 +200,35 @@ def _least(size: int) -> type[np.integer]:
 def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the rank of each row's label, and the rows in the order of their labels."""
     size, kind = len(labels), _least(len(labels))
-    by_label = np.zeros(size, dtype=kind)
-    if labels.dtype == np.uint32:  # ranks already, if each occurs once
-        seen = np.zeros(size, dtype=bool)
-        seen[labels[labels < size]] = True
-        if seen.all():
-            by_label[labels] = np.arange(size, dtype=kind)
-            return labels, by_label
+    by_label = room(size, kind)
+    if labels.dtype == np.uint32 and _each_once(labels):  # ranks already
+        for part in blocks(size, _ROWS):
+            by_label[labels[part]] = np.arange(part.start, part.stop, dtype=kind)
+        return labels, by_label
     by_label[:] = np.argsort(labels, kind="stable")
     rank = np.empty(size, dtype=kind)
     rank[by_label] = np.arange(size, dtype=kind)
     return rank, by_label
 
 
+def _each_once(labels: NDArray[np.unsignedinteger]) -> bool:
+    """Whether every number below their number is among the labels."""
+    seen = room(len(labels), bool, filled=0)
+    for part in blocks(len(labels), _ROWS):
+        some = labels[part]
+        seen[some[some < len(labels)]] = True
+    return all(seen[part].all() for part in blocks(len(labels), _ROWS))
+
+
 def _by_cell(by_label: NDArray[Any], cell: NDArray[np.integer], cells: int) -> NDArray[np.integer]:
     """Return rows sorted by cell, those of one cell in the order in which they come."""
     counts = np.zeros(cells, dtype=np.int64)
-    for begin in range(0, len(cell), _ROWS):
-        counts += np.bincount(cell[begin : begin + _ROWS], minlength=cells)
+    for where in blocks(len(cell), _ROWS):
+        counts += np.bincount(cell[where], minlength=cells)
     following = np.cumsum(counts) - counts
-    ordered = np.empty_like(by_label)
-    for begin in range(0, len(by_label), _ROWS):
-        part = by_label[begin : begin + _ROWS]
+    ordered = room(len(by_label), by_label.dtype)
+    for where in blocks(len(by_label), _ROWS):
+        part = by_label[where]
         order = np.argsort(cell[part], kind="stable")
         of_part = cell[part][order]
         here = np.bincount(of_part, minlength=cells)
@@ -225,10 +245,14 @@ def _side(
     rank: NDArray[Any],
     cells: int,
 ) -> Side:
-    rows = ordered[keep[ordered]]
+    rows, done = room(int(np.count_nonzero(keep)), ordered.dtype), 0
     counts = np.zeros(cells, dtype=np.int64)
-    for begin in range(0, len(rows), _ROWS):
-        counts += np.bincount(cell[rows[begin : begin + _ROWS]], minlength=cells)
+    for where in blocks(len(ordered), _ROWS):
+        part = ordered[where]
+        part = part[keep[part]]
+        rows[done : done + len(part)] = part
+        done += len(part)
+        counts += np.bincount(cell[part], minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Side(rows, rank, start)
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.shelf import blocks, room
 from missdp.statistics.layout import IntArray, Layout, NearCells
 
 __all__ = ["DONEES", "Ring", "site_count"]
@@ -26,32 +27,38 @@ class Ring:
         self._donees = donees.counts[near.cells]
         self._start = donees.start[near.cells]
         kind: type[np.signedinteger] = np.int32 if 2 * layout.size < 2**31 else np.int64
-        index = np.repeat(np.arange(len(near.cells), dtype=kind), self._donees)
-        passed = np.empty(len(index), dtype=kind)
-        for begin in range(0, len(index), DONEES):
-            part = slice(begin, begin + DONEES)
-            passed[part] = donors.below(donees.cells_of(part), donees.labels(part))
         # Two laps of every cell's circle, one after the other, as one increasing sequence.
         self._span = 2 * int(self._donors.max(initial=0)) + 1
-        self._index, self._passed = index, passed
-        first = (self._start[index] + np.arange(len(index))).astype(kind)
-        laps = np.repeat(np.arange(len(near.cells), dtype=np.int64) * self._span, 2 * self._donees)
-        laps[first] += passed
-        laps[first + self._donees[index]] += passed + self._donors[index]
-        self._laps, self._position = laps, first
+        self._size = len(donees.rows)
+        self._index, self._passed, self._position = (room(self._size, kind) for _ in range(3))
+        self._laps = room(2 * self._size, np.int64)
+        for part in blocks(self._size, DONEES):
+            index = np.searchsorted(near.cells, donees.cells_of(part))
+            passed = donors.below(near.cells[index], donees.labels(part))
+            first = self._start[index] + np.arange(part.start, part.stop)
+            self._laps[first] = index * self._span + passed
+            self._laps[first + self._donees[index]] = (
+                index * self._span + passed + self._donors[index]
+            )
+            self._index[part], self._passed[part], self._position[part] = index, passed, first
 
     def depths(self, reach: int) -> IntArray:
         """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
-        depth = self._donees.copy()
-        short = np.flatnonzero(self._donors[self._index] > reach)
-        if not len(short):
-            return depth
-        index = self._index[short].astype(np.int64)
-        # There are more donors than ``reach``: a label that far on is within the second lap.
-        stop = np.searchsorted(self._laps, index * self._span + self._passed[short] + reach)
-        width = stop - self._position[short]
-        first = np.flatnonzero(np.diff(index, prepend=-1))  # of each cell
-        depth[index[first]] = np.maximum.reduceat(width, first)
+        deep = self._donors > reach
+        if not deep.any():
+            return self._donees.copy()
+        depth = np.where(deep, 0, self._donees)
+        for part in blocks(self._size, DONEES):
+            short = part.start + np.flatnonzero(deep[self._index[part]])
+            if not len(short):
+                continue
+            index = self._index[short].astype(np.int64)
+            # There are more donors than ``reach``: a label that far on is within the second lap.
+            stop = np.searchsorted(self._laps, index * self._span + self._passed[short] + reach)
+            width = stop - self._position[short]
+            first = np.flatnonzero(np.diff(index, prepend=-1))  # of each cell
+            cells = index[first]
+            depth[cells] = np.maximum(depth[cells], np.maximum.reduceat(width, first))
         return depth
 
 
@@ -63,29 +70,70 @@ def site_count(layout: Layout, near: NearCells, site: int, reach: int) -> int:
     wholly = through < reach
     total = int(layout.donees.counts[near.cells[index[wholly]]].sum())
     partly = np.flatnonzero(~wholly & (before < reach))
-    starts, stops = [], []
+    if not len(partly):
+        return total
+    open_ = int(layout.donees.counts[near.cells[index[partly]]].sum())
+    starts, stops = (room(open_, layout.donees.ranks.dtype) for _ in range(2))
+    done = 0
     for i in partly:
-        start, stop = _arcs(layout, near, index[i], shell[i], reach - int(before[i]))
-        starts.append(start)
-        stops.append(stop)
-    return total + (_overlap(np.concatenate(starts), np.concatenate(stops)) if starts else 0)
+        where = slice(done, done + int(layout.donees.counts[near.cells[index[i]]]))
+        steps = reach - int(before[i])
+        _arcs(layout, near, index[i], shell[i], steps, starts[where], stops[where])
+        done = where.stop
+    return total + _overlap(starts, stops, layout.size)
 
 
-def _arcs(layout: Layout, near: NearCells, index: int, shell: int, steps: int) -> tuple[Ints, Ints]:
-    """Arcs of the donees of one cell: from their label to their ``steps``-th donor of a shell."""
-    donors, donees = layout.donors, layout.donees
-    cell = near.cells[index]
-    own = donees.labels(slice(*donees.start[cell : cell + 2]))
-    tied = near.pair_cell[near.shell_pair[shell] : near.shell_pair[shell + 1]]
-    ring = np.concatenate([donors.labels(slice(*donors.start[c : c + 2])) for c in tied])
-    ring.sort()
-    return own, ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]
+def _arcs(
+    layout: Layout, near: NearCells, index: int, shell: int, steps: int, start: Ints, stop: Ints
+) -> None:
+    """Write the arcs of a cell's donees: from their label to the ``steps``-th donor of a shell."""
+    first = int(layout.donees.start[near.cells[index]])
+    ring = _labels_of(layout, near.pair_cell[near.shell_pair[shell] : near.shell_pair[shell + 1]])
+    for part in blocks(len(start), DONEES):
+        own = layout.donees.labels(slice(first + part.start, first + part.stop))
+        start[part] = own
+        stop[part] = ring[(np.searchsorted(ring, own) + steps - 1) % len(ring)]
 
 
-def _overlap(start: Ints, stop: Ints) -> int:
-    """Largest number of arcs (start, stop] of a circle that share a point."""
+def _labels_of(layout: Layout, cells: IntArray) -> Ints:
+    """Return the labels of the donors of some cells, sorted."""
+    donors = layout.donors
+    ring, done = room(int(donors.counts[cells].sum()), donors.ranks.dtype), 0
+    for cell in cells:
+        first, last = donors.start[cell : cell + 2]
+        for part in blocks(int(last - first), DONEES):
+            size = part.stop - part.start
+            labels = donors.labels(slice(first + part.start, first + part.stop))
+            ring[done : done + size] = labels
+            done += size
+    if len(cells) > 1:  # those of one cell are sorted
+        ring.sort()
+    return ring
+
+
+def _overlap(start: Ints, stop: Ints, size: int) -> int:
+    """Largest number of arcs (start, stop] that share one of so many points of a circle."""
+    if len(start) > DONEES:
+        return _overlap_of_many(start, stop, size)
     wrapped = int(np.count_nonzero(stop < start))
     points = np.concatenate([start, stop])
     change = np.concatenate([np.ones(len(start), np.int64), -np.ones(len(stop), np.int64)])
     order = np.argsort(points, kind="stable")
     return wrapped + int(np.max(np.cumsum(change[order]), initial=0))
+
+
+def _overlap_of_many(start: Ints, stop: Ints, size: int) -> int:
+    """Return the same, point by point: it takes longer, and little memory."""
+    starts, stops = (room(size, np.int32, filled=0) for _ in range(2))
+    open_, most = 0, 0
+    for part in blocks(len(start), DONEES):
+        np.add.at(starts, start[part], 1)
+        np.add.at(stops, stop[part], 1)
+        open_ += int(np.count_nonzero(stop[part] < start[part]))
+    for part in blocks(size, DONEES):
+        # At each point arcs start before others stop.
+        before = np.cumsum(starts[part], dtype=np.int64)
+        after = np.cumsum(stops[part], dtype=np.int64)
+        most = max(most, open_ + int(np.max(before[1:] - after[:-1], initial=int(before[0]))))
+        open_ += int(before[-1] - after[-1])
+    return most

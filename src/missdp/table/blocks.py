@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from missdp.errors import DataError
 from missdp.schema import AnyAttribute, Schema
-from missdp.table.encode import Column, Encoder
+from missdp.shelf import Pile, shelved
+from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.streams import RowStream, stream_of
 
@@ -104,6 +105,8 @@ def check_rows_fit(data: Any, schema: Schema) -> None:
 
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
+    if shelved():
+        return _joined_on_disk(parts, schema)
     lists: dict[str, list[Column]] = {name: [] for name in schema.names}
     waiting: list[dict[str, Column]] = []
     rows = 0
@@ -116,6 +119,25 @@ def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Colu
     _move(waiting, lists, schema)
     pa.default_memory_pool().release_unused()  # what batches left there
     return {a.name: _joined(a, lists.pop(a.name)) for a in schema}
+
+
+def _joined_on_disk(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+    piles: dict[str, tuple[Pile, Pile | None]] = {}
+    for part in parts:
+        for a in schema:
+            codes, values = part[a.name].codes, part[a.name].values
+            if a.name not in piles:
+                piles[a.name] = Pile(code_dtype(a)), None if values is None else Pile(np.float64)
+            for pile, numbers in zip(piles[a.name], (codes, values), strict=True):
+                if pile is not None and numbers is not None:
+                    pile.add(numbers)
+    pa.default_memory_pool().release_unused()
+    if not piles:
+        return {a.name: _joined(a, []) for a in schema}
+    return {
+        name: Column(code.array(), None if number is None else number.array())
+        for name, (code, number) in piles.items()
+    }
 
 
 _TOGETHER = 2**22

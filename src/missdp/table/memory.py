@@ -109,7 +109,7 @@ def machine_memory() -> int:
     return max(_LEAST, int(min(found)))
 
 
-def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bool:
+def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1, beside: int = 0) -> bool:
     """Tell whether a table of so many rows can be held; one of unknown length cannot.
 
     Parameters
@@ -118,6 +118,8 @@ def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bo
     schema : Schema
     tables : int, default 1
         How many such tables are held at once.
+    beside : int, default 0
+        How many bytes are held for each row beside them.
 
     Examples
     --------
@@ -129,7 +131,7 @@ def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bo
     if rows is None:
         return False
     cells = sum(_code_bytes(a.extended_size) + 8 * isinstance(a, Numeric) for a in schema)
-    needed = _ROOM * rows * (_ROW_BYTES + cells) * tables
+    needed = _ROOM * rows * (_ROW_BYTES + cells) * tables + rows * beside
     return _BASE + needed <= memory_in_force()
 
 

@@ -1,0 +1,192 @@
+"""Long arrays, one number or a few per row: in memory, or on disk if a run may not take so much.
+
+On disk means: in a temporary file that is mapped into memory, so that an array is an array wherever
+it lies, and what is computed of it is the same, bit for bit. Where the system can do that the file
+has no name from the moment it is made: nobody else can open it, and nothing is left of it when the
+process ends, however it ends. What of it is in memory is put back as soon as the process has taken
+most of what it may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Pile", "blocks", "numbered", "on_disk", "room", "shelved"]
+
+_LEAST = 2**22  # bytes; shorter arrays stay in memory
+_FULL = 0.6  # of what a run may take
+_BLOCK = 2**20  # bytes
+
+_SHELF: ContextVar[_Shelf | None] = ContextVar("shelf", default=None)
+
+
+class _Shelf:
+    """Which files are mapped, and how much memory the process may take."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+    def mapped(self, file: Any, size: int, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Return what a file holds as an array that can be written to."""
+        memory = mmap.mmap(file.fileno(), size * kind.itemsize)
+        self._maps.add(memory)
+        return np.frombuffer(memory, kind, size)
+
+    def tidy(self) -> None:
+        """Put mapped pages back if the process has taken most of what it may."""
+        if _resident() > _FULL * self._limit and hasattr(mmap, "MADV_DONTNEED"):
+            for memory in list(self._maps):
+                memory.madvise(mmap.MADV_DONTNEED)  # of a shared file: nothing is lost
+
+
+def _resident() -> float:
+    """Return how many bytes of memory the process takes now; infinite where nobody tells."""
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        open("/proc/self/statm", "rb", buffering=0) as told,
+    ):
+        return float(told.read().split()[1]) * mmap.PAGESIZE
+    return float("inf")
+
+
+@contextlib.contextmanager
+def on_disk(limit: int | None) -> Iterator[None]:
+    """Keep long arrays on disk within the block.
+
+    Parameters
+    ----------
+    limit : int or None
+        How many bytes of memory the process may take. None keeps arrays where they are kept
+        without this.
+
+    Examples
+    --------
+    >>> with on_disk(2**30):
+    ...     shelved()
+    True
+    """
+    token = _SHELF.set(_SHELF.get() if limit is None else _Shelf(limit))
+    try:
+        yield
+    finally:
+        _SHELF.reset(token)
+
+
+def shelved() -> bool:
+    """Whether long arrays are kept on disk."""
+    return _SHELF.get() is not None
+
+
+def room(size: int, kind: DTypeLike, *, filled: int | None = None) -> NDArray[Any]:
+    """Return a new array, on disk if it is long and the run may not take so much memory.
+
+    Parameters
+    ----------
+    size : int
+        How many numbers.
+    kind : dtype
+    filled : int, optional
+        What every number is; by default anything.
+
+    Examples
+    --------
+    >>> room(3, np.int64, filled=-1).tolist()
+    [-1, -1, -1]
+    """
+    shelf, kind = _SHELF.get(), np.dtype(kind)
+    if shelf is None or size * kind.itemsize < max(_LEAST, 1):
+        return np.empty(size, kind) if filled is None else np.full(size, filled, kind)
+    with tempfile.TemporaryFile(prefix="missdp-") as file:  # the map outlives its name
+        _reserve(file, size * kind.itemsize)
+        array = shelf.mapped(file, size, kind)
+    if filled is not None:
+        for part in blocks(size, _BLOCK):
+            array[part] = filled
+    return array
+
+
+def _reserve(file: Any, size: int) -> None:
+    """Take the room on the disk now: later, a full disk would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(0, size, _BLOCK):
+        file.write(bytes(min(_BLOCK, size - start)))
+    file.flush()
+
+
+def blocks(size: int, step: int) -> Iterator[slice]:
+    """Yield where some numbers are, one block after the other.
+
+    Examples
+    --------
+    >>> list(blocks(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    shelf = _SHELF.get()
+    for start in range(0, size, step):
+        yield slice(start, min(start + step, size))
+        if shelf is not None:
+            shelf.tidy()
+
+
+def numbered(keep: NDArray[np.bool_], kind: DTypeLike) -> NDArray[Any]:
+    """Return how many rows before each one are kept.
+
+    Examples
+    --------
+    >>> numbered(np.array([True, False, True, True]), np.uint16).tolist()
+    [0, 1, 1, 2]
+    """
+    found, so_far = room(len(keep), kind), 0
+    for part in blocks(len(keep), _BLOCK):
+        through = np.cumsum(keep[part])
+        found[part] = so_far + through - keep[part]
+        so_far += int(through[-1])
+    return found
+
+
+class Pile:
+    """Numbers that come one block after the other, to be one array on disk.
+
+    Parameters
+    ----------
+    kind : dtype
+
+    Examples
+    --------
+    >>> pile = Pile(np.int64)
+    >>> pile.add(np.array([1, 2]))
+    >>> pile.array().tolist()
+    [1, 2]
+    """
+
+    def __init__(self, kind: DTypeLike) -> None:
+        self._file: Any = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._size, self._kind = 0, np.dtype(kind)
+
+    def add(self, part: NDArray[Any]) -> None:
+        """Write some more numbers."""
+        self._file.write(np.ascontiguousarray(part, self._kind).data)
+        self._size += len(part)
+
+    def array(self) -> NDArray[Any]:
+        """Return all of them."""
+        shelf = _SHELF.get()
+        if shelf is None or not self._size:
+            self._file.seek(0)
+            return np.frombuffer(self._file.read(), self._kind)
+        self._file.flush()
+        return shelf.mapped(self._file, self._size, self._kind)
