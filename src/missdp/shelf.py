@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Pile", "blocks", "numbered", "on_disk", "room", "shelved"]
+__all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room", "shelved"]
 
 _LEAST = 2**22  # bytes; shorter arrays stay in memory
-_FULL = 0.6  # of what a run may take
+_FULL, _TIGHT = 0.6, 0.8  # of what a run may take
+_STRETCH = 2**25  # bytes of an array, at once
 _BLOCK = 2**20  # bytes
 
 _SHELF: ContextVar[_Shelf | None] = ContextVar("shelf", default=None)
@@ -42,6 +43,11 @@ class _Shelf:
         memory = mmap.mmap(file.fileno(), size * kind.itemsize)
         self._maps.add(memory)
         return np.frombuffer(memory, kind, size)
+
+    def has_room_for(self, array: NDArray[Any]) -> bool:
+        """Whether a whole array may come into memory beside what is there now."""
+        size = len(array) * abs(array.strides[0])
+        return size <= _STRETCH or _resident() + size <= _TIGHT * self._limit
 
     def tidy(self) -> None:
         """Put mapped pages back if the process has taken most of what it may."""
@@ -139,6 +145,60 @@ def blocks(size: int, step: int) -> Iterator[slice]:
         yield slice(start, min(start + step, size))
         if shelf is not None:
             shelf.tidy()
+
+
+def portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
+    """Yield which of some places of an array are near each other, so that few pages are needed.
+
+    All of them at once if there is enough memory.
+
+    Examples
+    --------
+    >>> list(portions(np.arange(3), np.array([2, 0])))
+    [slice(None, None, None)]
+    """
+    shelf = _SHELF.get()
+    if shelf is None or shelf.has_room_for(array):
+        yield slice(None)
+        return
+    order = np.argsort(where)
+    ends = np.arange(0, len(array), max(1, _STRETCH // abs(array.strides[0])))
+    for part in np.split(order, np.searchsorted(where, ends, sorter=order)):
+        if len(part):
+            yield part
+            shelf.tidy()
+
+
+def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
+    """Return the numbers at some places of an array, as ``array[where]``.
+
+    Examples
+    --------
+    >>> pick(np.array([5, 6, 7]), np.array([[2, 0]])).tolist()
+    [[7, 5]]
+    """
+    if _SHELF.get() is None:
+        return np.asarray(array[where])
+    places = where.ravel()
+    found = np.empty(len(places), array.dtype)
+    for part in portions(array, places):
+        found[part] = array[places[part]]
+    return found.reshape(where.shape)
+
+
+def put(array: NDArray[Any], where: NDArray[np.integer], numbers: NDArray[Any] | int) -> None:
+    """Write numbers to different places of an array, as ``array[where] = numbers``.
+
+    Examples
+    --------
+    >>> array = np.zeros(3, dtype=np.int64)
+    >>> put(array, np.array([2, 0]), np.array([8, 9]))
+    >>> array.tolist()
+    [9, 0, 8]
+    """
+    numbers = np.broadcast_to(numbers, where.shape)
+    for part in portions(array, where):
+        array[where[part]] = numbers[part]
 
 
 def numbered(keep: NDArray[np.bool_], kind: DTypeLike) -> NDArray[Any]:

@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.mechanisms.questions import Filled, Prepared, Rows
 from missdp.schema import AnyAttribute, Numeric
-from missdp.shelf import blocks, numbered, room, shelved
+from missdp.shelf import blocks, numbered, pick, put, room, shelved
 from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
 from missdp.statistics.metric import Metric
 from missdp.statistics.rings import DONEES, Ring, site_count
@@ -127,7 +127,7 @@ def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> N
     owner, at = owner[order], at[order]
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
     first = place < chosen.shape[1]
-    chosen[owner[first], place[first]] = donors.rows[at[first]]
+    chosen[owner[first], place[first]] = pick(donors.rows, at[first])
 
 
 def _runs(counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -185,11 +185,14 @@ def _fill(
     codes = room(len(rows), _code_type(attribute))
     values = room(len(rows), np.float64) if numeric else None
     for part in blocks(len(rows), DONEES):
-        some = order[part]
-        some = some[_lacks(table, name, rows[some])]
-        here = slice(done, done + len(some))
-        done, lacking[here] = here.stop, rows[some]
-        of_donors = np.where(donors[some] < 0, absent, given[donors[some]])
+        of_rows = pick(rows, order[part])
+        keep = _lacks(table, name, of_rows)
+        here = slice(done, done + int(np.count_nonzero(keep)))
+        done, lacking[here] = here.stop, of_rows[keep]
+        chosen = np.stack(
+            [pick(donors[:, j], order[part][keep]) for j in range(donors.shape[1])], axis=1
+        )
+        of_donors = np.where(chosen < 0, absent, pick(given, chosen))
         if isinstance(attribute, Numeric) and values is not None:
             ones = of_donors.mean(axis=1) if how == "mean" else of_donors[:, 0]
             values[here] = np.clip(ones, attribute.lower, attribute.upper)
@@ -205,10 +208,10 @@ def _sorted_rows(rows: NDArray[np.integer], size: int) -> NDArray[np.integer]:
         return np.argsort(rows)
     there = room(size, bool, filled=0)
     for part in blocks(len(rows), DONEES):
-        there[rows[part]] = True
+        put(there, rows[part], 1)
     place, order = numbered(there, np.int64), room(len(rows), np.int64)
     for part in blocks(len(rows), DONEES):
-        order[place[rows[part]]] = np.arange(part.start, part.stop)
+        put(order, pick(place, rows[part]), np.arange(part.start, part.stop))
     return order
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import Rows
-from missdp.shelf import blocks, room
+from missdp.shelf import blocks, pick, put, room
 from missdp.statistics.metric import FAR, Metric, state
 
 __all__ = ["IntArray", "Layout", "NearCells", "Side", "lay_out", "near_cells", "roles"]
@@ -40,8 +40,8 @@ class Side:
 
     def labels(self, part: slice | IntArray) -> NDArray[np.integer]:
         """Return the ranks of the labels of some of them."""
-        found: NDArray[np.integer] = self.ranks[self.rows[part]]
-        return found
+        rows = self.rows[part] if isinstance(part, slice) else pick(self.rows, part)
+        return pick(self.ranks, rows)
 
     @property
     def cells(self) -> NDArray[np.integer]:
@@ -203,7 +203,7 @@ def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[
     by_label = room(size, kind)
     if labels.dtype == np.uint32 and _each_once(labels):  # ranks already
         for part in blocks(size, _ROWS):
-            by_label[labels[part]] = np.arange(part.start, part.stop, dtype=kind)
+            put(by_label, labels[part], np.arange(part.start, part.stop, dtype=kind))
         return labels, by_label
     by_label[:] = np.argsort(labels, kind="stable")
     rank = np.empty(size, dtype=kind)
@@ -216,7 +216,7 @@ def _each_once(labels: NDArray[np.unsignedinteger]) -> bool:
     seen = room(len(labels), bool, filled=0)
     for part in blocks(len(labels), _ROWS):
         some = labels[part]
-        seen[some[some < len(labels)]] = True
+        put(seen, some[some < len(labels)], 1)
     return all(seen[part].all() for part in blocks(len(labels), _ROWS))
 
 
@@ -229,11 +229,12 @@ def _by_cell(by_label: NDArray[Any], cell: NDArray[np.integer], cells: int) -> N
     ordered = room(len(by_label), by_label.dtype)
     for where in blocks(len(by_label), _ROWS):
         part = by_label[where]
-        order = np.argsort(cell[part], kind="stable")
-        of_part = cell[part][order]
+        of_part = pick(cell, part)
+        order = np.argsort(of_part, kind="stable")
+        of_part = of_part[order]
         here = np.bincount(of_part, minlength=cells)
         starts = np.cumsum(here) - here
-        ordered[following[of_part] + np.arange(len(part)) - starts[of_part]] = part[order]
+        put(ordered, following[of_part] + np.arange(len(part)) - starts[of_part], part[order])
         following += here
     return ordered
 
@@ -249,10 +250,10 @@ def _side(
     counts = np.zeros(cells, dtype=np.int64)
     for where in blocks(len(ordered), _ROWS):
         part = ordered[where]
-        part = part[keep[part]]
+        part = part[pick(keep, part)]
         rows[done : done + len(part)] = part
         done += len(part)
-        counts += np.bincount(cell[part], minlength=cells)
+        counts += np.bincount(pick(cell, part), minlength=cells)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Side(rows, rank, start)
 

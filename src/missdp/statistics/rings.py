@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.shelf import blocks, room
+from missdp.shelf import blocks, portions, put, room, shelved
 from missdp.statistics.layout import IntArray, Layout, NearCells
 
 __all__ = ["DONEES", "Ring", "site_count"]
@@ -106,9 +106,22 @@ def _labels_of(layout: Layout, cells: IntArray) -> Ints:
             labels = donors.labels(slice(first + part.start, first + part.stop))
             ring[done : done + size] = labels
             done += size
-    if len(cells) > 1:  # those of one cell are sorted
+    if len(cells) > 1 and shelved() and done > DONEES:
+        _sort_on_disk(ring, layout.size)
+    elif len(cells) > 1:  # those of one cell are sorted
         ring.sort()
     return ring
+
+
+def _sort_on_disk(labels: Ints, size: int) -> None:
+    """Sort different numbers below a size."""
+    there, done = room(size, bool, filled=0), 0
+    for part in blocks(len(labels), DONEES):
+        put(there, labels[part], 1)
+    for part in blocks(size, DONEES):
+        some = part.start + np.flatnonzero(there[part])
+        labels[done : done + len(some)] = some
+        done += len(some)
 
 
 def _overlap(start: Ints, stop: Ints, size: int) -> int:
@@ -127,8 +140,9 @@ def _overlap_of_many(start: Ints, stop: Ints, size: int) -> int:
     starts, stops = (room(size, np.int32, filled=0) for _ in range(2))
     open_, most = 0, 0
     for part in blocks(len(start), DONEES):
-        np.add.at(starts, start[part], 1)
-        np.add.at(stops, stop[part], 1)
+        for points, where in ((starts, start[part]), (stops, stop[part])):
+            for some in portions(points, where):
+                np.add.at(points, where[some], 1)
         open_ += int(np.count_nonzero(stop[part] < start[part]))
     for part in blocks(size, DONEES):
         # At each point arcs start before others stop.
