@@ -170,7 +170,7 @@ def portions(array: NDArray[Any], where: NDArray[np.integer]) -> Iterator[Any]:
 
 
 def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
-    """Return the numbers at some places of an array, as ``array[where]``.
+    """Return the numbers, or rows, at some places of an array, as ``array[where]``.
 
     Examples
     --------
@@ -180,10 +180,10 @@ def pick(array: NDArray[Any], where: NDArray[np.integer]) -> NDArray[Any]:
     if _SHELF.get() is None:
         return np.asarray(array[where])
     places = where.ravel()
-    found = np.empty(len(places), array.dtype)
+    found = np.empty((len(places), *array.shape[1:]), array.dtype)
     for part in portions(array, places):
         found[part] = array[places[part]]
-    return found.reshape(where.shape)
+    return found.reshape(*where.shape, *array.shape[1:])
 
 
 def put(array: NDArray[Any], where: NDArray[np.integer], numbers: NDArray[Any] | int) -> None:

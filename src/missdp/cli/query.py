@@ -124,8 +124,8 @@ def query(
     emit(_document(answer), text, as_json=as_json)
 
 
-# Bytes for each row at most, beside the table, if every row lacks what is filled.
-_ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 160, 24, 24
+# Bytes for each row at most, beside the table, where every row lacks what is filled.
+_ROW_BYTES, _DONOR_BYTES, _FILLED_BYTES = 200, 32, 24
 
 
 def _disk_limit(stream: RowStream, facts: Schema, request: QueryRequest) -> int | None:
@@ -134,8 +134,8 @@ def _disk_limit(stream: RowStream, facts: Schema, request: QueryRequest) -> int 
     What is answered is the same either way. Nothing is refused: that would tell how many rows there
     are.
     """
-    filled = request.impute.count(",") + 1
-    beside = _ROW_BYTES + request.k * _DONOR_BYTES + filled * _FILLED_BYTES
+    filled = 1 + request.impute.count(",")
+    beside = _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
     fit = fits_into_memory(stream.about(), _needed(facts, request)[0], beside=beside)
     return None if fit else memory_in_force()
 

@@ -96,6 +96,9 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
 
 def _few(layout: Layout, near: NearCells, part: slice, k: int) -> Iterator[slice]:
     """Cut some donees up, so that those of a block have few donors to choose from."""
+    if len(near.pair_cell) * k * (part.stop - part.start) <= _HEARD:
+        yield part
+        return
     heard = np.concatenate([[0], np.cumsum(np.minimum(layout.donors.counts[near.pair_cell], k))])
     of_cell = heard[near.pair_start[1:]] - heard[near.pair_start[:-1]]
     cell_index = np.searchsorted(near.cells, layout.donees.cells_of(part))
@@ -184,14 +187,12 @@ def _fill(
     lacking, done = room(len(rows), rows.dtype), 0
     codes = room(len(rows), _code_type(attribute))
     values = room(len(rows), np.float64) if numeric else None
-    for part in blocks(len(rows), DONEES):
+    for part in blocks(len(rows), max(1, DONEES // donors.shape[1])):
         of_rows = pick(rows, order[part])
         keep = _lacks(table, name, of_rows)
         here = slice(done, done + int(np.count_nonzero(keep)))
         done, lacking[here] = here.stop, of_rows[keep]
-        chosen = np.stack(
-            [pick(donors[:, j], order[part][keep]) for j in range(donors.shape[1])], axis=1
-        )
+        chosen = pick(donors, order[part][keep])
         of_donors = np.where(chosen < 0, absent, pick(given, chosen))
         if isinstance(attribute, Numeric) and values is not None:
             ones = of_donors.mean(axis=1) if how == "mean" else of_donors[:, 0]

@@ -30,17 +30,18 @@ class Ring:
         # Two laps of every cell's circle, one after the other, as one increasing sequence.
         self._span = 2 * int(self._donors.max(initial=0)) + 1
         self._size = len(donees.rows)
-        self._index, self._passed, self._position = (room(self._size, kind) for _ in range(3))
-        self._laps = room(2 * self._size, np.int64)
+        self._index, self._position = (room(self._size, kind) for _ in range(2))
+        self._keys, self._laps = room(self._size, np.int64), room(2 * self._size, np.int64)
         for part in blocks(self._size, DONEES):
             index = np.searchsorted(near.cells, donees.cells_of(part))
             passed = donors.below(near.cells[index], donees.labels(part))
-            first = self._start[index] + np.arange(part.start, part.stop)
-            self._laps[first] = index * self._span + passed
-            self._laps[first + self._donees[index]] = (
-                index * self._span + passed + self._donors[index]
+            keys, first = (
+                index * self._span + passed,
+                self._start[index] + np.arange(part.start, part.stop),
             )
-            self._index[part], self._passed[part], self._position[part] = index, passed, first
+            self._laps[first] = keys
+            self._laps[first + self._donees[index]] = keys + self._donors[index]
+            self._index[part], self._position[part], self._keys[part] = index, first, keys
 
     def depths(self, reach: int) -> IntArray:
         """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
@@ -49,14 +50,14 @@ class Ring:
             return self._donees.copy()
         depth = np.where(deep, 0, self._donees)
         for part in blocks(self._size, DONEES):
-            short = part.start + np.flatnonzero(deep[self._index[part]])
-            if not len(short):
+            below = deep[self._index[part]]
+            some = part if below.all() else part.start + np.flatnonzero(below)
+            index = self._index[some]
+            if not len(index):
                 continue
-            index = self._index[short].astype(np.int64)
             # There are more donors than ``reach``: a label that far on is within the second lap.
-            stop = np.searchsorted(self._laps, index * self._span + self._passed[short] + reach)
-            width = stop - self._position[short]
-            first = np.flatnonzero(np.diff(index, prepend=-1))  # of each cell
+            width = np.searchsorted(self._laps, self._keys[some] + reach) - self._position[some]
+            first = np.append(0, 1 + np.flatnonzero(index[1:] != index[:-1]))  # of each cell
             cells = index[first]
             depth[cells] = np.maximum(depth[cells], np.maximum.reduceat(width, first))
         return depth
@@ -98,6 +99,8 @@ def _arcs(
 def _labels_of(layout: Layout, cells: IntArray) -> Ints:
     """Return the labels of the donors of some cells, sorted."""
     donors = layout.donors
+    if len(cells) == 1 and not shelved():
+        return donors.labels(slice(*donors.start[cells[0] : cells[0] + 2]))
     ring, done = room(int(donors.counts[cells].sum()), donors.ranks.dtype), 0
     for cell in cells:
         first, last = donors.start[cell : cell + 2]
