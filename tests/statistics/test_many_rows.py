@@ -3,11 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table
+from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
 from missdp.mechanisms.private_rows import ranks
 from missdp.schema import NotApplicable
-from missdp.statistics import CompleteRows, ImputedStatistics, KNNImputation
+from missdp.statistics import CompleteRows, ImputedStatistics, KNNImputation, rings
 
 PLAIN = Schema(
     (
@@ -58,20 +60,53 @@ def answers(schema, imputation):
     ],
     ids=["nearest", "several", "complete"],
 )
-def test_parts_change_nothing(schema, imputation, monkeypatch):
+@pytest.mark.parametrize("domain", [1, 2**24], ids=["large", "small"])
+def test_parts_change_nothing(schema, imputation, domain, monkeypatch):
     whole = answers(schema, imputation)
+    in_parts(monkeypatch, domain)
+    assert answers(schema, imputation) == whole
+    with shelf.on_disk(1):
+        assert answers(schema, imputation) == whole
+
+
+def in_parts(monkeypatch, domain):
+    """Look at few rows at a time, and at few numbers of what lies on disk."""
     for name, rows in {
         "mechanisms.views.PART_ROWS": 64,
         "mechanisms.questions.PART_ROWS": 64,
+        "mechanisms.private_rows.PART_ROWS": 64,
         "mechanisms.private_rows._MANY": 10,
         "statistics.donors.DONEES": 50,
+        "statistics.donors._HEARD": 20,
         "statistics.rings.DONEES": 50,
         "statistics.layout._CHUNK": 33,
+        "statistics.layout._FEW": 0,
         "statistics.layout._ROWS": 33,
-        "statistics.layout._SMALL_DOMAIN": 1,
+        "statistics.layout._SMALL_DOMAIN": domain,
+        "shelf._LEAST": 1,
+        "shelf._FULL": 0,
+        "shelf._TIGHT": 0,
+        "shelf._BLOCK": 70,
+        "shelf._STRETCH": 160,
     }.items():
         monkeypatch.setattr(f"missdp.{name}", rows)
-    assert answers(schema, imputation) == whole
+
+
+@given(st.integers(1, 60), st.integers(0, 2**32 - 1))
+def test_arcs_overlap_as_often_point_by_point(many, seed):
+    rng = np.random.default_rng(seed)
+    size = many + int(rng.integers(1, 20))
+    start = rng.permutation(size)[:many].astype(np.uint32)
+    stop = rng.integers(0, size, many).astype(np.uint32)
+    expected = rings._overlap(start, stop, size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rings, "DONEES", 5)
+        assert rings._overlap_of_many(start, stop, size) == expected
+    by_hand = [
+        sum(s <= p <= e if s <= e else p >= s or p <= e for s, e in zip(start, stop, strict=True))
+        for p in range(size)
+    ]
+    assert expected == max(by_hand)
 
 
 def test_ranks_are_those_of_a_stable_sort():

@@ -50,16 +50,19 @@ class Ring:
             return self._donees.copy()
         depth = np.where(deep, 0, self._donees)
         for part in blocks(self._size, DONEES):
-            below = deep[self._index[part]]
-            some = part if below.all() else part.start + np.flatnonzero(below)
-            index = self._index[some]
-            if not len(index):
-                continue
+            first, last = self._index[part.start], self._index[part.stop - 1] + 1
+            cells: slice | IntArray = slice(first, last)
+            some: slice | IntArray = part
+            starts = np.maximum(self._start[cells] - part.start, 0)
+            if not deep[cells].all():
+                some = part.start + np.flatnonzero(deep[self._index[part]])
+                index = self._index[some]
+                starts = np.flatnonzero(np.diff(index, prepend=-1))
+                cells = index[starts]
             # There are more donors than ``reach``: a label that far on is within the second lap.
             width = np.searchsorted(self._laps, self._keys[some] + reach) - self._position[some]
-            first = np.append(0, 1 + np.flatnonzero(index[1:] != index[:-1]))  # of each cell
-            cells = index[first]
-            depth[cells] = np.maximum(depth[cells], np.maximum.reduceat(width, first))
+            if len(width):
+                depth[cells] = np.maximum(depth[cells], np.maximum.reduceat(width, starts))
         return depth
 
 
