@@ -196,6 +196,9 @@ def put(array: NDArray[Any], where: NDArray[np.integer], numbers: NDArray[Any] |
     >>> array.tolist()
     [9, 0, 8]
     """
+    if _SHELF.get() is None:
+        array[where] = numbers
+        return
     numbers = np.broadcast_to(numbers, where.shape)
     for part in portions(array, where):
         array[where[part]] = numbers[part]

@@ -1,16 +1,20 @@
 """``missdp query``."""
 
 import json
+import tracemalloc
 from functools import partial
 from importlib import import_module
 
+import numpy as np
 import pytest
 
-from missdp import Numeric, Ordinal, Schema, Table
+from missdp import Budget, Numeric, Ordinal, Schema, Table, shelf
 from missdp.cli.main import main
 from missdp.datasets import yrbss
 from missdp.schema import Order
-from missdp.statistics import Estimate, ImputedStatistics, statistics
+from missdp.statistics import Estimate, ImputedStatistics, run_query, statistics
+from missdp.table import FileRows
+from missdp.table.encode import Column, code_dtype
 
 COMMAND = import_module("missdp.cli.query")
 
@@ -325,3 +329,90 @@ def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
         code, out, err = run(capsys, *ask, "--match", odd, "--count")
         assert (code, out) == (2, "")
         assert "backticks" in err
+
+
+# -- the limit of memory -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    monkeypatch.setattr(statistics, "ImputedStatistics", partial(ImputedStatistics, random_state=1))
+
+
+@pytest.fixture
+def on_disk(monkeypatch):
+    """Count the arrays that are put on disk, however short."""
+    kept, reserve = [], shelf._reserve
+    monkeypatch.setattr(shelf, "_LEAST", 1)
+    monkeypatch.setattr(shelf, "_reserve", lambda file, size: kept.append(reserve(file, size)))
+    return kept
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_rows_that_do_not_fit_are_kept_on_disk_and_nobody_can_tell(
+    capsys, monkeypatch, seeded, on_disk, question
+):
+    monkeypatch.setattr(FileRows, "about", lambda rows: 1_000)
+    held = run(capsys, *ASK, *question, "--k", "3", "--memory", "1GB")
+    assert (held[0], on_disk) == (0, [])
+    for about in (10_000_000, None):  # unknown: as many as there may be
+        on_disk.clear()
+        monkeypatch.setattr(FileRows, "about", lambda rows, about=about: about)
+        assert run(capsys, *ASK, *question, "--k", "3", "--memory", "1GB") == held
+        assert len(on_disk) > 10
+    on_disk.clear()
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10_000_000)
+    assert run(capsys, *ASK, *question, "--k", "3", "--memory", "99GB") == held
+    assert on_disk == []
+
+
+@pytest.mark.parametrize("question", RULED)
+def test_so_are_rows_that_follow_rules(capsys, monkeypatch, seeded, on_disk, ruled, question):
+    ask = ruled(ROWS)
+    held = run(capsys, *ask, *question)
+    assert on_disk == []
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+    assert run(capsys, *ask, *question) == held
+    assert len(on_disk) > 10
+
+
+def made_up(rows):
+    """Rows of which nearly all lack what is filled: nothing takes more memory."""
+    rng, columns = np.random.default_rng(0), {}
+    for a in (facts := yrbss().table().schema):
+        codes = rng.integers(0, a.size, rows).astype(code_dtype(a))
+        if "strength" in a.name or "physically" in a.name:
+            codes[rng.random(rows) < 0.95] = a.size
+        columns[a.name] = Column(codes, np.zeros(rows) if isinstance(a, Numeric) else None)
+    return Table(facts, columns)
+
+
+# What is looked at in one go takes the same however many rows there are.
+BLOCKS = (
+    "mechanisms.views.PART_ROWS", "mechanisms.questions.PART_ROWS",
+    "mechanisms.private_rows.PART_ROWS", "statistics.donors.DONEES", "statistics.donors._HEARD",
+    "statistics.rings.DONEES", "statistics.rings._AT_ONCE", "statistics.layout._ROWS",
+    "statistics.layout._FEW",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [1, 10])
+@pytest.mark.parametrize("question", [QUESTIONS[5], QUESTIONS[8]])  # many sums; worst case
+def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
+    asked = []
+    monkeypatch.setattr(COMMAND, "run_query", lambda rows, request, **_: asked.append(request))
+    monkeypatch.setattr(COMMAND, "_read", lambda *_: None)
+    monkeypatch.setattr(COMMAND, "_document", lambda _: {})
+    monkeypatch.setattr(COMMAND, "_text", lambda _: "")
+    for name in BLOCKS:
+        monkeypatch.setattr(f"missdp.{name}", 1_000)
+    both = ("--impute", "strength_training_7d,physically_active_7d", "--match", "grade")
+    assert main([str(a) for a in (*ASK, *question, *both, "--k", k)]) == 0
+    peaks = []
+    for rows in (1_000, 6_000):
+        table = made_up(rows)
+        tracemalloc.start()
+        run_query(table, asked[0], budget=Budget(9.0))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0])

@@ -79,6 +79,7 @@ def in_parts(monkeypatch, domain):
         "statistics.donors.DONEES": 50,
         "statistics.donors._HEARD": 20,
         "statistics.rings.DONEES": 50,
+        "statistics.rings._AT_ONCE": 150,
         "statistics.layout._CHUNK": 33,
         "statistics.layout._FEW": 0,
         "statistics.layout._ROWS": 33,

@@ -112,9 +112,10 @@ def query(
         bar_share=0.2 if error_bar else 0.0,
         uncertainty=uncertainty,
     )
-    stream = stream_of(rows_at(data, parts=parts, table=table, select=select))
-    assert stream is not None
+    private = rows_at(data, parts=parts, table=table, select=select)
     facts = Schema.from_toml(schema)
+    stream = stream_of(private)
+    assert stream is not None
     with on_disk(_disk_limit(stream, facts, request)):
         rows = _read(stream, facts, request)
         note_spending(epsilon)
@@ -134,10 +135,14 @@ def _disk_limit(stream: RowStream, facts: Schema, request: QueryRequest) -> int 
     What is answered is the same either way. Nothing is refused: that would tell how many rows there
     are.
     """
-    filled = 1 + request.impute.count(",")
-    beside = _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
-    fit = fits_into_memory(stream.about(), _needed(facts, request)[0], beside=beside)
+    fit = fits_into_memory(stream.about(), _needed(facts, request)[0], beside=_row_bytes(request))
     return None if fit else memory_in_force()
+
+
+def _row_bytes(request: QueryRequest) -> int:
+    """Return how many bytes a row takes at most, beside its cells."""
+    filled = 1 + request.impute.count(",")
+    return _ROW_BYTES + max(1, request.k) * _DONOR_BYTES + filled * _FILLED_BYTES
 
 
 def _read(stream: RowStream, facts: Schema, request: QueryRequest) -> Table:

@@ -403,9 +403,9 @@ def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray
         else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     )
     ring = Ring(layout, near)
-    for j in range(terms):
-        depth = ring.depths(k + j)[index]
-        bounds[:, j] += np.bincount(site, weights=depth, minlength=sites).astype(np.int32)
+    for j, depths in enumerate(ring.depths(range(k, k + terms))):
+        found = np.bincount(site, weights=depths[index], minlength=sites)
+        bounds[:, j] += found.astype(np.int32)
     return bounds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ Ints: TypeAlias = NDArray[np.integer]
 
 DONEES = 1 << 20
 """Whose donors are looked for at once."""
+_AT_ONCE = 1 << 18
 
 
 class Ring:
@@ -43,26 +45,32 @@ class Ring:
             self._laps[first + self._donees[index]] = keys + self._donors[index]
             self._index[part], self._position[part], self._keys[part] = index, first, keys
 
-    def depths(self, reach: int) -> IntArray:
-        """Most donees within ``reach - 1`` donors below one label of their own cell, per cell."""
-        deep = self._donors > reach
-        if not deep.any():
-            return self._donees.copy()
+    def depths(self, reaches: range) -> Iterator[IntArray]:
+        """Yield, for each reach, the depth of each cell.
+
+        That is how many donees are within ``reach - 1`` donors below one label of their own cell,
+        at most.
+        """
+        step = max(1, _AT_ONCE // max(1, min(self._size, DONEES)))
+        for part in blocks(len(reaches), step):
+            yield from self._depths(np.array(reaches[part])[:, None])
+
+    def _depths(self, reaches: IntArray) -> IntArray:
+        """Return the depths of some reaches, shape ``(reaches, cells)``."""
+        deep = np.asarray(self._donors > reaches)
         depth = np.where(deep, 0, self._donees)
-        for part in blocks(self._size, DONEES):
-            first, last = self._index[part.start], self._index[part.stop - 1] + 1
-            cells: slice | IntArray = slice(first, last)
-            some: slice | IntArray = part
-            starts = np.maximum(self._start[cells] - part.start, 0)
-            if not deep[cells].all():
-                some = part.start + np.flatnonzero(deep[self._index[part]])
-                index = self._index[some]
-                starts = np.flatnonzero(np.diff(index, prepend=-1))
-                cells = index[starts]
+        ever = np.asarray(deep.any(axis=0))
+        for part in blocks(self._size if ever.any() else 0, DONEES):
+            some = part.start + np.flatnonzero(ever[self._index[part]])
+            if not len(some):
+                continue
+            index = self._index[some]
             # There are more donors than ``reach``: a label that far on is within the second lap.
-            width = np.searchsorted(self._laps, self._keys[some] + reach) - self._position[some]
-            if len(width):
-                depth[cells] = np.maximum(depth[cells], np.maximum.reduceat(width, starts))
+            width = np.searchsorted(self._laps, self._keys[some] + reaches) - self._position[some]
+            first = np.flatnonzero(np.diff(index, prepend=-1))  # of each cell
+            cells = index[first]
+            most = np.maximum(depth[:, cells], np.maximum.reduceat(width, first, axis=1))
+            depth[:, cells] = np.where(deep[:, cells], most, self._donees[cells])
         return depth
 
 
