@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from missdp import Numeric, Ordinal, Schema, Table
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.cli.main import main
 from missdp.datasets import yrbss
 from missdp.schema import Order
@@ -325,3 +325,39 @@ def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
         code, out, err = run(capsys, *ask, "--match", odd, "--count")
         assert (code, out) == (2, "")
         assert "backticks" in err
+
+
+def test_odd_names_without_backticks_are_told_to_stand_in_them(capsys, tmp_path):
+    facts = Schema(
+        (
+            Numeric(name="Income, monthly", lower=0, upper=9, nullable=True),
+            Categorical(name="Employed?", levels=("N", "Y"), nullable=True),
+            Ordinal(name="grade", levels=(1, 2)),
+        )
+    )
+    facts.to_toml(tmp_path / "facts.toml")
+    rows = "".join(f"{k % 9},{'NY'[k % 2]},{k % 2 + 1}\n" for k in range(50))
+    (tmp_path / "rows.csv").write_text('"Income, monthly",Employed?,grade\n' + rows)
+    ask = ("query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "1")
+    income, employed = "`Income, monthly`", "`Employed?`"
+    match = ("--match", "grade", "--impute")
+    for more, said in (
+        ((*match, income, "--mean", "Income, monthly"), income),
+        ((*match, "Income, monthly", "--mean", income), income),
+        ((*match, "grade, Income, monthly", "--count"), income),
+        (("--impute", income, "--match", "Income, monthly", "--count"), income),
+        ((*match, income, "--proportion", "Employed? = 'Y'"), employed),
+        ((*match, income, "--count", "--where", "Employed? = 'Y'"), employed),
+        ((*match, income, "--count", "--where", "Income, monthly > 5"), income),
+    ):
+        code, out, err = run(capsys, *ask, *more)
+        assert (code in (2, 3), out) == (True, ""), err
+        assert f"a name with a blank, a comma or another sign goes in backticks: {said}" in err
+    for more in (
+        (*match, income, "--mean", "grade,grade"),
+        (*match, income, "--count", "--where", "`Employed?` = "),
+        (*match, "grad", "--count"),
+    ):
+        code, _, err = run(capsys, *ask, *more)
+        assert code in (2, 3)
+        assert "backticks" not in err

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
 from missdp.table import RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
+from missdp.table.lost_cells import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks
@@ -87,6 +89,9 @@ def draft(
     if drafted.stubs:
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
+    if drafted.doubts:
+        lines += ["Drafted with levels, which is right only if these are no numbers:"]
+        lines += [f"  {why}" for why in drafted.doubts.values()]
     text = "\n".join(lines)
     emit({}, text, as_json=False)
 
@@ -105,18 +110,25 @@ def check(
 ) -> None:
     """Check a schema, and whether data fits it.
 
-    Nothing is said about rows that break rules: how many there are is private.
+    Nothing is said about rows that break rules: how many there are is private. So is what is said
+    of columns whose cells cannot be read: it is for the curator.
     """
     del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
+    lost = LostCells((), ())
     if data is not None:
-        check_rows_fit(rows_at(data, parts=parts, table=table, select=select), facts)
+        private = rows_at(data, parts=parts, table=table, select=select)
+        check_rows_fit(private, facts)
+        stream = stream_of(private)
+        assert stream is not None
+        lost = lost_cells(stream, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
+    document |= {name: list(columns) for name, columns in asdict(lost).items() if columns}
     if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
         document["kinds"] = kinds
     if facts.rules:
@@ -131,6 +143,7 @@ def check(
         lines += ["Rules about two rows:", *(f"  {t}{soft[holds]}" for t, holds in pairs.items())]
     if data is not None:
         lines.append("The data fits.")
+    lines += [*_lost_in_words(lost)]
     if facts.undeclared:
         lines.append(
             "Not declared public yet: "
@@ -145,6 +158,19 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
         names = [a.name for a in facts if kind in a.kinds]
         if names and kind != "missing":
             yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
+
+
+def _lost_in_words(lost: LostCells) -> Iterator[str]:
+    """Yield lines on columns of which cells are lost without a word."""
+    if lost.without_values:
+        yield f"But no cell of these is in its declared domain: {', '.join(lost.without_values)}."
+    if lost.other_styles:
+        yield (
+            "But cells of these look like numbers and cannot be read, as with thousands "
+            f"separators, decimal commas or signs: {', '.join(lost.other_styles)}."
+        )
+    if lost.without_values or lost.other_styles:
+        yield "(For the curator only: this was read from the rows. Write these cells anew.)"
 
 
 _HELD = 4  # tables: the rows, those with holes, and the chances of all cells

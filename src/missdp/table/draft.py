@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Plain, Unreadable
 from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native
+from missdp.table.number_styles import number_style
 from missdp.table.streams import RowStream, stream_of
 from missdp.table.tally import Tally
 from missdp.table.usual import Proposed, number_codes, text_codes
@@ -51,14 +52,19 @@ class Draft:
         Attributes whose facts were guessed from the cells, each marked ``undeclared``.
     stubs : mapping of str to str
         Columns for which nothing could be guessed, and why.
+    doubts : mapping of str to str, optional
+        Columns that were drafted with levels, although these look like numbers in a spelling that
+        is not read as numbers.
     """
 
     attributes: tuple[AnyAttribute, ...]
     stubs: Mapping[str, str]
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
         notes = _RULES + "".join(_stub(*stub) for stub in self.stubs.items())
+        notes += "".join(f"\n# {doubt}.\n" for doubt in self.doubts.values())
         write_tables(self.attributes, Path(path), notes=notes)
 
 
@@ -104,7 +110,15 @@ def draft_columns(data: Any) -> Draft:
         waiting = {name: a for name in unread if not isinstance(a := chosen[name], str)}
     attributes = [a for a in chosen.values() if not isinstance(a, str)]
     stubs = {n: f"column {n!r} {why}" for n, why in chosen.items() if isinstance(why, str)}
-    return Draft(tuple(attributes), stubs)
+    doubts = {a.name: f"column {a.name!r} {why}" for a in attributes if (why := _doubt(a))}
+    return Draft(tuple(attributes), stubs, doubts)
+
+
+def _doubt(attribute: AnyAttribute) -> str | None:
+    """Say that levels look like numbers, as people write them and as they are not read."""
+    if isinstance(attribute, Numeric) or not isinstance(attribute.levels[0], str):
+        return None
+    return number_style([str(level) for level in attribute.levels], every=True)
 
 
 def draft_schema(data: Any) -> Schema:
@@ -316,14 +330,8 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | st
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
-        commas = sum(
-            "," in t and read_number(t.replace(",", ".")) is not None for t in map(str, levels)
-        )
-        if 2 * commas > len(levels):
-            return (
-                "looks like numbers with a decimal comma: write them with a point, each cell by "
-                "itself"
-            )
+        if style := number_style([str(level) for level in levels], every=False):
+            return style
         return (
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
             "free text"
