@@ -21,7 +21,14 @@ from stability_cases import (
     trimmed_case,
 )
 
-from missdp.preprocess import NEIGHBOURS, PCADimensionReducer, TableDistance
+from missdp.preprocess import (
+    NEIGHBOURS,
+    MedianImputer,
+    NeighbourImputer,
+    PCADimensionReducer,
+    RowDomain,
+    TableDistance,
+)
 
 NAN = np.nan
 
@@ -215,6 +222,38 @@ def test_moving_every_row_alike_comes_close(case, pair, least):
     tables = [clone(step).fit_transform(t) for t in pair]
     assert bound.covers(*tables)
     assert TableDistance.between(*tables, replaced=0).moved_l12 >= least * bound.moved_l12
+
+
+def test_the_extremes_may_move_against_a_row():
+    """A row rises by as much as both ends fall: its place between them moves twice as far."""
+    x = np.array([[-0.5]] * 4 + [[0.0]] + [[0.5]] * 4)
+    y = x + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)
+    step, domain = min_max_case((x, y))
+    bound = step.stability(TableDistance.between(x, y, replaced=0), domain)
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables, replaced=0).moved_max >= 0.99 * bound.moved_max
+
+
+def test_a_replaced_donor_moves_those_it_leaves_and_those_it_comes_to():
+    """Three rows take from it in either table, and these are not the same three."""
+    holed = [[0.9, NAN]] * 3 + [[-0.9, NAN]] * 3
+    pair = replaced([[0.9, 0.4], [0.0, -0.4], *holed], [-0.9, 0.4])
+    step = NeighbourImputer(n_neighbors=1, max_incomplete=6, max_donations=3)
+    bound = step.stability(NEIGHBOURS, RowDomain(rows=8, columns=2, complete=False))
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables).moved_rows == bound.moved_rows == 6
+
+
+def test_gaps_say_nothing_of_a_median_whose_values_are_all_replaced():
+    """One value in each table: no gap is wide, and the imputed cells move from end to end."""
+    pair = replaced([[-1.0], *[[NAN]] * 9], [1.0])
+    step = MedianImputer(max_incomplete=9, central_gap=0.01)
+    bound = step.stability(NEIGHBOURS, RowDomain(rows=10, columns=1, complete=False))
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables).moved_max == bound.moved_max == 2.0
 
 
 def test_the_projection_turns_with_the_rows():
