@@ -450,6 +450,22 @@ def test_evaluate(folder, capsys):
     assert run(capsys, *arguments, "--ways", "x")[0] == 2
 
 
+def test_evaluate_says_which_table_does_not_fit(folder, capsys):
+    (folder / "other.csv").write_text("größe,age\nXXL,5\n")
+    ask = ("evaluate", "--schema", "schema.toml")
+    for files, said in (
+        (("other.csv", "data.csv"), "missdp: the private table: column 'größe' has values"),
+        (("data.csv", "other.csv"), "missdp: the synthetic table: column 'größe' has values"),
+        (("data.csv", "no.csv"), "missdp: the synthetic table: no data file at 'no.csv'"),
+        (("data.csv", "data.csv", "--f1", "--test", "other.csv"), "missdp: the held-out rows: col"),
+    ):
+        code, out, err = run(capsys, *ask, *files)
+        assert (code, out) == (3, "")
+        assert err.startswith(said)
+    code, _, err = run(capsys, *ask, "data.csv", "data.csv", "--test", "data.csv")
+    assert (code, "--test is for --f1" in err) == (2, True)
+
+
 def test_demo(folder, capsys):
     code, out, _ = run(capsys, "demo", "--json")
     assert code == 0

@@ -91,6 +91,17 @@ def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_re
     assert not shared.events
 
 
+def test_a_budget_without_delta_is_said_to_lack_one(table):
+    with pytest.raises(
+        BudgetExceededError, match="needs a delta of 1e-06, and the budget has none"
+    ):
+        MST(epsilon=1.0, budget=Budget(epsilon=5.0)).fit(table)
+    with pytest.raises(BudgetExceededError, match="Ask for a smaller epsilon"):
+        MST(epsilon=1.0, budget=Budget(epsilon=0.5, delta=1e-6)).fit(table)
+    with pytest.raises(BudgetExceededError, match="Ask for a smaller epsilon"):
+        PrivBayes(epsilon=1.0, budget=Budget(epsilon=0.5)).fit(table)
+
+
 def test_what_a_fit_rests_on_is_part_of_what_the_shared_budget_promises():
     """Also what is no condition of any single release: facts of the schema and of parameters."""
     budget = Budget(2.0)

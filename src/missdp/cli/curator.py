@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +34,7 @@ from missdp.cli.where import (
     files_of,
     rows_at,
 )
-from missdp.errors import OutputError, ParameterError, replacing
+from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import check_outputs, reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
@@ -293,6 +294,10 @@ def evaluate(
     truth, other = _held((private, synthetic), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
+    if test is not None and not f1:
+        raise ParameterError("--test is for --f1, which was not asked for")
+    with _said_of("the held-out rows"):
+        held_out = None if test is None else Table.read(test, facts)
     sizes = _parse_ways(ways, len(facts))
     document: dict[str, Any] = {"curator_only": True, "marginals": {}}
     texts = [_WARNING]
@@ -313,7 +318,7 @@ def evaluate(
                 truth,
                 other,
                 random_state=seed,
-                test=None if test is None else Table.read(test, facts),
+                test=held_out,
                 progress=progress,
             )
         document["f1"] = scores.to_dict()
@@ -327,10 +332,17 @@ def _held(places: tuple[Path | RowStream, Path], facts: Schema) -> Iterator[Any]
     each = [stream.about() for stream in streams]
     rows = None if None in each else sum(n for n in each if n is not None)
     held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
-    for stream in streams:
-        if not held:
-            check_rows_fit(stream, facts)
-        yield Table.read(stream, facts) if held else stream
+    for stream, which in zip(streams, ("private", "synthetic"), strict=True):
+        with _said_of(f"the {which} table"):
+            if not held:
+                check_rows_fit(stream, facts)
+            read = Table.read(stream, facts) if held else stream
+        yield read
+
+
+def _said_of(table: str) -> AbstractContextManager[None]:
+    """Say in refusals which of several tables they are about."""
+    return replacing(DataError, by=lambda error: DataError(f"{table}: {error}"))
 
 
 def _public_facts(

@@ -396,7 +396,11 @@ class _Parser:
         return self._schema[name]
 
     def _constant(self) -> Level | float:
-        kind = self._peek()[0]
+        kind, word = self._peek()
+        if kind == "name":
+            raise _Unreadable(
+                f"expected number or text or true or false, found {word!r}; text goes in quotes"
+            )
         word = self.expect("number", "text", "true", "false")
         if kind == "number":
             return float(word)

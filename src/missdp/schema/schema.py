@@ -25,7 +25,14 @@ from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
 
-__all__ = ["AnyAttribute", "Schema", "load_toml", "plainly_missing", "write_tables"]
+__all__ = [
+    "AnyAttribute",
+    "Schema",
+    "check_schema",
+    "load_toml",
+    "plainly_missing",
+    "write_tables",
+]
 
 
 _FORMAT = 1  # of the layout that people write
@@ -208,6 +215,15 @@ class Schema(Record):
     def to_toml(self, path: str | Path) -> None:
         """Write the schema to a TOML file, whole or not at all."""
         write_tables(self.attributes, Path(path), rules=self.rules)
+
+
+def check_schema(schema: object) -> None:
+    """Refuse what is no schema, such as the path of one."""
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
+            "one from a file"
+        )
 
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:

@@ -51,7 +51,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     styled = dict.fromkeys((a.name for a in _unrefusing(schema)), False)
     rows = 0
     for batch in stream.batches(schema.names):
-        rows += len(batch)
+        rows += batch.num_rows
         for place, attribute in enumerate(schema):
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():

@@ -13,13 +13,14 @@ import glob
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
 from missdp.errors import DataError, replacing
+from missdp.table.cells import Chunk
 from missdp.table.frames import (
     check_columns,
     file_batches,
@@ -28,7 +29,18 @@ from missdp.table.frames import (
     relation_batches,
 )
 
-__all__ = ["FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
+__all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
+
+
+class Batch(Protocol):
+    """Columns of some rows: an Arrow batch, or what a database's driver gives. Private."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+
+    def column(self, place: int) -> Chunk:
+        """Return a column's cells."""
 
 
 class RowStream(abc.ABC):
@@ -46,7 +58,7 @@ class RowStream(abc.ABC):
         """Return about how many rows there are, from metadata; None if nothing tells."""
 
     @abc.abstractmethod
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns, in this order, a batch of rows at a time.
 
         Raises
@@ -92,7 +104,7 @@ class FileRows(RowStream):
             return _lines(self.path)
         return _stated_rows(self.path)
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns; see ``file_batches``."""
         return file_batches(self.path, names)
 
@@ -144,7 +156,7 @@ class PartRows(RowStream):
         stated = [_stated_rows(path) for path in self.paths]
         return sum(n for n in stated if n is not None) if None not in stated else None
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns of one file after the other."""
         for path in self.paths:
             yield from file_batches(path, names)
@@ -172,7 +184,7 @@ class RelationRows(RowStream):
         """Return what was said about the number of rows."""
         return self._about
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns; see ``relation_batches``."""
         return relation_batches(self._relation, names)
 
