@@ -26,8 +26,10 @@ from missdp.preprocess import (
     MedianImputer,
     NeighbourImputer,
     PCADimensionReducer,
+    RegressionImputer,
     RowDomain,
     TableDistance,
+    TrimmedMeanImputer,
 )
 
 NAN = np.nan
@@ -244,6 +246,29 @@ def test_a_replaced_donor_moves_those_it_leaves_and_those_it_comes_to():
     tables = [clone(step).fit_transform(t) for t in pair]
     assert bound.covers(*tables)
     assert TableDistance.between(*tables).moved_rows == bound.moved_rows == 6
+
+
+def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
+    """Each table is as narrow as declared, and the two lie side by side."""
+    x = np.array([[-0.1]] * 3 + [[0.0]] * 6 + [[NAN]])
+    y = np.abs(x)
+    step = TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
+    incoming, domain = TableDistance(replaced=3), RowDomain(rows=10, columns=1, complete=False)
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert step.stability(incoming, domain).covers(*tables)
+    assert TableDistance.between(*tables, replaced=3).moved_max > 3 * 0.1 / 7
+
+
+@pytest.mark.parametrize("ridge", [0.05, 0.5, 2.0])
+def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
+    """What a row of the unit ball adds, twice, at the longest coefficient there may be."""
+    step = RegressionImputer(target=1, max_incomplete=1, regularization=ridge)
+    domain = RowDomain(rows=10**6, columns=2, complete=False)
+    longest = math.sqrt(1 / ridge)
+    angle = np.linspace(0, 2 * np.pi, 100_001)
+    pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
+    said = step.response(NEIGHBOURS, domain).shift * domain.rows * ridge
+    assert 0.9999 * said <= pull <= said * (1 + 1e-12)
 
 
 def test_gaps_say_nothing_of_a_median_whose_values_are_all_replaced():
