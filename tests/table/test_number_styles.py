@@ -81,6 +81,26 @@ def test_all_cells_tell_together_what_a_comma_means(texts: list[str], said: str 
     )
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%y", "%Y-%m-%dT%H:%M:%S", "%d/%m/%Y %I:%M %p"],
+)
+def test_a_draft_says_that_dates_are_to_be_recoded(written: str) -> None:
+    days = pd.date_range("2023-01-30", periods=178, freq="D").strftime(written)
+    stubs = draft_columns(pd.DataFrame({"day": [*days, "", "unknown"]})).stubs
+    assert stubs["day"].startswith("column 'day' looks like dates: write a year, a month or an age")
+    others = draft_columns(pd.DataFrame({"id": [f"{day}x{k}" for k, day in enumerate(days)]}))
+    assert "dates" not in others.stubs["id"]
+    few = draft_columns(pd.DataFrame({"day": days[:30]}))
+    assert (few.stubs, few.doubts, len(few.attributes)) == ({}, {}, 1)
+
+
+def test_no_bound_is_a_negative_zero() -> None:
+    (drafted,) = draft_columns(pd.DataFrame({"x": ["-0.0", "-5", "0"]})).attributes
+    assert isinstance(drafted, Numeric)
+    assert (str(drafted.lower), str(drafted.upper)) == ("-5.0", "0.0")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

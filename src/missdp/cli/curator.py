@@ -31,11 +31,11 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     rows_at,
 )
 from missdp.errors import DataError, OutputError, ParameterError, replacing
-from missdp.files import check_outputs, reserved
+from missdp.files import reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
 from missdp.schema import Schema
@@ -76,7 +76,7 @@ def draft(
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs([output], inputs=files_of(private))
+    check_apart([output], private)
     drafted = draft_columns(private)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
@@ -210,7 +210,7 @@ def simulate(
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     del memory  # in force by now
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs([output, output_schema], inputs=[*files_of(private), schema])
+    check_apart([output, output_schema], private, schema)
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

@@ -14,11 +14,11 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     rows_at,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.files import check_outputs, reserved
+from missdp.files import reserved
 from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
 from missdp.progress import progress_bar
 from missdp.schema import Schema
@@ -69,7 +69,7 @@ def impute(
         raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
     outputs = [output] if draws == 1 else numbered(output, draws)
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs(outputs, inputs=[*files_of(private), schema, model])
+    check_apart(outputs, private, schema, model)
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)

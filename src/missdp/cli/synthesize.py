@@ -40,12 +40,12 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     read_by,
     rows_at,
 )
 from missdp.errors import OutputError, ParameterError
-from missdp.files import check_outputs, reserved, write_atomically
+from missdp.files import reserved, write_atomically
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
@@ -171,7 +171,7 @@ def synthesize(
     output_format(output)
     place = model_beside(output) if model is None else model
     private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
-    check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
+    check_apart([output, place, guarantee], private, schema)
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])

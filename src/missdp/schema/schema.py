@@ -282,10 +282,14 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
     def malformed(error: BaseException) -> MissDPError:
         # The place only: the reason may quote a character of what is perhaps no such file at all.
         place = _PLACE.search(str(error))
-        return refusal(f"{str(path)!r} is not a TOML file{place[0] if place else ''}")
+        where = place[0] if place else ""
+        if isinstance(error, UnicodeDecodeError):
+            where = ": save it as UTF-8"
+        return refusal(f"{str(path)!r} is not a TOML file{where}")
 
     with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        # Editors of some systems begin a file with a mark that says it is UTF-8.
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
 
 
 def write_tables(

@@ -24,7 +24,7 @@ from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Plain, Unreadable
 from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native
-from missdp.table.number_styles import number_style
+from missdp.table.number_styles import date_style, number_style
 from missdp.table.streams import RowStream, stream_of
 from missdp.table.tally import Tally
 from missdp.table.usual import Proposed, number_codes, text_codes
@@ -293,7 +293,7 @@ def _draft_numeric(
         return "has no finite numbers"
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
         return "has numbers too large to be told apart: it looks like an identifier"
-    lower, upper = float(finite.min()), float(finite.max())
+    lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
     marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
     plain = Numeric(
@@ -330,7 +330,8 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | st
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
-        if style := number_style([str(level) for level in levels], every=False):
+        texts = [str(level) for level in levels]
+        if style := date_style(texts) or number_style(texts, every=False):
             return style
         return (
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "

@@ -1,4 +1,4 @@
-"""How people write numbers that are not read as numbers, and what to do about it.
+"""How people write numbers and dates that are not read as such, and what to do about it.
 
 Nothing is converted here: whether ``1,234`` is above a thousand or next to one is not written in
 it. Whoever knows the file rewrites it, each cell by itself.
@@ -12,7 +12,7 @@ from typing import Final
 
 from missdp.schema.attributes import read_number
 
-__all__ = ["number_style"]
+__all__ = ["date_style", "number_style"]
 
 _GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
 _EITHER = f"{_GROUPS} or {_COMMA}"
@@ -82,3 +82,23 @@ def _styles(text: str) -> set[str] | None:
         if pattern.fullmatch(bare):
             return signs | styles
     return signs | {_COMMA} if read_number(bare.replace(",", ".", 1)) is not None else None
+
+
+_PARTS = (
+    r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2}))"
+)
+_DATE = re.compile(rf"{_PARTS}(?:[T ][0-9]{{1,2}}:[0-9:.]+(?: ?[AP]M|Z|[+-][0-9:]+)?)?")
+
+
+def date_style(texts: Collection[str]) -> str | None:
+    """Say what to do about a column of which more than half of the distinct cells are dates.
+
+    Examples
+    --------
+    >>> date_style(["2024-02-28", "29.2.2024"])
+    'looks like dates: write a year, a month or an age instead, each cell by itself'
+    """
+    dates = sum(_DATE.fullmatch(text) is not None for text in texts)
+    if 2 * dates <= len(texts):
+        return None
+    return "looks like dates: write a year, a month or an age instead, each cell by itself"

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import fnmatch
 import glob
 import gzip
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -41,6 +43,9 @@ class Batch(Protocol):
 
     def column(self, place: int) -> Chunk:
         """Return a column's cells."""
+
+
+_PARQUET = (".parquet", ".pq")
 
 
 class RowStream(abc.ABC):
@@ -141,11 +146,24 @@ class PartRows(RowStream):
     """
 
     def __init__(self, place: str | Path) -> None:
-        self.paths: Final = _parts(Path(place))
+        self.place: Final = Path(place)
+        self.paths: Final = _parts(self.place)
         first = file_columns(self.paths[0])
         for path in self.paths[1:]:
             if set(file_columns(path)) != set(first):
                 raise DataError(f"{str(path)!r} has other columns than {str(self.paths[0])!r}")
+
+    def would_read(self, path: Path) -> bool:
+        """Whether a file that is written there would be one of these files from then on."""
+        if path.suffix.lower() not in _PARQUET:
+            return False
+        if self.place.is_dir():
+            inside, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.place))
+            return inside.is_relative_to(folder) and not _hidden(inside.relative_to(folder))
+        written, pattern = os.path.abspath(path), os.path.abspath(self.place)
+        if "**" in pattern:
+            return fnmatch.fnmatch(written, pattern)
+        return Path(written).match(pattern)
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of every file."""
@@ -212,7 +230,7 @@ def _parts(place: Path) -> tuple[Path, ...]:
             found = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
         else:
             found = [Path(name) for name in glob.glob(str(place), recursive=True)]
-    found = sorted(p for p in found if p.suffix.lower() in (".parquet", ".pq") and p.is_file())
+    found = sorted(p for p in found if p.suffix.lower() in _PARQUET and p.is_file())
     if not found:
         raise DataError(
             f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "
