@@ -508,7 +508,7 @@ def test_sampling_shows_its_progress(folder, capsys, monkeypatch):
     def watched():
         yield lambda stage, done: seen.append(stage)
 
-    monkeypatch.setattr("missdp.cli.synthesize.progress_bar", watched)
+    monkeypatch.setattr("missdp.cli.sample.progress_bar", watched)
     assert run(capsys, "sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
     assert seen == ["reading the model", *["drawing and writing 1 row"] * 2]
 

@@ -164,6 +164,21 @@ def test_the_check_tells_the_curator_of_columns_that_cannot_be_read(
         assert "But" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("outside", ["missing", "clamp"])
+def test_the_check_tells_the_curator_of_cells_that_are_no_utf8(
+    folder: Path, capsys: pytest.CaptureFixture[str], outside: str
+) -> None:
+    facts(outside=outside, nullable=True).to_toml("s.toml")
+    lines = ("pay,sex,group", "5,0,1", "6,ü,1", "ü,1,0")
+    for encoding, told in (("utf-8", False), ("latin-1", True)):
+        (folder / "rows.csv").write_text("\n".join(lines) + "\n", encoding)
+        assert main(["schema", "check", "s.toml", "rows.csv"]) == 0
+        said = "neither text in UTF-8, numbers nor true/false: pay, sex.\n(For the curator only"
+        assert (said in capsys.readouterr().out) is told
+    draft = draft_columns(folder / "rows.csv")
+    assert "text in UTF-8" in draft.stubs["sex"]
+
+
 def test_codes_are_no_numbers_in_another_spelling(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

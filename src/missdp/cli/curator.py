@@ -116,7 +116,7 @@ def check(
     """
     del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
-    lost = LostCells((), ())
+    lost = LostCells()
     if data is not None:
         private = rows_at(data, parts=parts, table=table, select=select)
         check_rows_fit(private, facts)
@@ -170,7 +170,12 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
             "But cells of these look like numbers and cannot be read, as with thousands "
             f"separators, decimal commas or signs: {', '.join(lost.other_styles)}."
         )
-    if lost.without_values or lost.other_styles:
+    if lost.unreadable:
+        yield (
+            "But cells of these are neither text in UTF-8, numbers nor true/false: "
+            f"{', '.join(lost.unreadable)}."
+        )
+    if lost:
         yield "(For the curator only: this was read from the rows. Write these cells anew.)"
 
 

@@ -95,7 +95,7 @@ def draft_columns(data: Any) -> Draft:
     >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
     >>> [attribute.name for attribute in draft.attributes], draft.stubs["pets"]
-    (['age'], "column 'pets' has cells that are neither text, numbers nor true/false")
+    (['age'], "column 'pets' has cells that are neither text in UTF-8, numbers nor true/false")
     """
     stream = stream_of(data)
     columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
@@ -213,7 +213,7 @@ def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | str]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        yield "has cells that are neither text, numbers nor true/false"
+        yield "has cells that are neither text in UTF-8, numbers nor true/false"
         return
     for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):

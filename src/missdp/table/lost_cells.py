@@ -6,13 +6,12 @@ schema expects is read as holes, or as bounds. A release must not tell of it; th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.table.cells import Chunk, distinct, read_numbers, taken
+from missdp.table.cells import Chunk, Unreadable, distinct, read_numbers, taken
 from missdp.table.encode import Encoder
 from missdp.table.number_styles import number_style
 from missdp.table.streams import RowStream
@@ -30,10 +29,16 @@ class LostCells:
         No cell of these is in the declared domain; columns that rules may fill are left out.
     other_styles : tuple of str
         Numeric ones of which a cell looks like a number in a spelling that is not read as one.
+    unreadable : tuple of str
+        A cell of these is neither text, number nor true/false: text that is not UTF-8, say.
     """
 
-    without_values: tuple[str, ...]
-    other_styles: tuple[str, ...]
+    without_values: tuple[str, ...] = ()
+    other_styles: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.without_values or self.other_styles or self.unreadable)
 
 
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
@@ -48,7 +53,7 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
     filled = schema.rulebook.may_fill
     bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
     empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
-    styled = dict.fromkeys((a.name for a in _unrefusing(schema)), False)
+    found: dict[str, set[str]] = {a.name: set() for a in schema if not a.refuses}
     rows = 0
     for batch in stream.batches(schema.names):
         rows += batch.num_rows
@@ -56,19 +61,28 @@ def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
             name, column = attribute.name, batch.column(place)
             if name in empty and (empty[name].encode(column).codes < attribute.size).any():
                 del empty[name]
-            if styled.get(name) is False:
-                styled[name] = _has_other_style(column, attribute)
-    return LostCells(tuple(empty) if rows else (), tuple(n for n, found in styled.items() if found))
+            if name in found:
+                found[name] |= _faults(column, attribute)
+    return LostCells(
+        tuple(empty) if rows else (),
+        *(tuple(n for n, faults in found.items() if fault in faults) for fault in (_STYLE, _RAW)),
+    )
 
 
-def _unrefusing(schema: Schema) -> Iterator[Numeric]:
-    return (a for a in schema if isinstance(a, Numeric) and not a.refuses)
+_STYLE, _RAW = "style", "unreadable"
 
 
-def _has_other_style(column: Chunk, attribute: AnyAttribute) -> bool:
-    """Whether a cell looks like a number, but is read neither as one nor as a code."""
-    codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
-    texts = frozenset(code.strip() for code in codes if isinstance(code, str))
-    _, unreadable = read_numbers(column, texts)
-    cells, _ = distinct(taken(column, np.flatnonzero(unreadable)))
-    return any(isinstance(c, str) and number_style([c.strip()], every=True) for c in cells)
+def _faults(column: Chunk, attribute: AnyAttribute) -> set[str]:
+    """Tell whether a cell cannot be read, or looks like a number and is neither one nor a code."""
+    if isinstance(attribute, Numeric):
+        codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
+        texts = frozenset(code.strip() for code in codes if isinstance(code, str))
+        _, lost = read_numbers(column, texts)
+        cells, _ = distinct(taken(column, np.flatnonzero(lost)))
+    else:
+        cells, _ = distinct(column)
+    found = {_RAW for cell in cells if isinstance(cell, Unreadable)}
+    if isinstance(attribute, Numeric):
+        texts_left = (cell.strip() for cell in cells if isinstance(cell, str))
+        found |= {_STYLE for text in texts_left if number_style([text], every=True)}
+    return found
