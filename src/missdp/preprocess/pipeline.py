@@ -24,7 +24,7 @@ from missdp.accounting.weak import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.chain import Bound, PreparedRows, Stage, trace
-from missdp.preprocess.domain import RowDomain, Rows, table_shape
+from missdp.preprocess.domain import RowDomain, Rows, as_rows, table_shape
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (
     NoisyTest,
@@ -196,7 +196,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         declared = (self.rows, self.columns)
         shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
         if isinstance(X, (list, tuple)):
-            shape = (len(X), self.columns)
+            shape = as_rows(X).shape  # refused here if some rows are longer than others
         if tuple(shape) != declared:
             raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
         self.estimator.check_target(y, self.rows)
