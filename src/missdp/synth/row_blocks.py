@@ -144,6 +144,8 @@ class Sampler(FittedState, abc.ABC):
     def _each_with_seed(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         for model in self._uncertain(multiple, rng):
             model.random_state = int(rng.integers(2**63))
+            # Whatever it was fitted to was made up from this release, and promises what this does.
+            model.guarantee_ = self.guarantee_
             yield model
 
     def sample_table(
