@@ -1,4 +1,4 @@
-"""AIM and MST on incomplete tables: every strategy, mechanism and rate, side by side.
+"""A family on incomplete tables: every strategy, mechanism and rate, side by side.
 
 Numerics in 10 declared bins.  Mean total variation to the complete truth over all 1- and 2-way
 marginals of the synthetic rows, mean and standard deviation over runs with the secure noise
@@ -24,9 +24,9 @@ import numpy as np
 from _data import SHARED, table
 
 from missdp.evaluate import marginal_distance
-from missdp.synth import AIM, MST
+from missdp.synth import AIM, MST, AllPairs, PrivBayes
 
-FAMILIES = {"aim": AIM, "mst": MST}
+FAMILIES = {"aim": AIM, "mst": MST, "all-pairs": AllPairs, "privbayes": PrivBayes}
 FILES = ["truth", "mcar_0.2", "mar_0.35", "mnar_0.2"]
 
 

@@ -239,3 +239,13 @@ def test_filters_under_replace_one():
     assert spent_a_little().to_replace_one().epsilon == 2.0
     event = spent_a_little().events[0]
     assert event.to_replace_one().capacity.rho == 4 * event.capacity.rho
+
+
+def test_what_was_released_under_add_remove_counts_twice_its_mu_under_replace_one():
+    """A log that fits into the cap only as it stands is refused: a file may have been edited."""
+    facts = {"sensitivity": 1, "discrete": False}
+    cap = GaussianEvent(sigma=1.0, adjacency="replace-one", **facts)
+    whole, more = (GaussianEvent(sigma=sigma, **facts) for sigma in (2.0, 1.99))
+    assert FilterEvent(capacity=cap, log=[whole], adjacency="replace-one").log == (whole,)
+    with pytest.raises(ParameterError, match="more than its capacity"):
+        FilterEvent(capacity=cap, log=[more], adjacency="replace-one")

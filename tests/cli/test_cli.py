@@ -89,6 +89,58 @@ def test_a_saved_model_can_be_sampled_again(folder, capsys):
     assert not (folder / "x.csv").exists()
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
+    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    before = set(os.listdir(folder))
+    ask = ("sample", "m.json", "-o", f"t.{suffix}", "--multiple", 3, "--rows", 40, "--seed", 5)
+    code, out, err = run(capsys, *ask, "--keep-holes", "--json")
+    assert (code, err) == (0, "")
+    names = [f"t-{k}.{suffix}" for k in (1, 2, 3)]
+    assert set(os.listdir(folder)) - before == {*names}
+    document = json.loads(out)
+    assert (document["output"], document["rows"]) == (names, 40)
+    drawn = missdp.load("m.json").sample(40, multiple=3, random_state=5, missing_values="keep")
+    for name, frame in zip(names, drawn, strict=True):
+        written = Table.read(folder / name, SCHEMA)
+        expected = Table.read(frame, SCHEMA)
+        for column in SCHEMA.names:
+            assert written.codes(column).tolist() == expected.codes(column).tolist()
+    code, out, _ = run(capsys, "sample", "m.json", "-o", "n.csv", "--multiple", 2)
+    assert code == 0
+    assert f"Wrote n-1.csv, n-2.csv: {missdp.load('m.json').n_rows_} synthetic rows each." in out
+
+
+def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
+    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    run(capsys, *SYNTHESIZE, "--model", "bayes.json", "--delta", 0)
+    (folder / "t-2.csv").write_text("mine")
+    before = set(os.listdir(folder))
+    for model, more, expected in (
+        ("m.json", ("--multiple", 1), 2),
+        ("m.json", ("--multiple", 1001), 2),
+        ("m.json", ("--multiple", 3, "--rows", 10**12), 2),
+        ("bayes.json", ("--multiple", 3), 2),
+    ):
+        code, out, err = run(capsys, "sample", model, "-o", "t.csv", *more)
+        assert (code, out) == (expected, "")
+        assert "--multiple" in err or "--rows must be at most" in err or "multiple" in err
+    uncertain = AllPairs._uncertain
+
+    def interrupted(self, multiple, rng):
+        models = uncertain(self, multiple, rng)
+        yield next(models)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AllPairs, "_uncertain", interrupted)
+    assert run(capsys, "sample", "m.json", "-o", "t.csv", "--multiple", 3)[0] == 130
+    assert set(os.listdir(folder)) == before
+    assert (folder / "t-2.csv").read_text() == "mine"
+    (folder / "t-1.csv").write_bytes((folder / "m.json").read_bytes())
+    code, _, err = run(capsys, "sample", "t-1.csv", "-o", "t.csv", "--multiple", 3)
+    assert (code, "is an input" in err) == (5, True)
+
+
 @pytest.mark.parametrize("missing", PrivBayes.strategies)
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_every_strategy(folder, capsys, missing, delta):
@@ -398,6 +450,22 @@ def test_evaluate(folder, capsys):
     assert run(capsys, *arguments, "--ways", "x")[0] == 2
 
 
+def test_evaluate_says_which_table_does_not_fit(folder, capsys):
+    (folder / "other.csv").write_text("größe,age\nXXL,5\n")
+    ask = ("evaluate", "--schema", "schema.toml")
+    for files, said in (
+        (("other.csv", "data.csv"), "missdp: the private table: column 'größe' has values"),
+        (("data.csv", "other.csv"), "missdp: the synthetic table: column 'größe' has values"),
+        (("data.csv", "no.csv"), "missdp: the synthetic table: no data file at 'no.csv'"),
+        (("data.csv", "data.csv", "--f1", "--test", "other.csv"), "missdp: the held-out rows: col"),
+    ):
+        code, out, err = run(capsys, *ask, *files)
+        assert (code, out) == (3, "")
+        assert err.startswith(said)
+    code, _, err = run(capsys, *ask, "data.csv", "data.csv", "--test", "data.csv")
+    assert (code, "--test is for --f1" in err) == (2, True)
+
+
 def test_demo(folder, capsys):
     code, out, _ = run(capsys, "demo", "--json")
     assert code == 0
@@ -440,7 +508,7 @@ def test_sampling_shows_its_progress(folder, capsys, monkeypatch):
     def watched():
         yield lambda stage, done: seen.append(stage)
 
-    monkeypatch.setattr("missdp.cli.synthesize.progress_bar", watched)
+    monkeypatch.setattr("missdp.cli.sample.progress_bar", watched)
     assert run(capsys, "sample", "out.model.json", "-o", "more.csv", "--rows", 1)[0] == 0
     assert seen == ["reading the model", *["drawing and writing 1 row"] * 2]
 

@@ -101,6 +101,20 @@ def pipeline(tmp_path):
     return tmp_path / "p.toml"
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("least_gap = 0.2\n", "[[step]] 2 (pca-rank) needs least_gap"),
+        ("noise_multiplier = 8.0\n", "[mechanism] (mean) needs noise_multiplier"),
+        ("max_incomplete = 30\n", "[[step]] 1 (impute-mean) needs max_incomplete"),
+    ],
+)
+def test_what_a_step_lacks_is_named_as_in_the_file(pipeline, capsys, line, says):
+    pipeline.write_text(PIPELINE.replace(line, ""))
+    code, out, err = run(capsys, "price", pipeline)
+    assert (code, out, err) == (2, "", f"missdp: {says}\n")
+
+
 def test_a_pipeline_costs_more_than_its_last_step_claims(pipeline, capsys):
     code, out, _ = run(capsys, "price", pipeline, "--json")
     found = json.loads(out)

@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from missdp import Budget, Numeric, Ordinal, Schema, Table, shelf
+from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
 from missdp.cli.main import main
 from missdp.datasets import yrbss
 from missdp.schema import Order
@@ -416,3 +416,39 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0])
+
+
+def test_odd_names_without_backticks_are_told_to_stand_in_them(capsys, tmp_path):
+    facts = Schema(
+        (
+            Numeric(name="Income, monthly", lower=0, upper=9, nullable=True),
+            Categorical(name="Employed?", levels=("N", "Y"), nullable=True),
+            Ordinal(name="grade", levels=(1, 2)),
+        )
+    )
+    facts.to_toml(tmp_path / "facts.toml")
+    rows = "".join(f"{k % 9},{'NY'[k % 2]},{k % 2 + 1}\n" for k in range(50))
+    (tmp_path / "rows.csv").write_text('"Income, monthly",Employed?,grade\n' + rows)
+    ask = ("query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "1")
+    income, employed = "`Income, monthly`", "`Employed?`"
+    match = ("--match", "grade", "--impute")
+    for more, said in (
+        ((*match, income, "--mean", "Income, monthly"), income),
+        ((*match, "Income, monthly", "--mean", income), income),
+        ((*match, "grade, Income, monthly", "--count"), income),
+        (("--impute", income, "--match", "Income, monthly", "--count"), income),
+        ((*match, income, "--proportion", "Employed? = 'Y'"), employed),
+        ((*match, income, "--count", "--where", "Employed? = 'Y'"), employed),
+        ((*match, income, "--count", "--where", "Income, monthly > 5"), income),
+    ):
+        code, out, err = run(capsys, *ask, *more)
+        assert (code in (2, 3), out) == (True, ""), err
+        assert f"a name with a blank, a comma or another sign goes in backticks: {said}" in err
+    for more in (
+        (*match, income, "--mean", "grade,grade"),
+        (*match, income, "--count", "--where", "`Employed?` = "),
+        (*match, "grad", "--count"),
+    ):
+        code, _, err = run(capsys, *ask, *more)
+        assert code in (2, 3)
+        assert "backticks" not in err

@@ -221,6 +221,32 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, capsys):
     assert (code, "other columns" in err) == (3, True)
 
 
+def test_nothing_is_written_among_the_parts_that_are_read(folder, capsys):
+    Path("visits/2024").mkdir(parents=True)
+    frame(300).to_parquet("visits/1.parquet", index=False)
+    assert run(capsys, *SYNTHESIZE)[0] == 0
+    before = {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")}
+    for place, outputs in (
+        ("visits", ("visits/out.parquet", "visits/2024/out.PQ", "visits/../visits/out.parquet")),
+        ("visits/*.parquet", ("visits/out.parquet", "./visits/2.parquet")),
+        ("visits/**/*.parquet", ("visits/2024/out.parquet",)),
+    ):
+        for output in outputs:
+            for command in (
+                ("synthesize", place, "--schema", "s.toml", "--epsilon", 1),
+                ("simulate", place, "--schema", "s.toml", "--rate", 0.2, "--seed", 1),
+                ("impute", place, "--schema", "s.toml", "--model", "out.model.json"),
+            ):
+                code, _, err = run(capsys, *command, "--parts", "-o", output)
+                assert (code, "write into another folder" in err) == (5, True), (output, err)
+    for output in ("visits/2024/out.parquet", "visits/out.csv", "visits/_out.parquet"):
+        place = "visits/*.parquet" if "2024" in output else "visits"
+        impute = ("impute", place, "--schema", "s.toml", "--model", "out.model.json")
+        assert run(capsys, *impute, "--parts", "-o", output)[0] == 0, output
+        Path(output).unlink()
+    assert {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")} == before
+
+
 # -- disks and signals ---------------------------------------------------------------------------
 
 

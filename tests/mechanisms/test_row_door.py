@@ -43,6 +43,7 @@ from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import Charged, PrivateRows
 from missdp.mechanisms.smooth import ScaleRelease, plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.table.encode import Column
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=tuple(range(5)), nullable=True),
@@ -156,6 +157,23 @@ def test_sums_are_in_units_of_the_bound():
     found = door(rows).ask(question, Noise("laplace", 1.0), label="sum").values[0]
     expected = np.clip(rows.values("income"), -10, 10).sum()
     assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
+    """Halves are rounded to even numbers: 0.5 and 1.5 units, one unit apart, to 0 and 2."""
+    codes = {"age": [0], "sex": [0], "income": [SCHEMA["income"].encode_values(np.ones(1))[0]]}
+    values = {"income": Column(np.array(codes["income"], dtype=np.uint8), np.ones(1))}
+    known = Table.from_codes(SCHEMA, codes)
+    one = Table(SCHEMA, {name: values.get(name, known.column(name)) for name in SCHEMA.names})
+    before, after = (
+        Sums(
+            function=incomes, reads={"income"}, given=(units / QUANTA,), bound=1.0,
+            change=1 / QUANTA,
+        )
+        for units in (0.5, 1.5)
+    )  # fmt: skip
+    moved = after.exact(one) - before.exact(one)
+    assert moved == 2 <= after.donee
 
 
 def test_a_query_is_charged_with_what_was_declared():

@@ -25,6 +25,7 @@ from missdp.preprocess import (
     PrivateLogisticRegression,
     PrivateMean,
     RowClipper,
+    RowDomain,
     StandardScaler,
     propose_test_release,
 )
@@ -215,6 +216,25 @@ def test_the_worst_neighbours_use_up_the_whole_sensitivity(name):
     if "Laplace" in name:
         pair = tuple((x[:, ::-1], y) for x, y in pair)
     assert most_used(alone(ESTIMATORS[name]), pair) == pytest.approx(1.0, rel=1e-9)
+
+
+def far_from_all_others(end):
+    """All rows at one point of the sphere but the first, which is at ``end``."""
+    x = np.tile([[1.0, 0.0]], (9, 1))
+    x[0] = end
+    return x
+
+
+def test_a_row_that_leaves_all_others_uses_up_the_whole_sensitivity_of_a_covariance():
+    pair = [(far_from_all_others(end), None) for end in ([1.0, 0.0], [-1.0, 0.0])]
+    assert most_used(alone(ESTIMATORS["covariance"]), pair) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_row_that_moves_far_from_all_others_uses_up_the_movement_of_a_covariance():
+    asked = PrivateCovariance(noise_multiplier=1.0).question(RowDomain(rows=9, columns=2))
+    one, other = (asked.exact(far_from_all_others([-x, 0.0]), None) for x in (1.0, 0.999))
+    moved = np.linalg.norm(one - other) / (0.001 * asked.sensitivity.l12)
+    assert 0.999 <= moved <= 1.0
 
 
 def understated(kind, factor=0.7):

@@ -36,7 +36,20 @@ from missdp.preprocess import (
 from missdp.preprocess.replace_one import ReplaceOneDoor
 from preprocess.stability_cases import extreme_pair
 
-ODD = ["odd", None, pd.NA, np.array([1, 2]), 10**400, float("inf"), [1]]
+
+class Awkward:
+    """Neither a number nor to be compared, in its own way: as a tensor of two numbers is."""
+
+    def __float__(self):
+        raise RuntimeError
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+    __hash__ = None
+
+
+ODD = ["odd", None, pd.NA, np.array([1, 2]), 10**400, float("inf"), [1], Awkward()]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
@@ -98,6 +111,7 @@ def test_no_table_of_the_declared_shape_is_refused(name):
     steps = [(str(i), step) for i, step in enumerate(CHAINS[name])]
     tables = [np.full((6, 3), cell) for cell in (np.nan, np.inf, 1e300, 1e-310)]
     tables.append([["a", None, 1]] * 6)
+    tables.append([[Awkward(), None, 1], *[[0.1, 0.2, 0.3]] * 5])
     for seed in range(60):
         tables += [t for t in extreme_pair(seed, d=3) if len(t) == 6]
     for estimator in ESTIMATORS:
@@ -108,7 +122,7 @@ def test_no_table_of_the_declared_shape_is_refused(name):
         facts = whole.facts()
         question = estimator.question(facts.domain)
         for table in tables:  # What `fit` does after the charge.
-            y = rng.choice(np.array([0, 1, None, "odd"], dtype=object), 6)
+            y = rng.choice(np.array([0, 1, None, "odd", ODD[-1]], dtype=object), 6)
             fitted = clone(estimator)
             with ReplaceOneDoor(table, facts, target=y, budget=None, noise=SeededNoise(0)) as door:
                 fitted.keep(question, door._pose(question, PureEvent(epsilon=1.0)))

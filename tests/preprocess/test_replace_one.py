@@ -107,6 +107,18 @@ def test_a_query_is_answered_with_the_noise_that_was_charged():
     assert set(budget.spent.conditions) >= {DeclaredRowCount(40), PublicDomain(), ExplicitSeed()}
 
 
+def test_rows_are_forgotten_at_the_end_also_by_what_was_handed_out():
+    with door(budget=Budget(1e30, 1e-3, adjacency="replace-one")) as opened:
+        gradients = opened.ask(steps())
+        gradients.at(np.zeros(2))
+    for later in (
+        lambda: opened.ask(VectorQuery.mean(DOMAIN, multiplier=1e-4)),
+        lambda: gradients.at(np.zeros(2)),
+    ):
+        with pytest.raises(ParameterError, match="forgotten"):
+            later()
+
+
 def test_a_query_takes_target_and_released_values():
     asked = query(with_target, 2, target=BoundedNumbers(0.5), given=(np.array([1, -1]), "public"))
     found = door().ask(asked)

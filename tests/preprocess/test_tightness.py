@@ -21,7 +21,16 @@ from stability_cases import (
     trimmed_case,
 )
 
-from missdp.preprocess import NEIGHBOURS, PCADimensionReducer, TableDistance
+from missdp.preprocess import (
+    NEIGHBOURS,
+    MedianImputer,
+    NeighbourImputer,
+    PCADimensionReducer,
+    RegressionImputer,
+    RowDomain,
+    TableDistance,
+    TrimmedMeanImputer,
+)
 
 NAN = np.nan
 
@@ -215,6 +224,61 @@ def test_moving_every_row_alike_comes_close(case, pair, least):
     tables = [clone(step).fit_transform(t) for t in pair]
     assert bound.covers(*tables)
     assert TableDistance.between(*tables, replaced=0).moved_l12 >= least * bound.moved_l12
+
+
+def test_the_extremes_may_move_against_a_row():
+    """A row rises by as much as both ends fall: its place between them moves twice as far."""
+    x = np.array([[-0.5]] * 4 + [[0.0]] + [[0.5]] * 4)
+    y = x + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)
+    step, domain = min_max_case((x, y))
+    bound = step.stability(TableDistance.between(x, y, replaced=0), domain)
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables, replaced=0).moved_max >= 0.99 * bound.moved_max
+
+
+def test_a_replaced_donor_moves_those_it_leaves_and_those_it_comes_to():
+    """Three rows take from it in either table, and these are not the same three."""
+    holed = [[0.9, NAN]] * 3 + [[-0.9, NAN]] * 3
+    pair = replaced([[0.9, 0.4], [0.0, -0.4], *holed], [-0.9, 0.4])
+    step = NeighbourImputer(n_neighbors=1, max_incomplete=6, max_donations=3)
+    bound = step.stability(NEIGHBOURS, RowDomain(rows=8, columns=2, complete=False))
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables).moved_rows == bound.moved_rows == 6
+
+
+def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
+    """Each table is as narrow as declared, and the two lie side by side."""
+    x = np.array([[-0.1]] * 3 + [[0.0]] * 6 + [[NAN]])
+    y = np.abs(x)
+    step = TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
+    incoming, domain = TableDistance(replaced=3), RowDomain(rows=10, columns=1, complete=False)
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert step.stability(incoming, domain).covers(*tables)
+    assert TableDistance.between(*tables, replaced=3).moved_max > 3 * 0.1 / 7
+
+
+@pytest.mark.parametrize("ridge", [0.05, 0.5, 2.0])
+def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
+    """What a row of the unit ball adds, twice, at the longest coefficient there may be."""
+    step = RegressionImputer(target=1, max_incomplete=1, regularization=ridge)
+    domain = RowDomain(rows=10**6, columns=2, complete=False)
+    longest = math.sqrt(1 / ridge)
+    angle = np.linspace(0, 2 * np.pi, 100_001)
+    pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
+    said = step.response(NEIGHBOURS, domain).shift * domain.rows * ridge
+    assert 0.9999 * said <= pull <= said * (1 + 1e-12)
+
+
+def test_gaps_say_nothing_of_a_median_whose_values_are_all_replaced():
+    """One value in each table: no gap is wide, and the imputed cells move from end to end."""
+    pair = replaced([[-1.0], *[[NAN]] * 9], [1.0])
+    step = MedianImputer(max_incomplete=9, central_gap=0.01)
+    bound = step.stability(NEIGHBOURS, RowDomain(rows=10, columns=1, complete=False))
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert TableDistance.between(*tables).moved_max == bound.moved_max == 2.0
 
 
 def test_the_projection_turns_with_the_rows():

@@ -97,6 +97,20 @@ def test_a_missing_code_may_be_written_nan_or_beside_the_domain():
     Categorical(name="x", levels=("7",), nullable=True, missing_codes=("007", " "))
 
 
+@pytest.mark.parametrize("fact", ["levels", "missing_codes", "refused"])
+def test_sets_are_refused_since_their_order_is_that_of_the_day(fact):
+    facts = {"levels": ("low", "high"), "nullable": True} | {fact: {"a", "b"}}
+    for kind in (Ordinal, Categorical):
+        with pytest.raises(SchemaError, match=f"{fact} must be a list"):
+            kind(name="x", **facts)
+
+
+@pytest.mark.parametrize("fact", ["edges", "spikes"])
+def test_sets_of_numbers_are_refused(fact):
+    with pytest.raises(SchemaError, match=f"{fact} must"):
+        Numeric(name="x", lower=0, upper=1, **{fact: {0, 1}})
+
+
 def test_only_the_policy_error_refuses():
     numeric = Numeric(name="x", lower=0, upper=1)
     assert numeric.refuses

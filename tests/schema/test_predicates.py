@@ -113,3 +113,9 @@ def test_lists_of_names_come_back(names: list[str], blank: str) -> None:
 def test_a_list_of_names_that_cannot_be_read_is_refused_at_once() -> None:
     with pytest.raises(ParameterError, match="backticks"):
         parse_names(" " * 100_000 + "a`")
+
+
+def test_text_without_quotes_is_told_to_stand_in_them() -> None:
+    for text in ("size = small", "size in (small, 'mid')", "size in ('mid', small)"):
+        with pytest.raises(ParameterError, match=r"found 'small'; text goes in quotes$"):
+            parse_where(text, SCHEMA)

@@ -265,6 +265,27 @@ def test_names_of_any_kind_go_in_backticks(name: str) -> None:
         assert Schema.from_json(schema.to_json()) == schema
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Equation("9 - how old? = a"),
+        Equation("9 - old-a = a"),
+        Order("how old? <= a"),
+        Order("old-a <= a"),
+        Equation("how old? + 1 = a"),
+        Impossible("how old? > 3"),
+        Impossible("old-a > 3"),
+        NotApplicable("a", unless="how old? > 3"),
+    ],
+)
+def test_odd_names_without_backticks_are_told_to_stand_in_them(rule: Rule) -> None:
+    given = [Numeric(name=n, lower=0, upper=9, integer=True) for n in ("how old?", "old-a")]
+    with pytest.raises(SchemaError, match="goes in backticks: `") as caught:
+        Schema((A, *given), (rule,))
+    name = "how old?" if "how" in rule.text else "old-a"
+    assert str(caught.value).endswith(f"`{name}`")
+
+
 def test_many_rules_and_attributes_are_read_at_once() -> None:
     many = tuple(Numeric(name=f"n{i}", lower=0, upper=1000, integer=True) for i in range(100))
     levels = tuple(Categorical(name=f"c{i}", levels=tuple("abcdefgh")) for i in range(100))

@@ -77,6 +77,19 @@ def test_bad_files_are_refused_in_one_line(tmp_path, text, says):
     assert "\n" not in str(caught.value)
 
 
+def test_files_of_other_editors(tmp_path):
+    path = tmp_path / "s.toml"
+    schema = Schema((Categorical(name="größe", levels=("a",)),))
+    schema.to_toml(path)
+    text = path.read_text(encoding="utf-8")
+    for encoding in ("utf-8", "utf-8-sig"):
+        path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        assert Schema.from_toml(path) == schema
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(SchemaError, match=r"s.toml' is not a TOML file: save it as UTF-8$"):
+        Schema.from_toml(path)
+
+
 def test_absent_file_and_unwritable_path_are_typed(tmp_path):
     with pytest.raises(SchemaError, match="cannot read") as caught:
         Schema.from_toml(tmp_path / "none.toml")

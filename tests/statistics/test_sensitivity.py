@@ -285,6 +285,20 @@ def test_donees_that_leave_a_subpopulation_take_their_whole_value(income: int) -
     assert len(left) >= 4
 
 
+def test_moments_of_known_values_move_with_donees_that_leave_a_subpopulation() -> None:
+    """No value is filled, only who belongs: a donee takes its whole square with it."""
+    who = KNNImputation(impute="car", match_on=("grade", "sex"), k=3)
+    here, there = (behind(rows, who) for rows in (LEAVING, LEAVING[1:]))
+    moved = {
+        a.event.label
+        for a, b in zip(here, there, strict=True)
+        if isinstance(a.law, SmoothLaw) and np.abs(a.totals - b.totals).sum() > 2 * a.law.own
+    }
+    assert "squares of income" in moved
+    for a, b in zip(here, there, strict=True):
+        assert not moves_too_far(a, b), a.event.label
+
+
 def test_changes_of_squares_and_products_are_exact() -> None:
     limits, widths = (3.0, 2.0), (0.5, 1.0, 2.5, 3.5, 6.0)
     a, b = (np.linspace(-limit, limit, 121) for limit in limits)

@@ -6,7 +6,15 @@ from dp_accounting import ZCDpEvent
 from dp_accounting.rdp import RdpAccountant
 
 from missdp import AIM, MST, Budget, Categorical, PrivBayes, Schema, Table
-from missdp.accounting import Cost, FilterEvent, GaussianEvent, gaussian_delta
+from missdp.accounting import (
+    Cost,
+    DataDependentDomain,
+    DeclaredRowCount,
+    ExplicitSeed,
+    FilterEvent,
+    GaussianEvent,
+    gaussian_delta,
+)
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.mechanisms import Door, Noise, SecureNoise, Training
 from missdp.sources import MemorySource, strategy_named
@@ -81,3 +89,28 @@ def test_a_replace_one_budget_pays_for_fits_and_an_add_remove_one_refuses_the_re
     with pytest.raises(UnprovenError, match="PrivateRidge"):
         shared.charge(fact)
     assert not shared.events
+
+
+def test_a_budget_without_delta_is_said_to_lack_one(table):
+    with pytest.raises(
+        BudgetExceededError, match="needs a delta of 1e-06, and the budget has none"
+    ):
+        MST(epsilon=1.0, budget=Budget(epsilon=5.0)).fit(table)
+    with pytest.raises(BudgetExceededError, match="Ask for a smaller epsilon"):
+        MST(epsilon=1.0, budget=Budget(epsilon=0.5, delta=1e-6)).fit(table)
+    with pytest.raises(BudgetExceededError, match="Ask for a smaller epsilon"):
+        PrivBayes(epsilon=1.0, budget=Budget(epsilon=0.5)).fit(table)
+
+
+def test_what_a_fit_rests_on_is_part_of_what_the_shared_budget_promises():
+    """Also what is no condition of any single release: facts of the schema and of parameters."""
+    budget = Budget(2.0)
+    marked = Schema(
+        (Categorical(name="a", levels=(0, 1, 2), nullable=True, undeclared=("levels",)),)
+    )
+    rows = Table.from_codes(marked, {"a": np.arange(300) % 4})
+    fit = PrivBayes(epsilon=0.4, n_rows=300, budget=budget, random_state=0)
+    fit.fit(rows, undeclared="accept")
+    held = {type(condition) for condition in budget.spent.conditions}
+    assert {DataDependentDomain, DeclaredRowCount, ExplicitSeed} <= held
+    assert {type(condition) for condition in fit.guarantee_.conditions} <= held

@@ -48,6 +48,7 @@ TEXT_CODES = [0, 2, 1, 2]
         pl.DataFrame({"farbe": TEXT}),
         pl.DataFrame({"farbe": TEXT}).lazy(),
         pl.DataFrame({"farbe": pl.Series(TEXT, dtype=pl.Categorical)}),
+        pl.DataFrame({"farbe": pl.Series(TEXT, dtype=pl.Object)}),
         pa.table({"farbe": TEXT}),
         pa.table({"farbe": pa.array(TEXT).dictionary_encode()}),
         pa.table({"farbe": pa.array(TEXT, pa.large_string())}),
@@ -147,6 +148,29 @@ def test_policy_missing_turns_outside_values_into_holes():
     assert codes(colour, pa.array(["röt", "blue"])) == [0, 2]
     assert codes(age, pa.array([5.0, 100.0, float("inf"), 1.5])) == [0, 10, 10, 10]
     assert codes(age, pa.array(["5", "many"])) == [0, 10]
+
+
+class Unreadable(float):
+    """A number that does not say which."""
+
+    def __float__(self):
+        raise RuntimeError
+
+
+def released_view():
+    view = memoryview(b"5")
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize("odd", [Unreadable(5.0), released_view()], ids=["float", "memoryview"])
+def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells(odd):
+    cells = np.array([5.0, odd, 7.0], dtype=object)
+    for policy in ("missing", "clamp"):
+        frame, total = pd.DataFrame({"age": cells}), replace(AGE, outside=policy)
+        table = Table.read(frame, Schema((total,)))
+        assert table.values("age")[[0, 2]].tolist() == [5.0, 7.0]
+        assert table.mask("age").tolist() == [False, True, False]
 
 
 def test_policy_clamp_moves_numbers_to_the_nearest_bound():

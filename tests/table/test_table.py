@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from missdp import Categorical, Numeric, Schema, Table
-from missdp.errors import DataError, OutputError, ParameterError
+from missdp import Categorical, Numeric, PrivBayes, Schema, Table
+from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
 from missdp.table.written import write_arrow
@@ -59,6 +59,15 @@ def test_rejects_cells_of_other_types_and_strangers_without_quoting():
     for stranger in ({"a": [1]}, [1, 2], 3, None):
         with pytest.raises(DataError, match="cannot read a table"):
             Table.read(stranger, SCHEMA)
+
+
+@pytest.mark.parametrize("wrong", ["schema.toml", {"age": 1}, None, SCHEMA.attributes])
+def test_what_is_no_schema_is_refused_as_such(wrong):
+    with pytest.raises(SchemaError, match=r"must be a missdp.Schema.*Schema.from_toml"):
+        Table.read(FRAME, wrong)
+    if wrong is not None:
+        with pytest.raises(SchemaError, match=r"must be a missdp.Schema.*Schema.from_toml"):
+            PrivBayes(epsilon=1.0).fit(FRAME, schema=wrong)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])

@@ -62,7 +62,10 @@ EXAMPLES = {
         f"{_SYNTHESIZE} --keep-holes",
         f"{_SYNTHESIZE} --keep-holes --holes codes",
     ),
-    "sample": ("missdp sample synthetic.model.json -o more.csv --rows 500",),
+    "sample": (
+        "missdp sample synthetic.model.json -o more.csv --rows 500",
+        "missdp sample synthetic.model.json -o tables.csv --multiple 5",
+    ),
     "impute": (
         _IMPUTE,
         f"{_IMPUTE} --draws 5",
@@ -89,7 +92,6 @@ _FILES = {
     "schema": "curator",
     "simulate": "curator",
     "evaluate": "curator",
-    "sample": "synthesize",
     "impute": "fill_holes",
 }
 # Parameters of the Python API whose options have another name.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,17 +31,18 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     rows_at,
 )
-from missdp.errors import OutputError, ParameterError, replacing
-from missdp.files import check_outputs, reserved
+from missdp.errors import DataError, OutputError, ParameterError, replacing
+from missdp.files import reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
 from missdp.table import RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
+from missdp.table.lost_cells import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks
@@ -73,7 +76,7 @@ def draft(
     if os.path.lexists(output) and not force:
         raise OutputError(f"{str(output)!r} exists; pass --force to replace it")
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs([output], inputs=files_of(private))
+    check_apart([output], private)
     drafted = draft_columns(private)
     drafted.to_toml(output)
     marked = [a.name for a in drafted.attributes if a.undeclared]
@@ -87,6 +90,9 @@ def draft(
     if drafted.stubs:
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
+    if drafted.doubts:
+        lines += ["Drafted with levels, which is right only if these are no numbers:"]
+        lines += [f"  {why}" for why in drafted.doubts.values()]
     text = "\n".join(lines)
     emit({}, text, as_json=False)
 
@@ -105,18 +111,25 @@ def check(
 ) -> None:
     """Check a schema, and whether data fits it.
 
-    Nothing is said about rows that break rules: how many there are is private.
+    Nothing is said about rows that break rules: how many there are is private. So is what is said
+    of columns whose cells cannot be read: it is for the curator.
     """
     del memory  # in force by now, though this takes no more for more rows
     facts = Schema.from_toml(schema)
+    lost = LostCells()
     if data is not None:
-        check_rows_fit(rows_at(data, parts=parts, table=table, select=select), facts)
+        private = rows_at(data, parts=parts, table=table, select=select)
+        check_rows_fit(private, facts)
+        stream = stream_of(private)
+        assert stream is not None
+        lost = lost_cells(stream, facts)
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
+    document |= {name: list(columns) for name, columns in asdict(lost).items() if columns}
     if kinds := {a.name: list(a.kinds) for a in facts if {*a.kinds} - {"missing"}}:
         document["kinds"] = kinds
     if facts.rules:
@@ -131,6 +144,7 @@ def check(
         lines += ["Rules about two rows:", *(f"  {t}{soft[holds]}" for t, holds in pairs.items())]
     if data is not None:
         lines.append("The data fits.")
+    lines += [*_lost_in_words(lost)]
     if facts.undeclared:
         lines.append(
             "Not declared public yet: "
@@ -145,6 +159,24 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
         names = [a.name for a in facts if kind in a.kinds]
         if names and kind != "missing":
             yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
+
+
+def _lost_in_words(lost: LostCells) -> Iterator[str]:
+    """Yield lines on columns of which cells are lost without a word."""
+    if lost.without_values:
+        yield f"But no cell of these is in its declared domain: {', '.join(lost.without_values)}."
+    if lost.other_styles:
+        yield (
+            "But cells of these look like numbers and cannot be read, as with thousands "
+            f"separators, decimal commas or signs: {', '.join(lost.other_styles)}."
+        )
+    if lost.unreadable:
+        yield (
+            "But cells of these are neither text in UTF-8, numbers nor true/false: "
+            f"{', '.join(lost.unreadable)}."
+        )
+    if lost:
+        yield "(For the curator only: this was read from the rows. Write these cells anew.)"
 
 
 _HELD = 4  # tables: the rows, those with holes, and the chances of all cells
@@ -183,7 +215,7 @@ def simulate(
     """Punch holes into a complete table, for experiments. The result is as private as the input."""
     del memory  # in force by now
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs([output, output_schema], inputs=[*files_of(private), schema])
+    check_apart([output, output_schema], private, schema)
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(
@@ -267,6 +299,10 @@ def evaluate(
     truth, other = _held((private, synthetic), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
+    if test is not None and not f1:
+        raise ParameterError("--test is for --f1, which was not asked for")
+    with _said_of("the held-out rows"):
+        held_out = None if test is None else Table.read(test, facts)
     sizes = _parse_ways(ways, len(facts))
     document: dict[str, Any] = {"curator_only": True, "marginals": {}}
     texts = [_WARNING]
@@ -287,7 +323,7 @@ def evaluate(
                 truth,
                 other,
                 random_state=seed,
-                test=None if test is None else Table.read(test, facts),
+                test=held_out,
                 progress=progress,
             )
         document["f1"] = scores.to_dict()
@@ -301,10 +337,17 @@ def _held(places: tuple[Path | RowStream, Path], facts: Schema) -> Iterator[Any]
     each = [stream.about() for stream in streams]
     rows = None if None in each else sum(n for n in each if n is not None)
     held = fits_into_memory(rows, facts, tables=2)  # and once more where they are aligned
-    for stream in streams:
-        if not held:
-            check_rows_fit(stream, facts)
-        yield Table.read(stream, facts) if held else stream
+    for stream, which in zip(streams, ("private", "synthetic"), strict=True):
+        with _said_of(f"the {which} table"):
+            if not held:
+                check_rows_fit(stream, facts)
+            read = Table.read(stream, facts) if held else stream
+        yield read
+
+
+def _said_of(table: str) -> AbstractContextManager[None]:
+    """Say in refusals which of several tables they are about."""
+    return replacing(DataError, by=lambda error: DataError(f"{table}: {error}"))
 
 
 def _public_facts(

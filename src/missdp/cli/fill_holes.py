@@ -14,16 +14,16 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     rows_at,
 )
 from missdp.errors import DataError, ParameterError
-from missdp.files import check_outputs, reserved
+from missdp.files import reserved
 from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.synth import load
-from missdp.table.written import output_format, write_blocks
+from missdp.table.written import numbered, output_format, write_blocks
 
 __all__ = ["impute"]
 
@@ -67,9 +67,9 @@ def impute(
     output_format(output)
     if not 1 <= draws <= _MOST_DRAWS:
         raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
-    outputs = [output] if draws == 1 else [numbered(output, k) for k in range(1, draws + 1)]
+    outputs = [output] if draws == 1 else numbered(output, draws)
     private = rows_at(data, parts=parts, table=table, select=select)
-    check_outputs(outputs, inputs=[*files_of(private), schema, model])
+    check_apart(outputs, private, schema, model)
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
@@ -89,14 +89,3 @@ def impute(
     }
     text = f"Wrote {', '.join(names)}. {STAYS_PRIVATE}\n\n{imputer.guarantee_.in_words()}"
     emit(document, text, as_json=as_json)
-
-
-def numbered(output: Path, number: int) -> Path:
-    """Return the name of one of several files.
-
-    Examples
-    --------
-    >>> numbered(Path("filled.csv"), 2).name
-    'filled-2.csv'
-    """
-    return output.with_name(f"{output.stem}-{number}{output.suffix}")

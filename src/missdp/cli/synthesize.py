@@ -1,7 +1,6 @@
 """``missdp synthesize``: a private synthetic table from a private table with holes.
 
-``missdp sample``: more synthetic rows from a saved model, at no cost. A paid release is kept first;
-only then is anything else done with it.
+A paid release is kept first; only then is anything else done with it.
 """
 
 from __future__ import annotations
@@ -41,16 +40,15 @@ from missdp.cli.where import (
     PartsOption,
     SelectOption,
     TableOption,
-    files_of,
+    check_apart,
     read_by,
     rows_at,
 )
 from missdp.errors import OutputError, ParameterError
-from missdp.files import check_outputs, reserved, write_atomically
+from missdp.files import reserved, write_atomically
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
-from missdp.synth import load
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import (
@@ -71,7 +69,7 @@ __all__ = [
     "counted",
     "model_beside",
     "paid",
-    "sample",
+    "rows_wanted",
     "synthesize",
     "write_rows",
 ]
@@ -173,7 +171,7 @@ def synthesize(
     output_format(output)
     place = model_beside(output) if model is None else model
     private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
-    check_outputs([output, place, guarantee], inputs=[*files_of(private), schema])
+    check_apart([output, place, guarantee], private, schema)
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
@@ -266,53 +264,13 @@ def _build(
     )
 
 
-def sample(
-    model: Annotated[Path, typer.Argument(help="A saved model (JSON).", show_default=False)],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
-    ],
-    rows: Annotated[
-        int | None, typer.Option(help="Rows to draw; by default the released row count.")
-    ] = None,
-    keep_holes: Annotated[
-        bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
-    ] = False,
-    holes: HolesOption = "nulls",
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Draw rows from a saved model. Free: the model holds released values only."""
-    output_format(output)
-    check_rows(rows, output=output)
-    check_outputs([output], inputs=[model])
-    with reserved([output]), progress_bar() as progress:
-        progress("reading the model", None)
-        released = load(model)
-        written = write_rows(
-            released,
-            output,
-            rows=rows,
-            keep_holes=keep_holes,
-            holes=holes,
-            seed=seed,
-            progress=progress,
-        )
-    document = {
-        "output": str(output),
-        "rows": written,
-        "guarantee": released.guarantee_.to_dict(),
-    }
-    drawn = counted(written, "synthetic row")
-    text = f"Wrote {output}: {drawn}.\n\n{released.guarantee_.in_words()}"
-    emit(document, text, as_json=as_json)
-
-
 _LEAST_BYTES = {"csv": 2.0, "parquet": 1 / 64}  # that a cell takes in a file, at the least
 _BYTES_PER_CELL = 32  # of rows that are drawn together: a code, a value and a text at once
 
 
-def check_rows(rows: int | None, columns: int = 1, *, output: Path, together: bool = False) -> None:
+def check_rows(
+    rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
+) -> None:
     """Refuse early a number of rows that is negative or has no room.
 
     Parameters
@@ -323,6 +281,8 @@ def check_rows(rows: int | None, columns: int = 1, *, output: Path, together: bo
         Where they are written; the disk has to have room.
     together : bool
         Whether all are held in memory at once, since they must fit to each other.
+    tables : int
+        How many tables of so many rows are written.
     """
     if rows is None:
         return
@@ -330,7 +290,7 @@ def check_rows(rows: int | None, columns: int = 1, *, output: Path, together: bo
         raise ParameterError("--rows must be at least 0")
     folder = Path(os.path.realpath(output)).parent
     free = shutil.disk_usage(folder).free if folder.is_dir() else 2**62
-    most = int(free / (_LEAST_BYTES[output_format(output)] * columns))
+    most = int(free / (_LEAST_BYTES[output_format(output)] * columns * tables))
     if rows > most:
         raise ParameterError(f"--rows must be at most {most:,} here: more do not fit on the disk")
     most = memory_in_force() // (_BYTES_PER_CELL * columns)
@@ -410,6 +370,19 @@ def paid(model: Path, *others: Path | None) -> Iterator[None]:
         yield
 
 
+def rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int = 1) -> int:
+    """Return how many rows each table has; refuse too many, and none that were not asked for."""
+    wanted = model.n_rows_ if rows is None else rows
+    together = model.draws_together(model.schema_)
+    check_rows(wanted, len(model.schema_), output=output, together=together, tables=tables)
+    if wanted == 0 and rows != 0:
+        raise ParameterError(
+            "--rows must be given here: the released number of rows is 0, for the table is small "
+            "for this epsilon, and an empty file is only written if asked for"
+        )
+    return wanted
+
+
 def write_rows(
     model: Synthesizer,
     output: Path,
@@ -421,14 +394,7 @@ def write_rows(
     holes: Holes = "nulls",
 ) -> int:
     """Draw rows from a released model, write them as they come, and return how many."""
-    wanted = model.n_rows_ if rows is None else rows
-    columns, together = len(model.schema_), model.draws_together(model.schema_)
-    check_rows(wanted, columns, output=output, together=together)
-    if wanted == 0 and rows != 0:
-        raise ParameterError(
-            "--rows must be given here: the released number of rows is 0, for the table is small "
-            "for this epsilon, and an empty file is only written if asked for"
-        )
+    wanted = rows_wanted(model, output, rows)
     stage = f"drawing and writing {counted(wanted, 'row')}"
     progress(stage, None)
     keep: MissingValues = "keep" if keep_holes else "fill"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from missdp.errors import ParameterError
+from missdp.errors import OutputError, ParameterError
+from missdp.files import check_outputs
 from missdp.table import DuckDBRows, PartRows, RowStream, SQLRows, memory_limit
 
 
@@ -26,7 +27,7 @@ __all__ = [
     "PartsOption",
     "SelectOption",
     "TableOption",
-    "files_of",
+    "check_apart",
     "read_by",
     "rows_at",
 ]
@@ -128,7 +129,35 @@ def read_by(
         yield spark_frame(place, names, session)
 
 
-def files_of(data: Path | RowStream) -> list[Path]:
+def check_apart(
+    outputs: Iterable[Path | None], data: Path | RowStream, *others: Path | None
+) -> None:
+    """Refuse early outputs that cannot be written, or that the rows are, or would be, read from.
+
+    Parameters
+    ----------
+    outputs : iterable of Path or None
+    data : Path or RowStream
+        What reads the rows. A table written among the files of a folder would be read with them the
+        next time.
+    others : Path or None
+        Further inputs.
+
+    Raises
+    ------
+    OutputError
+    """
+    named = [path for path in outputs if path is not None]
+    check_outputs(named, inputs=[*_files_of(data), *others])
+    for path in named:
+        if isinstance(data, PartRows) and data.would_read(path):
+            raise OutputError(
+                f"cannot write {str(path)!r}: from then on it would be one of the files that are "
+                f"read from {str(data.place)!r}; write into another folder"
+            )
+
+
+def _files_of(data: Path | RowStream) -> list[Path]:
     """Return the files that rows are read from, none of which may be written to."""
     if isinstance(data, Path):
         return [data]

@@ -254,7 +254,7 @@ def as_number(cell: Any) -> float:
     """
     try:
         return float(cell)
-    except (TypeError, ValueError, ArithmeticError):
+    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
         return np.nan
 
 

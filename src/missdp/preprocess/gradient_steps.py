@@ -400,5 +400,5 @@ def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
 def _same(label: Any, wanted: object) -> bool:
     try:
         return bool(label == wanted)
-    except (TypeError, ValueError):  # pandas' NA, or an array
+    except Exception:  # noqa: BLE001 - pandas' NA, an array, or whatever refuses to be compared
         return False

@@ -24,7 +24,7 @@ from missdp.accounting.weak import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.chain import Bound, PreparedRows, Stage, trace
-from missdp.preprocess.domain import RowDomain, Rows, table_shape
+from missdp.preprocess.domain import RowDomain, Rows, as_rows, table_shape
 from missdp.preprocess.gradient_steps import Asked
 from missdp.preprocess.replace_one import (
     NoisyTest,
@@ -33,7 +33,7 @@ from missdp.preprocess.replace_one import (
     ReplaceOneDoor,
     TellsUnfitted,
 )
-from missdp.preprocess.steps import StableTransformer
+from missdp.preprocess.steps import StableTransformer, require
 from missdp.table import Table
 
 __all__ = [
@@ -56,7 +56,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     steps : sequence of (str, StableTransformer)
         Preprocessing, in order; may be empty. Fitted on the private table, without noise.
     estimator : PrivateEstimator
-        What is released. Its own radius, delta, budget and random_state are not used.
+        What is released. Its radius, delta and random_state are not used; a budget is refused.
     rows, columns : int
         Shape of the table; public.
     radius : float, default 1.0
@@ -187,6 +187,8 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
 
     def door(self, X: Rows, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
         """Return the door behind which the steps are fitted; reads nothing."""
+        wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
+        require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
         return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
 
     def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
@@ -194,7 +196,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         declared = (self.rows, self.columns)
         shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
         if isinstance(X, (list, tuple)):
-            shape = (len(X), self.columns)
+            shape = as_rows(X).shape  # refused here if some rows are longer than others
         if tuple(shape) != declared:
             raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
         self.estimator.check_target(y, self.rows)

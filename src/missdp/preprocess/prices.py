@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -421,6 +422,9 @@ def _make(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
     found = kinds[kind]
     hidden = _NOT_IN_FILES if kinds is _MECHANISMS else set()
     _known(f"{where} ({kind})", facts, set(found._get_param_names()) - hidden)
+    stated = inspect.signature(found).parameters.values()
+    if lacking := [p.name for p in stated if p.default is p.empty and p.name not in facts]:
+        raise ParameterError(f"{where} ({kind}) needs {', '.join(lacking)}")
     with replacing(TypeError, by=lambda error: ParameterError(f"{where} ({kind}): {error}")):
         return found(**facts)
 

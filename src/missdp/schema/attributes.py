@@ -9,7 +9,7 @@ cell cannot change how another person's cell is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, get_args
@@ -264,7 +264,7 @@ class Attribute(Record, abstract=True):
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, Set)):
                 object.__setattr__(self, field.name, tuple(value))
         for problem in self._problems():
             raise _refusal(self.name, problem)

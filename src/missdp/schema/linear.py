@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from missdp.errors import SchemaError, replacing
 from missdp.schema.attributes import MAX_WHOLE, Ordinal
 from missdp.schema.bound import Bound, Derives, Forbids
 from missdp.schema.numeric import Numeric
+from missdp.schema.predicates import backticks_hint
 from missdp.schema.rules import Rule
 
 if TYPE_CHECKING:
@@ -38,6 +41,12 @@ def _tokens(rule: Rule, text: Any) -> list[tuple[str, str]]:
         found.append(("name" if kind == "quoted" else kind, match.group(kind).strip("`")))
         at = match.end()
     return found
+
+
+def _hinting(rule: Rule, schema: Schema) -> AbstractContextManager[None]:
+    """Add to a refusal that an odd name goes in backticks, if the rule has one without them."""
+    hint = backticks_hint(rule.text, schema.names)
+    return replacing(SchemaError, by=lambda error: SchemaError(f"{error}{hint}"))
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,12 @@ class Equation(Rule):
 
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return the bound rule."""
-        terms, constant = self._sides()
-        for name in terms:
-            attribute = self._attribute(schema, name)
+        with _hinting(self, schema):
+            terms, constant = self._sides()
+            attributes = [self._attribute(schema, name) for name in terms]
+        for attribute in attributes:
             if not isinstance(attribute, Numeric):
-                raise self._wrong(f"{name!r} is not numeric")
+                raise self._wrong(f"{attribute.name!r} is not numeric")
         target = self.determines if self.determines is not None else next(reversed(terms), "")
         if not isinstance(target, str) or target not in terms:
             raise self._wrong(f"it cannot determine {target!r}, which it does not name")
@@ -175,12 +185,17 @@ class Order(Rule):
 
     def bound(self, schema: Schema) -> tuple[Bound, ...]:
         """Return one bound rule for each two neighbours."""
-        tokens = _tokens(self, self.order)
-        names, signs = tokens[::2], tokens[1::2]
-        in_turn = len(names) == len(signs) + 1 and len(names) > 1
-        if not in_turn or any(k != "name" for k, _ in names) or {s for _, s in signs} - {"<", "<="}:
-            raise self._wrong("it needs names with < or <= between them")
-        found = [self._attribute(schema, name) for _, name in names]
+        with _hinting(self, schema):
+            tokens = _tokens(self, self.order)
+            names, signs = tokens[::2], tokens[1::2]
+            in_turn = len(names) == len(signs) + 1 and len(names) > 1
+            if (
+                not in_turn
+                or any(k != "name" for k, _ in names)
+                or {s for _, s in signs} - {"<", "<="}
+            ):
+                raise self._wrong("it needs names with < or <= between them")
+            found = [self._attribute(schema, name) for _, name in names]
         if len({attribute.name for attribute in found}) < len(found):
             raise self._wrong("it names an attribute twice")
         numbers = all(isinstance(attribute, Numeric) for attribute in found)

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, replacing
+from missdp.errors import ParameterError, SchemaError, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.numeric import Numeric
 
@@ -42,6 +42,7 @@ __all__ = [
     "Predicate",
     "RowView",
     "Verdict",
+    "backticks_hint",
     "compare_with",
     "parse_names",
     "parse_where",
@@ -190,13 +191,15 @@ _WORDS = {"and", "or", "not", "in", "true", "false"}
 _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes linear time
 
 
-def parse_names(text: str) -> tuple[str, ...]:
+def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
     """Return the names of a list that is separated by commas; one with a comma is in backticks.
 
     Raises
     ------
     ParameterError
         If a backtick is not closed, or something stands beside a name in backticks.
+    SchemaError
+        If a name is not one of the schema, where this is given.
 
     Examples
     --------
@@ -210,7 +213,33 @@ def parse_names(text: str) -> tuple[str, ...]:
             raise ParameterError("write names with commas between them, and odd names in backticks")
         names.append(found[1] or found[2].strip())
         at = found.end()
-    return tuple(name for name in names if name)
+    named = tuple(name for name in names if name)
+    unknown = [] if schema is None else [name for name in named if name not in schema]
+    if schema is not None and unknown:
+        hint = backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
+        raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
+    return named
+
+
+_PLAIN = re.compile(r"[^\W\d]\w*")
+
+
+def backticks_hint(text: str, names: Iterable[str]) -> str:
+    """Return what to add to a refusal of a text in which an odd name stands without backticks.
+
+    Examples
+    --------
+    >>> backticks_hint("how old? > 5", ["sex", "how old?"])
+    '; a name with a blank, a comma or another sign goes in backticks: `how old?`'
+    >>> backticks_hint("`how old?` > 5", ["sex", "how old?"])
+    ''
+    """
+    bare = re.sub(r"`[^`]*`", "` `", text)
+    odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
+    if not odd:
+        return ""
+    name = max(odd, key=len)
+    return f"; a name with a blank, a comma or another sign goes in backticks: `{name}`"
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
@@ -247,7 +276,11 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
         raise ParameterError(f"{named}: a subpopulation is written as text")
     if not text.strip():
         return Everyone()
-    with replacing(_Unreadable, by=lambda error: ParameterError(f"{named}: {error}")):
+
+    def refusal(error: BaseException) -> ParameterError:
+        return ParameterError(f"{named}: {error}{backticks_hint(text, schema.names)}")
+
+    with replacing(_Unreadable, by=refusal):
         parser = _Parser(_tokens(text), schema)
         found = parser.any_of()
         parser.expect("end")
@@ -363,7 +396,11 @@ class _Parser:
         return self._schema[name]
 
     def _constant(self) -> Level | float:
-        kind = self._peek()[0]
+        kind, word = self._peek()
+        if kind == "name":
+            raise _Unreadable(
+                f"expected number or text or true or false, found {word!r}; text goes in quotes"
+            )
         word = self.expect("number", "text", "true", "false")
         if kind == "number":
             return float(word)

@@ -25,7 +25,14 @@ from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
 from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
 
-__all__ = ["AnyAttribute", "Schema", "load_toml", "plainly_missing", "write_tables"]
+__all__ = [
+    "AnyAttribute",
+    "Schema",
+    "check_schema",
+    "load_toml",
+    "plainly_missing",
+    "write_tables",
+]
 
 
 _FORMAT = 1  # of the layout that people write
@@ -210,6 +217,15 @@ class Schema(Record):
         write_tables(self.attributes, Path(path), rules=self.rules)
 
 
+def check_schema(schema: object) -> None:
+    """Refuse what is no schema, such as the path of one."""
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
+            "one from a file"
+        )
+
+
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
     """Return the attribute with all its holes of one kind; "not applicable" stays what it is.
 
@@ -266,10 +282,14 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
     def malformed(error: BaseException) -> MissDPError:
         # The place only: the reason may quote a character of what is perhaps no such file at all.
         place = _PLACE.search(str(error))
-        return refusal(f"{str(path)!r} is not a TOML file{place[0] if place else ''}")
+        where = place[0] if place else ""
+        if isinstance(error, UnicodeDecodeError):
+            where = ": save it as UTF-8"
+        return refusal(f"{str(path)!r} is not a TOML file{where}")
 
     with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        # Editors of some systems begin a file with a mark that says it is UTF-8.
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
 
 
 def write_tables(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.schema import Schema
@@ -18,7 +17,7 @@ from missdp.sources.row_weights import RowWeight
 from missdp.table.blocks import in_order, usual_jobs
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
-from missdp.table.streams import RowStream, stream_of
+from missdp.table.streams import Batch, RowStream, stream_of
 
 __all__ = ["DuckDBSource"]
 
@@ -202,7 +201,7 @@ class DuckDBSource:
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None = None) -> None:
         """Encode the named columns of every row, and count them."""
 
-        def count(batch: pa.RecordBatch) -> None:
+        def count(batch: Batch) -> None:
             self._count_batch(batch, names, counter, weight)
 
         for _ in in_order(count, self._stream.batches(names), n_jobs=self._n_jobs):
@@ -210,7 +209,7 @@ class DuckDBSource:
 
     def _count_batch(
         self,
-        batch: pa.RecordBatch,
+        batch: Batch,
         names: Clique,
         counter: Counter | None,
         weight: RowWeight | None,
@@ -224,7 +223,7 @@ class DuckDBSource:
         if counter is not None:
             counter.add(codes, n_rows, weight(codes) if weight else None)
 
-    def _codes(self, batch: pa.RecordBatch, names: Clique, read: Clique) -> tuple[CodeBlock, int]:
+    def _codes(self, batch: Batch, names: Clique, read: Clique) -> tuple[CodeBlock, int]:
         """Return codes of the rows that are counted, and how many these are."""
         columns = {n: self._encoders[n].encode(batch.column(i)) for i, n in enumerate(names)}
         if not read and not self._observed:

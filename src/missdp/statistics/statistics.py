@@ -17,7 +17,7 @@ from missdp.errors import (
 from missdp.mechanisms.asks import ScaleRelease, SmoothKind
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
-from missdp.schema.predicates import Predicate, parse_names, parse_where
+from missdp.schema.predicates import Predicate, backticks_hint, parse_names, parse_where
 from missdp.statistics.answers import (
     MissingCells,
     Uncertainty,
@@ -400,10 +400,10 @@ def run_query(
     >>> 0 <= answer.value <= 100, answer.interval is not None
     (True, True)
     """
-    imputation = KNNImputation(
-        impute=parse_names(request.impute), match_on=parse_names(request.match), k=request.k,
-        group=parse_names(request.group),
-    )  # fmt: skip
+    impute, match, group = (
+        parse_names(text, table.schema) for text in (request.impute, request.match, request.group)
+    )
+    imputation = KNNImputation(impute=impute, match_on=match, k=request.k, group=group)
     # The wording is checked on public facts before anything is charged.
     reads = _reads(request, table)
     bars = request.bar_share > 0 and bool(reads & set(imputation.impute))
@@ -438,7 +438,9 @@ def _reads(request: QueryRequest, table: Table) -> set[str]:
         return reads | parse_where(request.of, table.schema, named=request.statistic).names
     names = parse_names(request.of)
     if len(names) != len(request.about):
-        raise ParameterError(f"{request.statistic} needs {len(request.about)} attribute(s)")
+        hint = backticks_hint(request.of, table.schema.names)
+        wanted = "one attribute" if len(request.about) == 1 else f"{len(request.about)} attributes"
+        raise ParameterError(f"{request.statistic} is of {wanted}{hint}")
     for name in names:
         attribute = table.schema[name]
         if request.statistic != "histogram" and attribute.kind != "numeric":

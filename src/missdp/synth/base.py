@@ -140,7 +140,7 @@ class Synthesizer(Sampler):
         if self.budget is not None and not self.budget.can_afford(own.filter()):
             raise BudgetExceededError(
                 f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
-                "Ask for a smaller epsilon, or use a larger budget"
+                + _remedy(self.budget, self._delta)
             )
         declared = is_declared(self.n_rows)
         warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
@@ -320,3 +320,13 @@ class Synthesizer(Sampler):
     def _report(self, stage: str, done: float) -> None:
         if self.progress is not None:
             self.progress(stage, done)
+
+
+def _remedy(budget: Budget, delta: float) -> str:
+    """Return what may be done about a budget that a fit does not fit into."""
+    if budget.delta == 0 < delta:
+        return (
+            f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
+            "or fit with delta=0, as PrivBayes can"
+        )
+    return "Ask for a smaller epsilon, or use a larger budget"

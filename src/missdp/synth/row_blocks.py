@@ -116,22 +116,37 @@ class Sampler(FittedState, abc.ABC):
         """
         check_holes(holes)
         if multiple is not None:
-            if not (is_whole(multiple) and multiple >= 2):
-                raise ParameterError("multiple must be a whole number of tables, at least 2")
-            self._check_fitted()
-            rng = sampling_generator(self.random_state if random_state is None else random_state)
-            return [
-                model.sample(
-                    n,
-                    missing_values=missing_values,
-                    random_state=int(rng.integers(2**63)),
-                    holes=holes,
-                )
-                for model in self._uncertain(int(multiple), rng)
-            ]
+            models = self.uncertain_models(multiple, random_state=random_state)
+            return [model.sample(n, missing_values=missing_values, holes=holes) for model in models]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state
         ).to_native(holes=holes)
+
+    def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
+        """Return that many models, each a refit that varies as this one is uncertain.
+
+        Each draws by a seed of its own: these are the models of ``sample(multiple=...)``, one after
+        the other, for tables that memory does not hold together.
+
+        Parameters
+        ----------
+        multiple : int
+            At least 2.
+        random_state : int, optional
+            Makes the models repeatable, and what is drawn from them.
+        """
+        if not (is_whole(multiple) and multiple >= 2):
+            raise ParameterError("multiple must be a whole number of tables, at least 2")
+        self._check_fitted()
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
+        return self._each_with_seed(int(multiple), rng)
+
+    def _each_with_seed(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        for model in self._uncertain(multiple, rng):
+            model.random_state = int(rng.integers(2**63))
+            # Whatever it was fitted to was made up from this release, and promises what this does.
+            model.guarantee_ = self.guarantee_
+            yield model
 
     def sample_table(
         self,

@@ -35,6 +35,7 @@ from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.mechanisms import Witness, domain_conditions
 from missdp.record import WRONG, Record, decoded, read_json
 from missdp.schema import Schema
+from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source
 from missdp.synth.caps import Caps, Keeper
 from missdp.synth.restore import KindShares
@@ -199,6 +200,8 @@ def open_data(
     data: Any, schema: Schema | None, reads: Callable[[Schema], Reads]
 ) -> tuple[MarginalSource, FrameKind]:
     """Return a source for any input, as a family reads it, and the kind of frame to give back."""
+    if schema is not None:
+        check_schema(schema)
     if isinstance(data, Table) or is_source(data):
         known = schema or data.schema
         kind = data.kind if isinstance(data, Table) else "pandas"

@@ -17,7 +17,7 @@ from missdp.schema import AnyAttribute, Schema
 from missdp.shelf import Pile, shelved
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
-from missdp.table.streams import RowStream, stream_of
+from missdp.table.streams import Batch, RowStream, stream_of
 
 __all__ = ["check_rows_fit", "in_order", "in_sizes", "joined", "read_columns", "usual_jobs"]
 
@@ -82,7 +82,7 @@ def read_columns(
     read = tuple(a.name for a in schema if a.name in reached or (refusing and a.refuses))
     encoders = {name: Encoder(schema[name]) for name in read}
 
-    def encoded(batch: pa.RecordBatch) -> dict[str, Column]:
+    def encoded(batch: Batch) -> dict[str, Column]:
         columns = {n: encoders[n].encode(batch.column(i)) for i, n in enumerate(read)}
         return follow_rules(schema, columns, wanted)
 

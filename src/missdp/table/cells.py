@@ -88,7 +88,10 @@ def plain(cell: Any) -> Plain:
         return None
     for kinds, read in _READERS:
         if isinstance(cell, kinds):
-            return read(cell)
+            try:
+                return read(cell)
+            except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+                return UNREADABLE
     return UNREADABLE
 
 

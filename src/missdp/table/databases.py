@@ -24,7 +24,7 @@ import pyarrow as pa
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells
 from missdp.table.memory import memory_in_force
-from missdp.table.streams import RelationRows, RowStream
+from missdp.table.streams import Batch, RelationRows, RowStream
 
 __all__ = ["DuckDBRows", "SQLRows"]
 
@@ -217,7 +217,7 @@ class SQLRows(RowStream):
             plan = json.loads(plan) if isinstance(plan, str) else plan
             return int(plan[0]["Plan"]["Plan Rows"])
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[Any]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns of some rows at a time, cell by cell as the driver gives them."""
         with self._reading():
             columns = ", ".join(map(self._quoted, names))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from missdp.schema.schema import write_tables
 from missdp.table.cells import Cells, Plain, Unreadable
 from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native
+from missdp.table.number_styles import date_style, number_style
 from missdp.table.streams import RowStream, stream_of
 from missdp.table.tally import Tally
 from missdp.table.usual import Proposed, number_codes, text_codes
@@ -51,14 +52,19 @@ class Draft:
         Attributes whose facts were guessed from the cells, each marked ``undeclared``.
     stubs : mapping of str to str
         Columns for which nothing could be guessed, and why.
+    doubts : mapping of str to str, optional
+        Columns that were drafted with levels, although these look like numbers in a spelling that
+        is not read as numbers.
     """
 
     attributes: tuple[AnyAttribute, ...]
     stubs: Mapping[str, str]
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
         notes = _RULES + "".join(_stub(*stub) for stub in self.stubs.items())
+        notes += "".join(f"\n# {doubt}.\n" for doubt in self.doubts.values())
         write_tables(self.attributes, Path(path), notes=notes)
 
 
@@ -89,7 +95,7 @@ def draft_columns(data: Any) -> Draft:
     >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
     >>> [attribute.name for attribute in draft.attributes], draft.stubs["pets"]
-    (['age'], "column 'pets' has cells that are neither text, numbers nor true/false")
+    (['age'], "column 'pets' has cells that are neither text in UTF-8, numbers nor true/false")
     """
     stream = stream_of(data)
     columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
@@ -104,7 +110,15 @@ def draft_columns(data: Any) -> Draft:
         waiting = {name: a for name in unread if not isinstance(a := chosen[name], str)}
     attributes = [a for a in chosen.values() if not isinstance(a, str)]
     stubs = {n: f"column {n!r} {why}" for n, why in chosen.items() if isinstance(why, str)}
-    return Draft(tuple(attributes), stubs)
+    doubts = {a.name: f"column {a.name!r} {why}" for a in attributes if (why := _doubt(a))}
+    return Draft(tuple(attributes), stubs, doubts)
+
+
+def _doubt(attribute: AnyAttribute) -> str | None:
+    """Say that levels look like numbers, as people write them and as they are not read."""
+    if isinstance(attribute, Numeric) or not isinstance(attribute.levels[0], str):
+        return None
+    return number_style([str(level) for level in attribute.levels], every=True)
 
 
 def draft_schema(data: Any) -> Schema:
@@ -199,7 +213,7 @@ def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | str]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        yield "has cells that are neither text, numbers nor true/false"
+        yield "has cells that are neither text in UTF-8, numbers nor true/false"
         return
     for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):
@@ -279,7 +293,7 @@ def _draft_numeric(
         return "has no finite numbers"
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
         return "has numbers too large to be told apart: it looks like an identifier"
-    lower, upper = float(finite.min()), float(finite.max())
+    lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
     marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
     plain = Numeric(
@@ -316,14 +330,9 @@ def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | st
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
-        commas = sum(
-            "," in t and read_number(t.replace(",", ".")) is not None for t in map(str, levels)
-        )
-        if 2 * commas > len(levels):
-            return (
-                "looks like numbers with a decimal comma: write them with a point, each cell by "
-                "itself"
-            )
+        texts = [str(level) for level in levels]
+        if style := date_style(texts) or number_style(texts, every=False):
+            return style
         return (
             f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
             "free text"

@@ -165,9 +165,11 @@ def _column(data: Any, position: int) -> Cells:
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return data.column(position)
     series = nw.from_native(data, eager_only=True)[:, position]
+    if series.dtype == nw.Object:  # of which polars would hand over the addresses
+        return _objects(series.to_list())
     try:
         return series.to_arrow()
-    except Exception:  # noqa: BLE001 - a type without Arrow twin, such as Python objects
+    except Exception:  # noqa: BLE001 - a type without Arrow twin
         return _objects(series.to_list())
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import fnmatch
 import glob
 import gzip
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
 from missdp.errors import DataError, replacing
+from missdp.table.cells import Chunk
 from missdp.table.frames import (
     check_columns,
     file_batches,
@@ -28,7 +31,21 @@ from missdp.table.frames import (
     relation_batches,
 )
 
-__all__ = ["FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
+__all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
+
+
+class Batch(Protocol):
+    """Columns of some rows: an Arrow batch, or what a database's driver gives. Private."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+
+    def column(self, place: int) -> Chunk:
+        """Return a column's cells."""
+
+
+_PARQUET = (".parquet", ".pq")
 
 
 class RowStream(abc.ABC):
@@ -46,7 +63,7 @@ class RowStream(abc.ABC):
         """Return about how many rows there are, from metadata; None if nothing tells."""
 
     @abc.abstractmethod
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns, in this order, a batch of rows at a time.
 
         Raises
@@ -92,7 +109,7 @@ class FileRows(RowStream):
             return _lines(self.path)
         return _stated_rows(self.path)
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns; see ``file_batches``."""
         return file_batches(self.path, names)
 
@@ -129,11 +146,24 @@ class PartRows(RowStream):
     """
 
     def __init__(self, place: str | Path) -> None:
-        self.paths: Final = _parts(Path(place))
+        self.place: Final = Path(place)
+        self.paths: Final = _parts(self.place)
         first = file_columns(self.paths[0])
         for path in self.paths[1:]:
             if set(file_columns(path)) != set(first):
                 raise DataError(f"{str(path)!r} has other columns than {str(self.paths[0])!r}")
+
+    def would_read(self, path: Path) -> bool:
+        """Whether a file that is written there would be one of these files from then on."""
+        if path.suffix.lower() not in _PARQUET:
+            return False
+        if self.place.is_dir():
+            inside, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.place))
+            return inside.is_relative_to(folder) and not _hidden(inside.relative_to(folder))
+        written, pattern = os.path.abspath(path), os.path.abspath(self.place)
+        if "**" in pattern:
+            return fnmatch.fnmatch(written, pattern)
+        return Path(written).match(pattern)
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of every file."""
@@ -144,7 +174,7 @@ class PartRows(RowStream):
         stated = [_stated_rows(path) for path in self.paths]
         return sum(n for n in stated if n is not None) if None not in stated else None
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns of one file after the other."""
         for path in self.paths:
             yield from file_batches(path, names)
@@ -172,7 +202,7 @@ class RelationRows(RowStream):
         """Return what was said about the number of rows."""
         return self._about
 
-    def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
         """Yield the named columns; see ``relation_batches``."""
         return relation_batches(self._relation, names)
 
@@ -200,7 +230,7 @@ def _parts(place: Path) -> tuple[Path, ...]:
             found = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
         else:
             found = [Path(name) for name in glob.glob(str(place), recursive=True)]
-    found = sorted(p for p in found if p.suffix.lower() in (".parquet", ".pq") and p.is_file())
+    found = sorted(p for p in found if p.suffix.lower() in _PARQUET and p.is_file())
     if not found:
         raise DataError(
             f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "

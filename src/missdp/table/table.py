@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
+from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
 from missdp.table.decode import Holes, check_holes, decode
 from missdp.table.encode import Column, code_dtype, encode
@@ -87,7 +88,10 @@ class Table:
         ------
         DataError
             If the data does not fit the schema. The message quotes no value and no count.
+        SchemaError
+            If the schema is none, but a path, say.
         """
+        check_schema(schema)
         if isinstance(data, Table):
             if data.schema != schema:
                 raise DataError("the table was read with another schema")

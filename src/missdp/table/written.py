@@ -16,7 +16,7 @@ import pyarrow.parquet
 from missdp.errors import OutputError, replacing
 from missdp.files import atomic_path, refusal
 
-__all__ = ["output_format", "write_all", "write_arrow", "write_blocks"]
+__all__ = ["numbered", "output_format", "write_all", "write_arrow", "write_blocks", "write_each"]
 
 _WRITABLE = (".csv", ".parquet", ".pq")
 
@@ -33,6 +33,17 @@ def output_format(path: Path) -> str:
     if suffix not in _WRITABLE:
         raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
     return "csv" if suffix == ".csv" else "parquet"
+
+
+def numbered(output: Path, number: int) -> list[Path]:
+    """Return the names of several files of one kind.
+
+    Examples
+    --------
+    >>> [path.name for path in numbered(Path("filled.csv"), 2)]
+    ['filled-1.csv', 'filled-2.csv']
+    """
+    return [output.with_name(f"{output.stem}-{k}{output.suffix}") for k in range(1, number + 1)]
 
 
 def write_arrow(table: pa.Table, path: Path) -> None:
@@ -57,9 +68,15 @@ def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
     OutputError
         If a path cannot be written.
     """
+    write_each(paths, ([table] for table in tables))
+
+
+def write_each(paths: Sequence[Path], tables: Iterable[Iterable[pa.Table]]) -> None:
+    """Write tables one after the other, each to its path in blocks of rows; see `write_all`."""
     with _Files(paths) as files:
-        for place, table in zip(range(len(paths)), tables, strict=True):
-            files.write(place, table)
+        for place, blocks in zip(range(len(paths)), tables, strict=True):
+            for block in blocks:
+                files.write(place, block)
 
 
 def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) -> int:

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import AllPairs, Categorical, Schema, Table
+import missdp
+from missdp import AIM, AllPairs, Categorical, Schema, Table
 from missdp.evaluate import combine_estimates
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
@@ -36,6 +37,17 @@ def test_several_tables_have_the_shape_of_one_and_differ():
         pd.testing.assert_frame_equal(one, two)
     kept = model.sample(500, multiple=2, missing_values="keep")
     assert all(t["b"].isna().any() for t in kept)
+
+
+@pytest.mark.parametrize("family", [AllPairs, AIM])
+def test_models_of_several_tables_promise_what_the_release_does(family, tmp_path):
+    model = family(epsilon=1.0, delta=1e-6).fit(private())
+    tables = model.sample(50, multiple=2, random_state=3)
+    for one, table in zip(model.uncertain_models(2, random_state=3), tables, strict=True):
+        pd.testing.assert_frame_equal(one.sample(50), table)
+        assert one.guarantee_ == model.guarantee_
+        one.save(tmp_path / "one.json")
+        assert missdp.load(tmp_path / "one.json").guarantee_ == model.guarantee_
 
 
 def test_a_loaded_model_draws_the_same_tables(tmp_path):
