@@ -232,6 +232,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
             continue
         if not is_number(value):
             raise ParameterError(f"{name} must be a number, not {type(value).__name__}")
+        if value != value:
+            raise ParameterError(f"{name} must be a number, not nan")
     if 0 < settings["epsilon"] < _LEAST_EPSILON:
         raise ParameterError(f"epsilon must be at least {_LEAST_EPSILON:g}: all else is noise")
     if not settings["epsilon"] <= _MOST_EPSILON:
