@@ -226,7 +226,10 @@ def beside(commit, names):
     turns = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
+            # Python 3.11.3 and before have no filters; this is our own archive.
+            files.extractall(
+                folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+            )
         for _ in range(TURNS):
             then = timed(Path(folder), names)
             if then is None:  # it needs what is no longer installed

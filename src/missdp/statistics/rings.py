@@ -140,7 +140,7 @@ def _sort_on_disk(labels: Ints, size: int) -> None:
 
 def _overlap(start: Ints, stop: Ints, size: int) -> int:
     """Largest number of arcs (start, stop] that share one of so many points of a circle."""
-    if len(start) > DONEES:
+    if len(start) > DONEES and shelved():
         return _overlap_of_many(start, stop, size)
     wrapped = int(np.count_nonzero(stop < start))
     points = np.concatenate([start, stop])
