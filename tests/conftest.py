@@ -9,6 +9,11 @@ import shutil
 import warnings
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("steady", settings.default, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

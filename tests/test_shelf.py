@@ -1,9 +1,11 @@
 """Long arrays are the same on disk, take little memory there, and leave nothing behind."""
 
 import errno
+import gc
 import mmap
 import os
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from missdp import shelf
+from missdp.errors import DataError, OutputError, replacing
 
 told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells how much")
 
@@ -113,9 +116,34 @@ def test_a_full_disk_is_an_error_and_not_the_end(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def behind_a_door():
+        with replacing(Exception, by=DataError("the preparation of the rows failed")):
+            shelf.room(2**23, np.uint8)
+
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with shelf.on_disk(1), pytest.raises(OSError, match="No space"):
-        shelf.room(2**23, np.uint8)
+    with pytest.raises(OutputError, match="No space") as caught, shelf.on_disk(1):
+        behind_a_door()
+    assert (caught.value.__context__, caught.value.__cause__) == (None, None)
+    with pytest.raises(DataError, match="another"), shelf.on_disk(1):
+        raise DataError("another")
+
+
+def three_numbers():
+    pile = shelf.Pile(np.int64)
+    pile.add(np.arange(3))
+    return pile.array()
+
+
+@told
+def test_a_pile_on_a_full_disk_is_an_error_once(monkeypatch):
+    later = []
+    monkeypatch.setattr("sys.excepthook", lambda *told: later.append(told))
+    monkeypatch.setattr("sys.unraisablehook", later.append)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
+    with pytest.raises(OutputError, match="No space"), shelf.on_disk(1):
+        three_numbers()
+    gc.collect()
+    assert later == []
 
 
 def test_where_room_cannot_be_reserved_it_is_written(monkeypatch, small):

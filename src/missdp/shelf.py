@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from missdp.errors import MissDPError, OutputError, replacing
+
 __all__ = ["Pile", "blocks", "numbered", "on_disk", "pick", "portions", "put", "room", "shelved"]
 
 _LEAST = 2**22  # bytes; shorter arrays stay in memory
@@ -37,6 +39,7 @@ class _Shelf:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self.refused = ""  # what the disk did not take, in words
 
     def mapped(self, file: Any, size: int, kind: np.dtype[Any]) -> NDArray[Any]:
         """Return what a file holds as an array that can be written to."""
@@ -76,15 +79,28 @@ def on_disk(limit: int | None) -> Iterator[None]:
         How many bytes of memory the process may take. None keeps arrays where they are kept
         without this.
 
+    Raises
+    ------
+    OutputError
+        If the disk does not take them, whatever error came of that.
+
     Examples
     --------
     >>> with on_disk(2**30):
     ...     shelved()
     True
     """
-    token = _SHELF.set(_SHELF.get() if limit is None else _Shelf(limit))
+    shelf = _SHELF.get() if limit is None else _Shelf(limit)
+
+    def refusal(error: BaseException) -> MissDPError:
+        refused = "" if shelf is None else shelf.refused
+        return OutputError(refused) if refused or not isinstance(error, MissDPError) else error
+
+    token = _SHELF.set(shelf)
     try:
-        yield
+        # What happens behind the door is replaced there by an error that does not tell of disks.
+        with replacing(MissDPError, by=refusal):
+            yield
     finally:
         _SHELF.reset(token)
 
@@ -113,13 +129,27 @@ def room(size: int, kind: DTypeLike, *, filled: int | None = None) -> NDArray[An
     shelf, kind = _SHELF.get(), np.dtype(kind)
     if shelf is None or size * kind.itemsize < max(_LEAST, 1):
         return np.empty(size, kind) if filled is None else np.full(size, filled, kind)
-    with tempfile.TemporaryFile(prefix="missdp-") as file:  # the map outlives its name
+    with _told(), tempfile.TemporaryFile(prefix="missdp-") as file:  # the map outlives its name
         _reserve(file, size * kind.itemsize)
         array = shelf.mapped(file, size, kind)
     if filled is not None:
         for part in blocks(size, _BLOCK):
             array[part] = filled
     return array
+
+
+def _told() -> replacing:
+    """Say that the disk refuses, and note it for `on_disk`."""
+
+    def refusal(error: BaseException) -> OutputError:
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else "the system refuses"
+        refused = f"cannot write a temporary file: {reason}; TMPDIR says where such files lie"
+        if (shelf := _SHELF.get()) is not None:
+            shelf.refused = refused
+        return OutputError(refused)
+
+    return replacing(OSError, by=refusal)
 
 
 def _reserve(file: Any, size: int) -> None:
@@ -236,13 +266,15 @@ class Pile:
     """
 
     def __init__(self, kind: DTypeLike) -> None:
-        self._file: Any = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
+        with _told():
+            self._file: Any = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
+        weakref.finalize(self, _closed, self._file)
         self._size, self._kind = 0, np.dtype(kind)
 
     def add(self, part: NDArray[Any]) -> None:
         """Write some more numbers."""
-        self._file.write(np.ascontiguousarray(part, self._kind).data)
+        with _told():
+            self._file.write(np.ascontiguousarray(part, self._kind).data)
         self._size += len(part)
 
     def array(self) -> NDArray[Any]:
@@ -251,5 +283,11 @@ class Pile:
         if shelf is None or not self._size:
             self._file.seek(0)
             return np.frombuffer(self._file.read(), self._kind)
-        self._file.flush()
-        return shelf.mapped(self._file, self._size, self._kind)
+        with _told():
+            self._file.flush()
+            return shelf.mapped(self._file, self._size, self._kind)
+
+
+def _closed(file: Any) -> None:
+    with contextlib.suppress(OSError):  # it still has what a full disk did not take
+        file.close()

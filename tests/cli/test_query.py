@@ -1,6 +1,8 @@
 """``missdp query``."""
 
+import errno
 import json
+import tempfile
 import tracemalloc
 from functools import partial
 from importlib import import_module
@@ -374,6 +376,30 @@ def test_so_are_rows_that_follow_rules(capsys, monkeypatch, seeded, on_disk, rul
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
     assert run(capsys, *ask, *question) == held
     assert len(on_disk) > 10
+
+
+@pytest.mark.parametrize("taken", [0, 1, 9])
+def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(capsys, monkeypatch, taken):
+    kept = []
+
+    def full(*_):
+        kept.append(1)
+        if len(kept) > taken:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shelf, "_LEAST", 1)
+    monkeypatch.setattr(shelf.tempfile, "TemporaryFile", partial(reserved, full))
+    monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
+    code, out, err = run(capsys, *ASK, *MEAN)
+    assert (code, out) == (5, "")
+    assert err.startswith("missdp: cannot write a temporary file: No space left on device")
+    # Nothing was charged while the table was read.
+    assert ("epsilon = 2 counts as charged" in err) == (taken == 9)
+
+
+def reserved(refuse, *, opened=tempfile.TemporaryFile, **more):
+    refuse()
+    return opened(**more)
 
 
 def made_up(rows):

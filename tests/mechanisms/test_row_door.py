@@ -36,6 +36,7 @@ from missdp.mechanisms import (
     SeededNoise,
     Sums,
     Witness,
+    questions,
 )
 from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.laws import read_only
@@ -432,7 +433,9 @@ def test_a_declared_cap_is_a_condition_and_a_sensitivity():
         row_far_before_the_first, no_such_code, not_whole, no_cells, loud,
     ],
 )  # fmt: skip
-def test_a_preparation_that_fails_says_nothing(bad):
+@pytest.mark.parametrize("at_once", [1, 2**20])
+def test_a_preparation_that_fails_says_nothing(bad, at_once, monkeypatch):
+    monkeypatch.setattr(questions, "PART_ROWS", at_once)
     asked = door().prepared(shared(bad))
     with pytest.raises(DataError) as caught:
         asked.ask(COUNT, PURE, label="ages")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,7 +10,16 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, Cost, Guarantee, MissingCompletelyAtRandom
 from missdp.errors import DataError
 from missdp.ground_truth import FixedGates, ground_truth_guarantee
-from missdp.mechanisms import Counts, RowDoor, Witness
+from missdp.mechanisms import (
+    Counts,
+    Filled,
+    Preparation,
+    Prepared,
+    RowDoor,
+    SeededNoise,
+    Witness,
+    private_rows,
+)
 from missdp.schema import Determined, NotApplicable
 
 PURE = Cost(currency="pure", amount=1.0)
@@ -70,6 +80,38 @@ def test_a_gate_claims_nothing_of_cells_that_rules_may_have_filled(gate, claimed
     guarantee = Guarantee.from_events([event])
     amplified = ground_truth_guarantee(guarantee, seldom, structure=FixedGates()).epsilon
     assert (amplified < 0.5) == (claimed is not None)
+
+
+MAYBE = Schema(
+    (
+        Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
+        Numeric(name="pay", lower=0, upper=9, nullable=True, not_applicable=(-1,)),
+    ),
+    (NotApplicable("pay", unless="work = 'yes'"),),
+)
+
+
+def everywhere(rows, draws):
+    size = len(rows)
+    return Prepared(
+        {"pay": Filled(np.arange(size), np.full(size, 3), np.full(size, 3.5))}, profile=None
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 4, 2**20])
+def test_only_what_surely_applies_is_filled_however_many_rows_are_looked_at(at_once, monkeypatch):
+    monkeypatch.setattr(private_rows, "PART_ROWS", at_once)
+    works = ["yes", "no", "R", None, "yes"] * 4
+    rows = private_rows.with_one_kind_of_hole(
+        Table.read(pd.DataFrame({"work": works, "pay": [None] * 20}), MAYBE)
+    )
+    hole = rows.schema["work"].missing_code
+    assert rows.codes("work").tolist() == [1, 0, hole, hole, 1] * 4
+    how = Preparation(function=everywhere, reads=frozenset())
+    cells = private_rows.PrivateRows(rows, how, SeededNoise(0)).cells
+    filled = np.array(works) == "yes"
+    assert ((cells.codes("pay") == 3) == filled).all()
+    assert ((cells.values("pay") == 3.5) == filled).all()
 
 
 def refusals(rows):

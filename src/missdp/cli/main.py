@@ -135,7 +135,8 @@ def _failed(error: BaseException, given: Sequence[str]) -> int:
     from missdp.cli.app import in_option_words
 
     if isinstance(error, errors.MissDPError):
-        return _fail(in_option_words(error, given), _exit_code(error))
+        doubt = isinstance(error, errors.OutputError)
+        return _fail(in_option_words(error, given), _exit_code(error), in_doubt=doubt)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else _UNEXPECTED
     if isinstance(error, OSError) and error.errno:
