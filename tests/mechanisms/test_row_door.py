@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -441,6 +442,23 @@ def test_a_preparation_that_fails_says_nothing(bad, at_once, monkeypatch):
         asked.ask(COUNT, PURE, label="ages")
     assert str(caught.value) == "the preparation of the rows failed"
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.int64])
+def test_cells_of_some_rows_are_found_without_a_copy_of_all_row_numbers(kind):
+    rows = np.arange(0, 250, 5, dtype=kind)
+    filled = Filled(rows, np.arange(50))
+    for start, stop in ((0, 256), (7, 31), (5, 10), (6, 9), (246, 10**6), (0, 0)):
+        inside = (rows >= start) & (rows < stop)
+        part = filled.between(start, stop)
+        assert part.rows.tolist() == (rows[inside].astype(int) - start).tolist()
+        assert part.codes.tolist() == np.flatnonzero(inside).tolist()
+    many = Filled(np.arange(10**6, dtype=np.uint32), np.zeros(10**6, dtype=np.uint8))
+    tracemalloc.start()
+    many.between(10, 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**5
 
 
 def out_of_bounds(rows, draws, odd):

@@ -204,7 +204,7 @@ class FilledRows:
         keep = room(len(filled.rows), bool)
         for part in blocks(len(self), PART_ROWS):
             came = FilledRows(self._cut(part.start, part.stop), Prepared())
-            here = slice(*np.searchsorted(filled.rows, (part.start, part.stop)))
+            here = filled.places(part.start, part.stop)
             keep[here] = came.applies(name)[0][filled.rows[here].astype(np.int64) - part.start]
         return filled if keep.all() else filled.where(keep)
 

@@ -17,6 +17,7 @@ further.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -351,22 +352,23 @@ class Filled:
 
     def _fits(self, where: slice, size: int, levels: int) -> bool:
         rows, codes = self.rows[where.start : where.stop + 1], self.codes[where]
-        return (
-            bool(np.all(rows[1:] > rows[:-1]))  # no difference, which could overflow
-            and bool(np.all((rows >= 0) & (rows < size)))
-            and bool(np.all((codes >= 0) & (codes < levels)))
-        )
+        rising = rows[1:] > rows[:-1]  # no difference, which could overflow
+        known = (rows >= 0) & (rows < size), (codes >= 0) & (codes < levels)
+        return all(bool(np.all(part)) for part in (rising, *known))
 
-    def where(self, keep: NDArray[np.bool_]) -> Filled:
+    def where(self, keep: NDArray[np.bool_] | slice) -> Filled:
         """Return some of the cells."""
         values = None if self.values is None else self.values[keep]
         return Filled(self.rows[keep], self.codes[keep], values)
 
+    def places(self, start: int, stop: int) -> slice:
+        """Return which of the cells are those of the rows from one on and before another."""
+        return slice(*(bisect_left(self.rows, row) for row in (start, stop)))  # NumPy copies rows
+
     def between(self, start: int, stop: int) -> Filled:
         """Return the cells of the rows from one on and before another, counted from there."""
-        part = slice(*np.searchsorted(self.rows, (start, stop)))
-        values = None if self.values is None else self.values[part]
-        return Filled(self.rows[part].astype(np.int64) - start, self.codes[part], values)
+        some = self.where(self.places(start, stop))
+        return Filled(some.rows.astype(np.int64) - start, some.codes, some.values)
 
 
 class SmoothProfile(Protocol):
