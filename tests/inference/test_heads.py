@@ -1,5 +1,7 @@
 """Heads and the tree hold the pairs that they are given, and nothing that is not possible."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -250,3 +252,29 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     model = fit_heads(margins, moments, exact, rng=rng)
     assert max(float(np.abs(table).max()) for table in model.weights.values()) < 300
     assert farthest(model.sample(30_000, rng), rows.astype(np.int64), [4, 16, 16, 2]) < 0.01
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
+    """Level 0 of the last attribute goes with level 1 of the first; noise says otherwise."""
+    rng = np.random.default_rng(seed)
+    works = np.array([0.65, 0.35])
+    laws = [np.array([0.3, 0.3, 0.4]), np.array([0.25, 0.75])]
+    pay = np.array([0.35, *(0.65 * np.array([0.04, 0.2, 0.3, 0.22, 0.14, 0.07, 0.03]))])
+    margins = [works, *laws, pay]
+    truth = {
+        (a, b): np.zeros((len(one), len(other)))
+        for (a, one), (b, other) in itertools.combinations(enumerate(margins), 2)
+    }
+    possible = np.ones((2, 8), dtype=bool)
+    possible[0, 0], possible[1, 1:] = False, False
+    truth[0, 3] = np.where(possible, pay, 0.0) - np.outer(works, pay)
+    noisy = [np.abs(m + rng.normal(0, 0.002, len(m))) for m in margins]
+    noisy = [m / m.sum() for m in noisy]
+    moments = {pair: table + rng.normal(0, 3e-4, table.shape) for pair, table in truth.items()}
+    variances = dict.fromkeys(moments, 9e-8)
+    model = fit_heads(noisy, moments, variances, rng=rng, allowed={(0, 3): possible})
+    for draws, off in (("even", 0.012), ("independent", 0.03)):
+        drawn = model.sample(20_000, rng, draws=draws)
+        assert np.array_equal(drawn[:, 0] == 1, drawn[:, 3] == 0)
+        assert np.abs(np.bincount(drawn[:, 3], minlength=8) / 20_000 - pay).max() < off

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from missdp.inference.heads import Features, Heads, Pair, barrier
+from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
 from missdp.inference.model import Codes
 
 __all__ = ["fit_given_all", "fit_heads", "fit_tree"]
@@ -345,9 +345,25 @@ class _Head:
         self.allowance = np.maximum(ridge * np.concatenate(noise, axis=1), _FLOOR)
         one = np.ones((1, self.n), dtype=np.float32)
         self.means = self.features.sums(one)[0] / self.n
+        if closed is not None:
+            self._settle(closed)
         self.left = 1 / np.sqrt(np.maximum(self.margin, 1 / self.n))
         self.right = self._scaling()
         self.first = np.log(np.maximum(self.margin, _RARE))
+
+    def _settle(self, closed: NDArray[np.float32]) -> None:
+        """Take what limits decide in every context for granted.
+
+        No weight can meet a noisy target there: weights would grow without bound for it.
+        """
+        self.margin, settled = reachable(self.margin, closed)
+        if not settled.any():
+            return
+        law = np.isfinite(closed[settled]).astype(np.float32)
+        product = np.outer(self.margin[settled], self.means)
+        self.targets[settled] = self.features.sums(law) / self.n - product
+        free = np.where(settled, 0.0, self.margin)  # over all levels, targets add up to nothing
+        self.targets -= np.outer(free / max(free.sum(), _NEVER), self.targets.sum(axis=0))
 
     def _scaling(self) -> Floats:
         """For each level, the matrix (or its diagonal) that turns coordinates into weights."""

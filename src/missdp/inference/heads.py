@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from missdp.inference.model import Codes, Draws, draw, draw_each
 from missdp.record import Record
 
-__all__ = ["Features", "Heads", "Pair", "barrier"]
+__all__ = ["Features", "Heads", "Pair", "barrier", "reachable"]
 
 
 Floats = NDArray[np.float64]
@@ -138,7 +138,8 @@ class Heads(Record):
         if draws == "independent":
             rows[:, a] = draw_each(law.T.astype(np.float64), rng)
             return
-        law = _calibrated(law, self.margins[a])
+        margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
+        law = _calibrated(law, margin)
         rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)
 
     def _short(self, rows: Codes, a: int) -> tuple[Floats, Codes]:
@@ -262,6 +263,35 @@ def barrier(
         else:
             possible[:] = True
     return np.where(possible, np.float32(0), np.float32(-np.inf))
+
+
+def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Bools]:
+    """Return a margin that rows can have, and which levels their limits decide in every row.
+
+    How often such a level is drawn is known: a noisy margin cannot be met there, and what it is off
+    is spread over the other levels.
+
+    Parameters
+    ----------
+    margin : ndarray, shape (m,)
+    closed : ndarray, shape (m, n)
+        Minus infinity where a level is impossible in a row; see `barrier`.
+
+    Examples
+    --------
+    >>> possible = np.array([[True, False], [False, True], [False, True]])
+    >>> closed = np.where(possible, 0, -np.inf).astype(np.float32)
+    >>> margin, settled = reachable(np.array([0.4, 0.2, 0.4]), closed)
+    >>> margin.round(2).tolist(), settled.tolist()
+    ([0.5, 0.17, 0.33], [True, False, False])
+    """
+    possible = np.isfinite(closed)
+    settled = ~(possible & (np.count_nonzero(possible, axis=0) > 1)).any(axis=1)
+    shares = np.where(settled, possible.mean(axis=1), 0.0)
+    free = np.where(settled, 0.0, margin)
+    left = free.sum()
+    free = free / left if left > 0 else ~settled / max(1, np.count_nonzero(~settled))
+    return shares + (1 - shares.sum()) * free, settled
 
 
 def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
