@@ -8,10 +8,7 @@ source.  CPU seconds of fit plus sample in one process, and its peak memory.
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
     python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # what losing rows alone costs
 
-Measured (Adult, epsilon 1, three runs, 2-way): none .0193; joint / observed at MCAR 10, 20, 30 %
-.0222 / .0220, .0254 / .0252, .0284 / .0291; MAR 20, 35, 50 % .0247 / .0332, .0267 / .0417,
-.0355 / .0479; MNAR 10, 20, 30 % .0225 / .0271, .0275 / .0340, .0326 / .0457.  docs/strategies.md
-has all of it.
+docs/measured-holes.md has what it gave, and README.md a part.
 """
 
 import argparse
