@@ -53,10 +53,8 @@ def with_one_kind_of_hole(table: Table) -> Table:
     columns = {name: table.column(name) for name in schema.names}
     for a in merged:
         column = columns[a.name]
-        codes, plainly = (
-            room(len(table), column.codes.dtype),
-            column.codes.dtype.type(a.missing_code),
-        )
+        codes = room(len(table), column.codes.dtype)
+        plainly = column.codes.dtype.type(a.missing_code)
         for where in blocks(len(table), PART_ROWS):
             codes[where] = np.minimum(column.codes[where], plainly)
         columns[a.name] = TableColumn(codes, column.values)
