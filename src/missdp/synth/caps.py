@@ -8,7 +8,7 @@ for a file may have been edited.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -57,7 +57,10 @@ class Caps:
     -----
     A release behind a gate may be counted as one that reads every row, or as one behind a smaller
     gate: that costs more of the ground truth, not less. So a part may spend what an ungated one
-    leaves.
+    leaves. What is counted as a set of the family must fit into the share of that set: a bound with
+    a share weighs each set by its own chance, and releases behind two gates that both hold one set
+    would otherwise get two shares at the chance of that set, while the claim counts the chance of
+    another set for the second.
     """
 
     whole: Cost
@@ -93,15 +96,15 @@ class Keeper:
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
-        self._among, self._share = set[Gate](), 1.0
+        self._among, self._share = Counter[Gate](), 1.0  # how many marginals each gate has
         if isinstance(caps.structure, ChosenGates):
-            self._among = {*map(Gate, caps.structure.among)}
+            self._among = Counter(map(Gate, caps.structure.among))
             self._share = caps.structure.largest_share
         self._limits: dict[Part, Fraction] = defaultdict(Fraction)
         for event in caps.events:
             self._limits[self._part_of_cap(event)] += exact(event.cost.amount)
         self._spent: dict[Part, Fraction] = defaultdict(Fraction)
-        self._alone: dict[tuple[Gate, frozenset[str]], Fraction] = defaultdict(Fraction)
+        self._alone: dict[Gate, Fraction] = defaultdict(Fraction)
 
     def admit(self, event: Event) -> None:
         """Count a release that is about to be made.
@@ -126,15 +129,12 @@ class Keeper:
             over = min(cost, cost - max(Fraction(0), most))
             self._spent[part] += cost - over
             # What reads rows observed on a set of the family may count as one of the chosen.
-            within = any(known <= part for known in self._among)
-            part, cost = (_CHOSEN if within else _EVERY), over
+            part, cost = (_EVERY if self._member(part) is None else _CHOSEN), over
         elif part == _EVERY and cost > most and Gate() in self._among:
             part = _CHOSEN  # which reads every row
         self._spent[part] += cost
-        if part == _CHOSEN:  # one set, in whatever order its attributes were named
-            self._alone[
-                event.gate or Gate(), frozenset(event.label.removeprefix("marginal ").split(" x "))
-            ] += cost
+        if part == _CHOSEN:
+            self._alone[self._member(event.gate or Gate()) or Gate()] += cost
         return self._within(part)
 
     def _within(self, part: Part) -> bool:
@@ -145,7 +145,15 @@ class Keeper:
         if sum(spent[p] for p in together) > sum(limits[p] for p in together) * exact(_ROUNDED):
             return False
         most = exact(self._share) * limits[_CHOSEN] * exact(_ROUNDED)
-        return self._share == 1 or all(alone <= most for alone in self._alone.values())
+        alone = self._alone.items() if self._share < 1 else ()
+        return all(cost <= most * self._among[member] for member, cost in alone)
+
+    def _member(self, gate: Gate) -> Gate | None:
+        """Return the set of the family that a release behind the gate is counted as, if any."""
+        if gate in self._among:
+            return gate
+        inside = (known for known in self._among if known <= gate)
+        return max(inside, key=lambda known: (len(known), sorted(known)), default=None)
 
     def _part_of_cap(self, event: Event) -> Part:
         if event.label == ChosenGates.chosen:
@@ -161,7 +169,7 @@ class Keeper:
         gate = event.gate or Gate()
         if gate in self._limits and (not self._among or _is_single(event, gate)):
             return gate
-        if any(known and known <= gate for known in self._among):
+        if self._member(gate):  # of the empty set, only what every row leaves no room for
             return _CHOSEN
         wider = [p for p in self._limits if isinstance(p, frozenset) and p <= gate]
         return min(wider, key=sorted) if wider and not self._among else _EVERY
