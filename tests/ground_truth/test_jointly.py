@@ -5,14 +5,26 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
 
-from ground_truth.mask_games import SINGLES, World, divergences, independent, likeliest
+from ground_truth.mask_games import (
+    SINGLES,
+    World,
+    answers,
+    divergences,
+    hockey_sticks,
+    independent,
+    likeliest,
+)
 from missdp import AIM, MST, Categorical, PrivBayes, Schema, Table
 from missdp.accounting import (
     BoundedObservation,
     Cost,
     FilterEvent,
     FixedSchedule,
+    GaussianEvent,
     Guarantee,
     LaplaceEvent,
     MissingCompletelyAtRandom,
@@ -68,6 +80,116 @@ def test_two_that_read_the_same_rows():
     assert both.epsilon > 2 * one.epsilon + 0.15
     assert FixedSchedule() in both.conditions
     assert Guarantee.from_json(both.to_json()) == both
+
+
+FIXED = FixedGates()
+
+
+def behind(*gates):
+    """Gaussian answers of mu 1, one behind each gate, released at once."""
+    return [GaussianEvent(sensitivity=1, sigma=1.0, discrete=False, gate=gate) for gate in gates]
+
+
+def known_of(p, *gates, delta=1e-3):
+    return ground_truth_guarantee(
+        behind(*gates), BoundedObservation(p), structure=FIXED, delta=delta
+    )
+
+
+GRID = np.linspace(-9, 9, 1201)
+WEIGHT = norm.pdf(GRID) * (GRID[1] - GRID[0])
+
+
+def exact_delta(epsilon, both, either):
+    """Of two answers, whose gates are open both with one chance, and either alone with another."""
+    one = np.exp(GRID - 0.5)
+    ratio = 1 - both - 2 * either + either * np.add.outer(one, one) + both * np.outer(one, one)
+    return float(WEIGHT @ np.maximum(ratio - math.exp(epsilon), 0) @ WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("p", "one_gate", "independent", "exclusive"),
+    [(0.3, 0.1344, 0.1395, 0.1465), (0.5, 0.2372, 0.2435, 0.2640)],
+)
+def test_two_gates_are_not_one(p, one_gate, independent, exclusive):
+    """Each release opens its gate with chance p; that both share one gate is not known."""
+    assert round(exact_delta(0.1, p, 0), 4) == one_gate
+    assert round(exact_delta(0.1, p * p, p * (1 - p)), 4) == independent
+    assert round(exact_delta(0.1, 0, p), 4) == exclusive
+    releases = [known_of(p, {"a"}), known_of(p, {"b"})]
+    both = joint(releases, BoundedObservation(p), delta=one_gate)
+    for share in (0, p * p, p):
+        assert exact_delta(both.epsilon, share, p - share) <= one_gate
+    twice = joint([releases[0]] * 2, BoundedObservation(p), delta=one_gate)
+    assert twice.epsilon == pytest.approx(0.1, abs=1e-3)  # one gate, and attained
+    stated = BoundedObservation(p, together=True)
+    declared = joint(releases, stated, delta=one_gate)
+    assert declared.epsilon == pytest.approx(twice.epsilon)
+    assert stated in declared.conditions
+
+
+def test_bounds_add_up_over_releases_that_share_no_gate():
+    one = BoundedObservation(0.2)
+    a, ab, c, bc = (
+        known_of(0.2, *gates) for gates in ([{"a"}], [{"a", "b"}], [{"c"}], [{"b", "c"}])
+    )
+
+    def chance(*releases):
+        (event,) = joint(releases, one).events
+        assert (event.assumption.p_max > 0.2) == event.assumption.together
+        assert {one, event.assumption} <= {*joint(releases, one).conditions}
+        return event.assumption.p_max
+
+    assert chance(a, ab) == chance(bc, c) == chance(a, a, ab) == 0.2
+    assert chance(a, c) == chance(a, bc, c, ab) == pytest.approx(0.4)
+    assert chance(a, known_of(0.2, {"b"}), c) == pytest.approx(0.6)
+    assert chance(joint([a, c], one), bc) == chance(joint([a, ab], one), bc) == pytest.approx(0.4)
+    assert chance(joint([a, c], one), known_of(0.2, {"d"})) == pytest.approx(0.6)
+    pure = [
+        ground_truth_guarantee(PureEvent(epsilon=1.0, gate={n}), one, structure=FIXED) for n in "ab"
+    ]
+    assert joint(pure, one).epsilon == pytest.approx(math.log1p(0.2 * math.expm1(2.0)))
+
+
+SETS = [frozenset(s) for k in (1, 2, 3) for s in itertools.combinations("abc", k)]
+
+
+class Fit(tuple):
+    """Gates that a release fixed; joint asks for no more than its events, and who chose them."""
+
+    def ground_truth_parts(self):
+        return Guarantee(9.0, 1e-3, events=behind(*self)), FIXED
+
+
+@settings(max_examples=40)
+@given(
+    law=st.lists(st.integers(0, 5), min_size=7, max_size=7),
+    releases=st.lists(
+        st.lists(st.sampled_from(SETS), min_size=1, max_size=2), min_size=2, max_size=3
+    ).filter(lambda found: sum(map(len, found)) < 5),
+    epsilon=st.sampled_from([0.02, 0.1, 0.3]),
+)
+@example([3, 3, 3, 0, 0, 0, 0], [[SETS[0]], [SETS[1]], [SETS[2]]], 0.02)
+@example([3, 2, 1, 0, 1, 2, 0], [[SETS[0], SETS[1]], [SETS[2]], [SETS[3]]], 0.1)
+def test_any_masks_and_any_gates(law, releases, epsilon):
+    """Cells of a row go missing together in any way; p is the largest chance of any release."""
+    masks = dict(zip(SETS, np.array(law) / max(10, sum(law)), strict=True))
+    unions = [sum(p for m, p in masks.items() if any(g <= m for g in own)) for own in releases]
+    assume(0 < max(unions) < 1)
+    gates, chances = (
+        [*itertools.chain(*releases)],
+        np.array([1 - sum(masks.values()), *masks.values()]),
+    )
+    opened = np.array([[g <= m for g in gates] for m in [frozenset(), *SETS]])
+    alone, there = answers(0.0), answers(1.0)
+    places = np.array([*itertools.product(range(len(alone)), repeat=len(gates))])
+    ratios = np.where(opened[:, None, :], (there / alone)[places][None], 1.0).prod(axis=2)
+    q, ratio = alone[places].prod(axis=1), chances @ ratios
+    least = hockey_sticks(q, ratio, epsilon)  # six ranges of each answer: a lower bound
+    assume(least > 1e-4)
+    known = float(max(unions))
+    both = joint(map(Fit, releases), BoundedObservation(known), delta=least)
+    assert both.epsilon >= epsilon
 
 
 @pytest.mark.parametrize("names", list(itertools.combinations_with_replacement(FITS, 2)))

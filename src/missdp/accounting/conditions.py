@@ -182,25 +182,33 @@ class BoundedObservation(Condition):
     Parameters
     ----------
     p_max : float
-        Declared upper bound, in [0, 1], on the probability that a row is read by *at least one*
-        of the mechanisms that need some of its cells observed (the union of all gates, not the
-        largest of them), whatever the row's values are (covers MAR and MNAR).
+        Declared upper bound, in [0, 1], on the probability that a row opens *at least one* gate
+        (the union of all gates, not the largest of them), whatever the row's values are (covers
+        MAR and MNAR). Gates that the data might have chosen count like those that were.
+    together : bool, default False
+        Whether the gates are those of all releases that `missdp.ground_truth.joint` puts together.
+        By default they are those of one release, and each release has a bound of its own.
 
     Examples
     --------
-    >>> BoundedObservation(0.5).p_max
-    0.5
-    """
+    >>> print(BoundedObservation(0.5))
+    Whatever its values, a row is observed on all that at least one gate of a release needs, also of gates that the data might have chosen, with probability at most 0.5, independently of every other row.
+    """  # noqa: E501
 
     p_max: float = field(metadata=FRACTION)
+    together: bool = False
 
     implies_row_independence: ClassVar[bool] = True
     holds_for_every_mask: ClassVar[bool] = True
-    sentence: ClassVar[str] = (
-        "Whatever its values, a row is complete enough to be read by at least one of the "
-        "mechanisms that need observed cells with probability at most {0.p_max:.6g}, "
-        "independently of every other row."
-    )
+
+    def statement(self) -> str:
+        """Return the assumption as one plain sentence."""
+        whose = "all these releases" if self.together else "a release"
+        return (
+            f"Whatever its values, a row is observed on all that at least one gate of {whose} "
+            "needs, also of gates that the data might have chosen, with probability at most "
+            f"{self.p_max:.6g}, independently of every other row."
+        )
 
 
 @dataclass(frozen=True)

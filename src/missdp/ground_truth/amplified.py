@@ -153,8 +153,8 @@ def ground_truth_guarantee(
     assumption : Condition
         How values went missing. ``RowIndependentMissingness()``: no amplification, ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)``: the best valid bound for independent masks.
-        ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of the gates
-        with probability at most ``p_max`` (MAR, MNAR).
+        ``BoundedObservation(p_max)``: whatever its values, a row opens at least one of all these
+        gates with probability at most ``p_max`` (MAR, MNAR).
     structure : FixedGates, DataChosenGates or ChosenGates
         Whether gates were fixed in advance. Required as soon as an event has a gate and the
         assumption can amplify; it becomes a condition of the result.

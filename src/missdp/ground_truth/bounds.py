@@ -177,7 +177,8 @@ def _proven(
         if isinstance(structure, FixedGates | ChosenGates):
             yield _one_gate(events, delta, assumption.p_max)
         else:
-            # p_max bounds each gate that might be chosen; Hölder's inequality needs no more.
+            # p_max bounds the union of all gates that might be chosen, and so each of them, which
+            # is all that Hölder's inequality needs.
             yield _any_structure(events, delta, assumption.p_max)
 
 
@@ -283,7 +284,8 @@ def _one_gate(events: Sequence[Event], delta: float, probability: float) -> Boun
     """Everything gated goes through one gate, open with at most this probability.
 
     True of a common core of all gates under MCAR, of attributes that every data-chosen gate
-    holds, and, by declaration, of ``BoundedObservation``. The gates behind it may be anything.
+    holds, and of ``BoundedObservation``, which bounds the union of all gates: opening any of them
+    is the one gate, and what is behind it may depend on which of them are open.
     """
     inside = [event for event in events if event.gate]
     outside = [event for event in events if not event.gate]

@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.costs import zcdp_rho_of
+from missdp.accounting.conditions import BoundedObservation, Condition, FixedSchedule
+from missdp.accounting.costs import is_pure, zcdp_rho_of
 from missdp.accounting.events import Event, flatten
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import FilterEvent
@@ -49,7 +49,10 @@ def joint(
         truth, under the same assumption, and is then taken apart into its events; or for the
         incomplete table, and has no gates.
     assumption : Condition
-        How values went missing, in all releases at once.
+        How values went missing, in all releases at once. ``BoundedObservation(p)`` bounds the
+        chance to open any gate of *one* release. Releases share it if every gate of one holds a
+        gate of the others; else the bounds add up, which is stated as a condition of its own. With
+        ``BoundedObservation(p, together=True)`` p is a bound for the gates of all of them.
     delta : float, optional
         By default the sum of their deltas.
 
@@ -84,7 +87,8 @@ def joint(
     >>> round(one.epsilon, 2), round(joint([one, one], known).epsilon, 2)
     (0.62, 1.43)
     """
-    found = [_parts(release, assumption) for release in releases]
+    several = list(releases)
+    found = [_parts(release, assumption) for release in several]
     if not found:
         raise ParameterError("joint needs at least one release")
     guarantees = [guarantee for guarantee, _ in found]
@@ -92,9 +96,14 @@ def joint(
         delta = float_up(sum((exact(g.delta) for g in guarantees), exact(0.0)))
     events, structure = _merged(found)
     conditions = [c for g in guarantees for c in g.conditions]
-    several = (FixedSchedule(),) if len(found) > 1 else ()
-    plain = Guarantee.from_events(events, delta=delta, conditions=(*conditions, *several))
-    return ground_truth_guarantee(plain, assumption, structure=structure)
+    if len(found) > 1:
+        conditions.append(FixedSchedule())
+    plain = Guarantee.from_events(events, delta=delta, conditions=conditions)
+    known: Condition = assumption
+    if isinstance(assumption, BoundedObservation) and not assumption.together:
+        stated = [_stated(release, assumption) for release in several]
+        known, structure = _of_all(found, stated, structure)
+    return ground_truth_guarantee(plain, known, structure=structure, conditions=(assumption,))
 
 
 def _parts(release: Parted | Guarantee, assumption: Condition) -> Parts:
@@ -116,7 +125,11 @@ def _parts(release: Parted | Guarantee, assumption: Condition) -> Parts:
                 "what ground_truth_guarantee made of it"
             )
         return guarantee, structure
-    if assumption not in guarantee.conditions or not guarantee.events:
+    if isinstance(assumption, BoundedObservation) and assumption.together:
+        known = any(isinstance(c, BoundedObservation) for c in guarantee.conditions)
+    else:
+        known = assumption in guarantee.conditions
+    if not known or not guarantee.events:
         raise UnprovenError(
             "a guarantee for the ground truth rests on another assumption, or has no events: its "
             "number cannot be added to others, for all releases see one draw of the missing cells"
@@ -127,9 +140,53 @@ def _parts(release: Parted | Guarantee, assumption: Condition) -> Parts:
         if any(e.gate for e in flatten(bare)):
             bare = tuple(replace(e, gate=None) for e in flatten(bare))
         return _incomplete(guarantee, bare), None
-    if event.assumption != assumption:
+    both = {type(event.assumption), type(assumption)}
+    if event.assumption != assumption and both != {BoundedObservation}:
         raise UnprovenError("all releases must rest on the one assumption that is stated")
     return _incomplete(guarantee, event.events), event.structure
+
+
+def _stated(release: Parted | Guarantee, assumption: BoundedObservation) -> BoundedObservation:
+    """Return the bound on the union of a release's own gates."""
+    events = release.events if isinstance(release, Guarantee) else ()
+    (event,) = events if len(events) == 1 else (None,)
+    known = event.assumption if isinstance(event, AmplifiedEvent) else assumption
+    return known if isinstance(known, BoundedObservation) else assumption
+
+
+def _of_all(
+    found: Sequence[Parts], stated: Sequence[BoundedObservation], structure: Structure
+) -> tuple[BoundedObservation, Structure]:
+    """Return what is known of the union of all gates, and the structure that it is enough for.
+
+    A release whose every gate holds a gate of the others is opened only by rows that open one of
+    those, and adds nothing. Pure releases need no union: by Hölder's inequality it is enough that
+    each gate has its bound.
+    """
+    kept = [(_gates(*parts), known) for parts, known in zip(found, stated, strict=True)]
+    kept.sort(key=lambda one: one[1].p_max)
+    for i in reversed(range(len(kept))):
+        others = {gate for gates, _ in kept[:i] + kept[i + 1 :] for gate in gates}
+        if all(gate in others or any(o <= gate for o in others) for gate in kept[i][0]):
+            del kept[i]
+    largest = kept[-1][1] if kept else stated[0]
+    if len(kept) < 2 or isinstance(structure, DataChosenGates):
+        return largest, structure
+    gated = [e for guarantee, _ in found for e in flatten(guarantee.events) if e.gate]
+    if isinstance(structure, FixedGates) and all(map(is_pure, gated)):
+        names = tuple({name for event in gated for name in event.gate or ()})
+        return largest, DataChosenGates(attributes=names, smallest=1)
+    total = float_up(sum((exact(known.p_max) for _, known in kept), exact(0.0)))
+    return BoundedObservation(min(1.0, total), together=True), structure
+
+
+def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
+    """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
+    if isinstance(structure, DataChosenGates):  # shared with nothing but the same choice
+        return frozenset({frozenset({str(structure)})})
+    gates = {event.gate for event in flatten(guarantee.events) if event.gate}
+    among = structure.among if isinstance(structure, ChosenGates) else ()
+    return frozenset({*gates, *map(frozenset, filter(None, among))} if structure else ())
 
 
 def _incomplete(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
