@@ -75,6 +75,20 @@ def test_names_compared_as_text_give_the_published_table(script):
             assert abs(found - published) < 0.012
 
 
+def test_the_line_among_all_claims_is_what_the_script_computes(script):
+    claims = (ROOT / "docs" / "published-claims.md").read_text(encoding="utf-8")
+    assert script("a_table1").row() in claims.splitlines()
+
+
+def test_the_network_without_edges_attains_what_any_network_loses(script):
+    table = script("a_table1")
+    for name, figures in table.PUBLISHED.items():
+        for rate, published in zip(table.RATES, figures, strict=True):
+            alone = table.without_edges(table.marginals(name, rate), rate)
+            assert alone == pytest.approx(table.figures(name, rate)[5])
+            assert alone > published + 0.02
+
+
 def test_every_script_is_named_on_the_page_with_its_line():
     text = PAGE.read_text(encoding="utf-8")
     for path in PAPERS.glob("a_*.py"):

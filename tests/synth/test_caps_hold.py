@@ -1,4 +1,4 @@
-"""What caps admit, whatever a third party asks, costs no more than they claim: exact small worlds."""
+"""What caps admit, whoever asks, costs no more than they claim: exact small worlds."""
 
 import math
 from collections import Counter
