@@ -615,7 +615,7 @@ def test_what_could_carry_rows_away_is_refused():
             door.train(PLAN, function, ())
     with pytest.raises(ParameterError, match="given"):
         door.train(PLAN, one_at_first, ([],))
-    for bad in (0, 2**20, 1.5, True):
+    for bad in (0, 2**10 + 1, 1.5, True):
         with pytest.raises(ParameterError, match="rows_at_once"):
             door.train(PLAN, one_at_first, (), rows_at_once=bad)
     assert not budget.events
@@ -829,6 +829,34 @@ def test_groups_that_are_changed_later_do_not_open_a_gate():
     merged.train(PLAN, ones, (), observed=("a",)).step()
     assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
     assert budget.events[0].gate == {"a"}
+
+
+LOUD = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**16)
+
+
+def halfway(codes, radius):
+    """Of half a cell: the place in a block decides its rounding, by far less than is refused."""
+    even = (np.arange(len(codes["a"])) + codes["a"]) % 2 == 0
+    middle = (radius // 4 + 0.5) / radius
+    found = np.where(even, middle + 2.0**-33, middle - 2.0**-33)
+    return np.where(codes["b"] == 1, -1.0, found)[:, None]
+
+
+@pytest.mark.parametrize("n", [300, 4000, 6000])
+def test_the_slack_covers_what_rounding_does_to_any_number_of_rows(n):
+    """A row at the front moves all others by a place, and each by a cell, all in its direction."""
+    codes = {"a": np.arange(n) % 2, "b": np.zeros(n, int), "c": np.zeros(n, int)}
+    more = {name: np.insert(c, 0, 1) for name, c in codes.items()}
+    sums = []
+    for rows in (codes, more):
+        door, _, keeper = door_to(Table.from_codes(SCHEMA, rows), epsilon=1e9)
+        state = np.float64(LOUD.grid(1).radius)
+        door.train(LOUD, halfway, (state,), rows_at_once=4).step(state)
+        sums.append(keeper.kept[0][1:])
+    (law, first), (_, second) = sums
+    beside = min(n, LOUD.grid(1).beside)
+    assert first.total[0] - second.total[0] >= LOUD.grid(1).cells - 1 + beside - 1
+    assert law.shift(first, second) <= 1 / LOUD.noise_multiplier
 
 
 def test_what_is_not_there_cannot_be_observed():

@@ -296,13 +296,15 @@ class Door(PrivateCliques):
             are the rows, or a tuple of such arrays, of shapes that do not change. ``codes`` has an
             array for each attribute; the code after the last level means "missing". A plain
             function without a closure or defaults, which treats every row by itself, in double
-            precision, so that rounding does not make rows depend on each other. It is tried out on
-            made-up rows before the charge. A row for which it fails, or whose gradient is not
-            finite, counts as 0.
+            precision, so that rounding does not make rows depend on each other; what that takes
+            of functions with kinks, `missdp.mechanisms.row_gradients.RowFunction` says. It is tried
+            out on made-up rows before the charge. A row for which it fails, or whose gradient is
+            not finite, counts as 0.
         state : tuple
             Released values (arrays, numbers, text) as the first step will be given them.
         rows_at_once : int, default 128
-            Size of the blocks of rows that the function is given. With 1, no row is beside another.
+            Size of the blocks of rows that the function is given, up to 1024. With 1, no row is
+            beside another.
         observed : tuple of str
             Attributes: rows in which one of them is missing are not read at all.
         label : str

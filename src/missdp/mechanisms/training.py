@@ -21,6 +21,7 @@ from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
 from missdp.mechanisms.row_gradients import (
+    SLACK,
     Codes,
     Grid,
     RowFunction,
@@ -32,11 +33,6 @@ from missdp.mechanisms.row_gradients import (
 __all__ = ["PrivateTraining", "SampledSum", "Training"]
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
-# The noise is so much larger than claimed: room for what rounding does to the gradients of the
-# other rows of a sample when one is added beside them. Each moves by at most 2^-30 of the clip norm
-# (more is refused where it is seen) and then by a cell in each coordinate, sqrt(d) m / 2^38 of the
-# clip norm at d parameters and noise multiplier m: covered for 2^20 / (1 + m sqrt(d) / 2^8) rows.
-_SLACK = 2.0**-10
 _LEAST, _MOST = 2.0**-4, 2.0**16
 _MOST_TRIED = 12
 
@@ -177,7 +173,7 @@ class Training:
 
     def grid(self, dimension: int) -> Grid:
         """Return the grid on which gradients of so many parameters are clipped and added up."""
-        cells = int(_SIGMA / (self.noise_multiplier * (1 + _SLACK)))
+        cells = int(_SIGMA / (self.noise_multiplier * (1 + SLACK)))
         return Grid(clip=self.clip, cells=cells, dimension=dimension)
 
 

@@ -99,7 +99,7 @@ def two_critics_gradient(
     parts, back = _upper(_leaky(fed), _slope(fed), w2, b2, w3, b3)
     first = _first(columns, starts, w1.shape, back)
     seen = np.stack([columns[a] < starts[a + 1] - starts[a] for a in holed], axis=1).astype(float)
-    fed = seen @ v1 + c1
+    fed = _times(seen, v1) + c1
     masks, behind = _upper(_leaky(fed), _slope(fed), v2, c2, v3, c3)
     return first, back, *parts, seen[:, :, None] * behind[:, None, :], behind, *masks
 
@@ -218,8 +218,8 @@ def autoencoder_gradient(
     columns = list(codes.values())
     laws = _laws(starts, margins, w1)
     out, slope, spread = _expected(*_moments(columns, starts, laws, w1, b1))
-    code = np.tanh(out @ w2 + b2)
-    fed = code @ v1 + c1
+    code = np.tanh(_times(out, w2) + b2)
+    fed = _times(code, v1) + c1
     hidden = _leaky(fed)
     off = hidden @ v2 + c2
     for a, column in enumerate(columns):
@@ -244,6 +244,11 @@ def autoencoder_gradient(
         hidden[:, :, None] * off[:, None, :],
         off,
     )
+
+
+def _times(rows: Floats, weights: Floats) -> Floats:
+    """Return the product, added up in one order whatever the other rows are: kinks follow."""
+    return np.asarray(np.einsum("rk,kj->rj", rows, weights))
 
 
 def _leaky(fed: Floats) -> Floats:
@@ -308,7 +313,7 @@ def _upper_expected(
 def _scored(
     out: Floats, w2: Floats, b2: Floats, w3: Floats, b3: Floats, share: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    fed = out @ w2 + b2
+    fed = _times(out, w2) + b2
     hidden = _leaky(fed)
     end = -expit(-(hidden @ w3 + b3))
     if share is not None:
