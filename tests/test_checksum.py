@@ -10,11 +10,15 @@ import missdp
 from missdp import Guarantee, PrivBayes
 from missdp.accounting import LaplaceEvent
 from missdp.datasets import yrbss
-from missdp.errors import DataError
+from missdp.errors import DataError, ParameterError
 from missdp.record import sealed, unsealed
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
@@ -24,6 +28,15 @@ json_values = st.recursive(
 def test_a_document_survives_a_text_whatever_it_holds(document):
     text = json.dumps(sealed(document), indent=1, ensure_ascii=True)
     assert unsealed(json.loads(text)) == document
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_document_of_numbers_that_are_no_json_has_no_checksum(value):
+    """Other programs could not read it, nor compute the checksum again."""
+    for write in (sealed, unsealed):
+        with pytest.raises(ParameterError, match="finite numbers only") as refused:
+            write({"epsilon": [value], "sha256": ""})
+        assert refused.value.__cause__ is refused.value.__context__ is None
 
 
 @pytest.fixture(scope="module")

@@ -93,3 +93,20 @@ def test_styles_that_fetch_are_found(tmp_path):
     assert built_pages.faults(tmp_path) == []
     style.write_text("@import 'https://x.org/f.css';", encoding="utf-8")
     assert built_pages.faults(tmp_path) == ["a.css fetches https://x.org/f.css"]
+
+
+# Files of other projects that pages link to, as they were found in a clone at the commit named:
+# git cat-file -e COMMIT:PATH
+SEEN = {
+    "google/dpsynth/blob/cf8075f319b96c2e009e4ea6bb55378faccbbc80/": {
+        "dpsynth/domain.py",
+        "dpsynth/local_mode/vectorized_transformations.py",
+    },
+}
+
+
+def test_files_of_other_projects_are_there_at_the_commit_that_is_named():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in pages)
+    linked = set(re.findall(r"https://github\.com/([^/]+/[^/]+/(?:blob|tree|raw)/[^)\s#]+)", text))
+    assert linked == {start + path for start, paths in SEEN.items() for path in paths}

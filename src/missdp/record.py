@@ -428,5 +428,6 @@ def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    with replacing(ValueError, by=ParameterError("a document holds finite numbers only")):
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

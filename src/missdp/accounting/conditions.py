@@ -182,17 +182,15 @@ class BoundedObservation(Condition):
     Parameters
     ----------
     p_max : float
-        Declared upper bound, in [0, 1], on the probability that a row opens *at least one* gate
-        (the union of all gates, not the largest of them), whatever the row's values are (covers
-        MAR and MNAR). Gates that the data might have chosen count like those that were.
+        Declared upper bound, in [0, 1], on the probability that a row opens *at least one* gate of
+        a release (the union of all that it might have used), whatever the row's values are (MNAR).
     together : bool, default False
-        Whether the gates are those of all releases that `missdp.ground_truth.joint` puts together.
-        By default they are those of one release, and each release has a bound of its own.
+        Of all releases that `missdp.ground_truth.joint` puts together, not of each by itself.
 
     Examples
     --------
     >>> print(BoundedObservation(0.5))
-    Whatever its values, a row is observed on all that at least one gate of a release needs, also of gates that the data might have chosen, with probability at most 0.5, independently of every other row.
+    Whatever its values, a row is observed on all that some gate of a release needs, or of those that the data might have chosen, with probability at most 0.5, independently of every other row.
     """  # noqa: E501
 
     p_max: float = field(metadata=FRACTION)
@@ -205,9 +203,9 @@ class BoundedObservation(Condition):
         """Return the assumption as one plain sentence."""
         whose = "all these releases" if self.together else "a release"
         return (
-            f"Whatever its values, a row is observed on all that at least one gate of {whose} "
-            "needs, also of gates that the data might have chosen, with probability at most "
-            f"{self.p_max:.6g}, independently of every other row."
+            f"Whatever its values, a row is observed on all that some gate of {whose} needs, or of "
+            f"those that the data might have chosen, with probability at most {self.p_max:.6g}, "
+            "independently of every other row."
         )
 
 
