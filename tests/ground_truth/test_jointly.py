@@ -41,7 +41,7 @@ from missdp.ground_truth import (
     joint,
 )
 from missdp.ground_truth.chosen import chosen_costs, chosen_curve
-from missdp.ground_truth.jointly import _merged
+from missdp.ground_truth.jointly import _merged, _of_all
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 
@@ -145,6 +145,15 @@ def test_bounds_add_up_over_releases_that_share_no_gate():
     assert chance(a, known_of(0.2, {"b"}), c) == pytest.approx(0.6)
     assert chance(joint([a, c], one), bc) == chance(joint([a, ab], one), bc) == pytest.approx(0.4)
     assert chance(joint([a, c], one), known_of(0.2, {"d"})) == pytest.approx(0.6)
+    # What the data chose is shared only where each attribute alone might have been chosen.
+    marginals = of([cap(0.1, ChosenGates.chosen, {"a"})], ChosenGates(among=[("a",), ("b",)]))
+    for least, most in ((1, 0.2), (2, 0.4)):
+        network = of(
+            [PureEvent(epsilon=0.1, gate={"a", "b"})],
+            DataChosenGates(attributes=["a", "b"], smallest=least),
+        )
+        merged = _merged([marginals, network])[1]
+        assert _of_all([marginals, network], [one, one], merged)[0].p_max == pytest.approx(most)
     pure = [
         ground_truth_guarantee(PureEvent(epsilon=1.0, gate={n}), one, structure=FIXED) for n in "ab"
     ]

@@ -182,8 +182,10 @@ def _of_all(
 
 def _gates(guarantee: Guarantee, structure: Structure | None) -> frozenset[frozenset[str]]:
     """Return sets of attributes: a row that a release reads behind a gate is observed on one."""
-    if isinstance(structure, DataChosenGates):  # shared with nothing but the same choice
-        return frozenset({frozenset({str(structure)})})
+    if isinstance(structure, DataChosenGates):
+        if structure.smallest == 1 and not structure.always:
+            return frozenset(frozenset({name}) for name in structure.attributes)
+        return frozenset({frozenset({str(structure)})})  # shared with the same choice only
     gates = {event.gate for event in flatten(guarantee.events) if event.gate}
     among = structure.among if isinstance(structure, ChosenGates) else ()
     return frozenset({*gates, *map(frozenset, filter(None, among))} if structure else ())
