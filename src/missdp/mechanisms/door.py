@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
+from missdp.inference.dyadic import folded, measured_levels
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
 from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
@@ -43,6 +45,8 @@ __all__ = [
     "Training",
 ]
 
+
+_PURE_LEVELS = 3  # of a tree, one of which is counted where each costs as much as the others
 
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
@@ -142,6 +146,67 @@ class Door(PrivateCliques):
             event, noise, lambda: next(iter(counts.each([clique])))[1]
         )
         return released
+
+    def tree(self, name: str, cost: Cost) -> tuple[list[NDArray[np.int64]], Noise, int]:
+        """Return noisy counts of the nodes of a dyadic tree over an attribute's levels, as ordered.
+
+        Cells without a value are in no node. Else a row is in one node of each level of the tree
+        that is counted: of L such levels, it moves the vector of all counts by 1 in L places, which
+        is sqrt(L) in L2 norm, and L in L1 norm. For pure epsilon only every third is counted.
+
+        Parameters
+        ----------
+        name : str
+            An attribute.
+        cost : Cost
+            Of all counts together.
+
+        Returns
+        -------
+        levels : list of ndarray of int64
+            Counts by level of the tree; see `missdp.inference.dyadic.folded`.
+        noise : Noise
+            Of each count.
+        every : int
+            How far apart the levels that are counted are.
+        """
+        size, pure = self._modelled.whole[name].size, cost.currency == "pure"
+        every = _PURE_LEVELS if pure else 1
+        deep = len(measured_levels(size, every=every))
+        moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)
+        noise, counts = Noise.worth(cost, sensitivity=moved), self._counts
+        gate = self._gate((name,)) or None
+        event = count_event(noise.kind, noise.scale, moved, gate=gate, label=f"tree {name}")
+
+        def exact() -> NDArray[np.int64]:
+            cells = next(iter(counts.each([(name,)])))[1][:size]
+            return np.concatenate(folded(cells, every=every))
+
+        flat = np.asarray(self._release(event, noise, exact))
+        ends = np.cumsum([1 << level for level in measured_levels(size, every=every)])
+        return np.split(flat, ends[:-1]), noise, every
+
+    def recut(self, source: MarginalSource, cells: Mapping[str, NDArray[np.int64]]) -> Door:
+        """Return a door to the same rows, coded in another way.
+
+        Parameters
+        ----------
+        source : MarginalSource
+            The same rows.
+        cells : mapping of str to ndarray of int64
+            By attribute whose codes differ, what each code of a level is called there.
+        """
+        found = Door(
+            source,
+            self._strategy,
+            budget=self._budget,
+            noise=self._noise,
+            declared_rows=self._declared_rows,
+        )
+        found._admit = self._admit
+        if isinstance(found._counts, ExactCounts):
+            found._counts.keep(self._counts, cells)
+        return found
 
     def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
         """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""

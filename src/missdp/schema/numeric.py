@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from missdp.schema.attributes import (
     MAX_LEVELS,
@@ -24,7 +25,13 @@ from missdp.schema.attributes import (
 
 __all__ = ["Bins", "Numeric"]
 
+_Floats: TypeAlias = NDArray[Any]
+
 _MOST_SPIKES = 1000
+_NEAR = 1e-9  # of a step, by which arithmetic may have missed it
+_DIGITS = 6  # of a number in steps
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+_LEAST_SHARE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +45,26 @@ class Numeric(Attribute):
     integer : bool, default False
         Whether the values are whole numbers.
     bins : int, optional
-        Number of bins of equal width (default 10, or one per whole number if there are fewer).
+        Number of bins of equal width (10, or one per whole number if there are fewer).
     edges : tuple of float, optional
         Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
         the left; the last one is closed on both sides.
     spikes : tuple of float, default ()
         Values at which many rows pile up, such as an income of 0. Each is counted by itself, as
         if it were a level, and drawn exactly; its bin keeps the other values.
+    step : float, optional
+        All values are ``lower`` plus a whole multiple of it: 0.01 for amounts in cents. Values are
+        rounded to it as they are read.
+    pieces, shares : tuple of float, optional
+        Edges that divide the bins further, and how much of a bin's values lie in each piece, as
+        a synthesizer released them: values inside a bin are drawn accordingly. Spikes do not count.
+    cuts_from : str, optional
+        The release that bins, spikes and pieces were found by; None if they were declared.
+
+    Notes
+    -----
+    Without ``bins``, ``edges`` and ``spikes``, synthesizers find them privately, at a small share
+    of the budget; all else takes ten bins of equal width.
 
     Examples
     --------
@@ -63,11 +83,15 @@ class Numeric(Attribute):
     bins: int | None = None
     edges: tuple[float, ...] | None = None
     spikes: tuple[float, ...] = ()
+    step: float | None = None
+    pieces: tuple[float, ...] | None = None
+    shares: tuple[float, ...] | None = None
+    cuts_from: str | None = None
 
     def __post_init__(self) -> None:
-        for bound in ("lower", "upper"):
-            object.__setattr__(self, bound, _as_float(getattr(self, bound)))
-        for fact in ("edges", "spikes"):
+        for number in ("lower", "upper", "step"):
+            object.__setattr__(self, number, _as_float(getattr(self, number)))
+        for fact in ("edges", "spikes", "pieces", "shares"):
             if isinstance(given := getattr(self, fact), (list, tuple)):
                 object.__setattr__(self, fact, tuple(map(_as_float, given)))
         super().__post_init__()
@@ -83,7 +107,9 @@ class Numeric(Attribute):
             yield "integer attributes need whole-number bounds"
         if max(map(abs, bounds)) >= MAX_WHOLE:
             yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
+        yield from self._wrong_step()
         yield from self._wrong_bins()
+        yield from self._wrong_pieces()
         for kind in self.kinds:
             yield from self._codes_that_are_values(kind)
 
@@ -97,6 +123,31 @@ class Numeric(Attribute):
                 f"{fact} that are numbers must lie outside [lower, upper]: inside, they cannot be "
                 "told from values"
             )
+
+    def _wrong_step(self) -> Iterator[str]:
+        step = self.step
+        if step is None:
+            return
+        if not (isinstance(step, float) and math.isfinite(step) and step > 0):
+            yield "step must be a number above 0"
+        if self.integer and not step.is_integer():
+            yield "the step of an integer attribute must be a whole number"
+        steps = (self.upper - self.lower) / step
+        if not (steps < MAX_WHOLE and abs(steps - round(steps)) < _NEAR * max(1.0, steps)):
+            yield "upper must be lower plus a whole multiple of step"
+
+    def _wrong_pieces(self) -> Iterator[str]:
+        if self.pieces is None and self.shares is None:
+            return
+        pieces, shares = self.pieces or (), self.shares or ()
+        if len(pieces) != len(shares) + 1 or not all(
+            isinstance(n, float) and math.isfinite(n) for n in (*pieces, *shares)
+        ):
+            yield "pieces must be finite edges, one more than there are shares"
+        if np.any(np.diff(pieces) <= 0) or not {*self.bin_edges.tolist()} <= {*pieces}:
+            yield "pieces must increase, and have the edges of all bins among them"
+        if min(shares) < 0:
+            yield "shares must be at least 0"
 
     def _wrong_bins(self) -> Iterator[str]:
         whole = type(self.bins) is int and 0 < self.bins <= MAX_LEVELS
@@ -117,8 +168,8 @@ class Numeric(Attribute):
         if np.any(np.diff(self.bin_edges) <= 0):
             yield "bins are narrower than floating-point numbers can tell apart"
         yield from self._wrong_spikes()
-        if self.integer and np.any(np.diff(self._bins.firsts) < 1):
-            yield "every bin of an integer attribute must hold a whole number"
+        if self._whole and np.any(np.diff(self._bins.firsts) < 1):
+            yield "every bin must hold a whole number, or a whole number of steps"
 
     def _wrong_spikes(self) -> Iterator[str]:
         spikes = self.spikes
@@ -132,6 +183,8 @@ class Numeric(Attribute):
             yield f"at most {_MOST_SPIKES} spikes are supported; use bins, or an ordinal attribute"
         if self.integer and not all(spike.is_integer() for spike in spikes):
             yield "spikes of an integer attribute must be whole numbers"
+        if self.step and not np.array_equal(self.on_step(np.array(spikes)), spikes):
+            yield "spikes must lie on the step"
 
     @property
     def bin_edges(self) -> NDArray[np.float64]:
@@ -141,9 +194,39 @@ class Numeric(Attribute):
         whole = int(self.upper - self.lower) + 1 if self.integer else 10
         return np.linspace(self.lower, self.upper, (self.bins or min(10, whole)) + 1)
 
+    @property
+    def _whole(self) -> bool:
+        """Whether values are whole multiples of a step."""
+        return self.integer or self.step is not None
+
+    def _units(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return numbers in steps from ``lower``, or as they are."""
+        found = np.asarray(values, dtype=np.float64)
+        return found if self.step is None else np.round((found - self.lower) / self.step, _DIGITS)
+
+    def _values(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Inverse of ``_units``, with no more digits than the step has."""
+        if self.step is None:
+            return units
+        values = np.round(
+            self.lower + self.step * units, max(map(_digits, (self.lower, self.step)))
+        )
+        return np.clip(values, self.lower, self.upper)
+
+    def on_step(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each number's nearest value that is a whole number of steps from ``lower``."""
+        return values if self.step is None else self._values(np.rint(self._units(values)))
+
     @cached_property
     def _bins(self) -> Bins:
-        return Bins(self.bin_edges, spikes=self.spikes, integer=self.integer)
+        pieces = None if self.pieces is None else self._units(self.pieces)
+        return Bins(
+            self._units(self.bin_edges),
+            spikes=self._units(self.spikes).tolist(),
+            integer=self._whole,
+            pieces=pieces,
+            shares=self.shares,
+        )
 
     @property
     def size(self) -> int:
@@ -153,26 +236,30 @@ class Numeric(Attribute):
     @property
     def centres(self) -> NDArray[np.float64]:
         """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
-        return self._bins.centres
+        if self.step is None:
+            return self._bins.centres
+        return self.lower + self.step * self._bins.centres
 
     @property
     def reach(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
-        return self._bins.reach
+        least, greatest = self._bins.reach
+        return self._values(least), self._values(greatest)
 
     @property
     def interval_names(self) -> tuple[str, ...]:
         """What each code stands for, in text: ``"[0, 10)"``, or ``"0"`` for a spike."""
-        return self._bins.names
+        return self._bins.names(self._values)
 
     def encode_values(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the bin, or spike, of each value in ``[lower, upper]``."""
-        return self._bins.encode(values)
+        units = self._units(values)
+        return self._bins.encode(units if self.step is None else np.rint(units))
 
     def decode(
         self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Draw a value inside each bin, uniformly; a spike is always itself.
+        """Draw a value inside each bin, uniformly in each of its pieces; a spike is always itself.
 
         Parameters
         ----------
@@ -182,7 +269,13 @@ class Numeric(Attribute):
             Draws from [0, 1), one per cell. Never the bin's centre: that would distort every
             finer-grained statistic.
         """
-        return self._bins.decode(codes, uniform)
+        return self._values(self._bins.decode(codes, uniform))
+
+
+def _digits(number: float) -> int:
+    """Return how many decimals a number is written with, at most 12."""
+    exponent = Decimal(repr(number)).normalize().as_tuple().exponent
+    return min(12, max(0, -int(exponent)))
 
 
 def _as_float(value: Any) -> Any:
@@ -209,18 +302,27 @@ class Bins:
         Distinct numbers from the first edge to the last one.
     integer : bool
         Whether values are whole numbers.
+    pieces, shares : array of float, optional
+        Edges of pieces of bins, and the shares of values, spikes aside, that lie in each.
 
     Examples
     --------
     >>> bins = Bins(np.array([0.0, 10.0, 20.0]), spikes=(12.0,), integer=True)
-    >>> bins.names, bins.encode(np.array([11.0, 12.0, 13.0])).tolist()
+    >>> bins.names(np.asarray), bins.encode(np.array([11.0, 12.0, 13.0])).tolist()
     (('[0, 10)', '12', '[10, 20) except 12'), [2, 1, 2])
     """
 
     def __init__(
-        self, edges: NDArray[np.float64], *, spikes: Sequence[float], integer: bool
+        self,
+        edges: NDArray[np.float64],
+        *,
+        spikes: Sequence[float],
+        integer: bool,
+        pieces: NDArray[np.float64] | None = None,
+        shares: Sequence[float] | None = None,
     ) -> None:
         self._edges, self._integer = edges, integer
+        self._pieces, self._shares = pieces, shares
         self._spikes = np.unique(np.asarray(spikes, dtype=np.float64)) + 0.0  # no -0.0
         self._home = self._bin_of(self._spikes)
         self.firsts = np.ceil(edges)
@@ -273,17 +375,20 @@ class Bins:
             greatest = np.where(greatest == one, before, greatest)
         return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
 
-    @property
-    def names(self) -> tuple[str, ...]:
+    def names(self, shown: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> tuple[str, ...]:
         """What each code stands for, in text; with all digits only if they tell codes apart."""
-        short = self._named("{:g}".format)
-        return short if len({*short}) == len(short) else self._named(number_text)
+        short = self._named("{:g}".format, shown)
+        return short if len({*short}) == len(short) else self._named(number_text, shown)
 
-    def _named(self, text: Callable[[float], str]) -> tuple[str, ...]:
-        found = []
-        bounds = self._low.tolist(), self._high.tolist(), self._bin.tolist()
+    def _named(
+        self,
+        text: Callable[[float], str],
+        shown: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    ) -> tuple[str, ...]:
+        found, spikes = [], shown(self._spikes)
+        bounds = shown(self._low).tolist(), shown(self._high).tolist(), self._bin.tolist()
         for low, high, one in zip(*bounds, strict=True):
-            without = ", ".join(map(text, self._spikes[self._home == one].tolist()))
+            without = ", ".join(map(text, spikes[self._home == one].tolist()))
             rest = f" except {without}" if without else ""
             found.append(text(low) if one < 0 else f"[{text(low)}, {text(high)}){rest}")
         return tuple(found)
@@ -299,18 +404,57 @@ class Bins:
     def decode(
         self, codes: NDArray[np.integer], uniform: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return values drawn uniformly from bins, never a spike, and spikes as they are."""
+        """Return values drawn from bins, never a spike, and spikes as they are."""
         where = self._bin[codes]
+        low, high, others, home, uniform, piece = self._inside(where, uniform)
         if self._integer:
-            drawn = self.firsts[where] + np.floor(uniform * self._others[where])
-            for spike, home in zip(self._spikes, self._home, strict=True):
-                drawn[(where == home) & (drawn >= spike)] += 1  # the next one may be a spike, too
+            drawn = low + np.floor(uniform * others)
+            for spike, own in zip(self._spikes, home, strict=True):
+                drawn[(piece == own) & (drawn >= spike)] += 1  # the next one may be a spike, too
         else:
-            last = np.nextafter(self._high, -np.inf)
-            drawn = self._low[codes] + uniform * (self._high - self._low)[codes]
-            drawn = self._beside_spikes(np.minimum(drawn, last[codes]), where)
+            drawn = low + uniform * (high - low)
+            drawn = self._beside_spikes(np.minimum(drawn, np.nextafter(high, -np.inf)), where)
             drawn = np.clip(drawn, self._edges[0], self._edges[-1])  # no float but spikes is left
         return np.asarray(np.where(where < 0, self._low[codes], drawn))
+
+    def _inside(
+        self, where: NDArray[np.int64], uniform: NDArray[np.float64]
+    ) -> tuple[_Floats, ...]:
+        """Return, of the piece of a bin that a number falls into, its ends and whole numbers.
+
+        Then the piece of each spike, where in its piece each number is, and the pieces.
+        """
+        if self._pieces is None:
+            first, others = self.firsts[where], self._others[where]
+            low = first if self._integer else self._edges[where]
+            return low, self._edges[where + 1], others, self._home, uniform, where
+        edges, first, others, ends, begin = self._divided
+        total = ends[begin[where + 1]] - ends[begin[where]]
+        aim = ends[begin[where]] + uniform * total
+        piece = np.searchsorted(ends, aim, side="right") - 1
+        piece = np.clip(piece, begin[where], begin[where + 1] - 1)
+        share = ends[piece + 1] - ends[piece]
+        inside = np.clip((aim - ends[piece]) / np.where(share > 0, share, 1.0), 0.0, _BELOW_ONE)
+        low = first[piece] if self._integer else edges[piece]
+        home = np.searchsorted(edges, self._spikes, side="right") - 1
+        home = np.minimum(home, len(edges) - 2)
+        return low, edges[piece + 1], others[piece], home, inside, piece
+
+    @cached_property
+    def _divided(self) -> tuple[Any, ...]:
+        """Edges, first whole numbers, other numbers and cumulated shares of pieces; bins' first."""
+        edges = np.asarray(self._pieces)
+        first = np.ceil(edges)
+        first[-1] = edges[-1] + 1
+        home = np.minimum(np.searchsorted(edges, self._spikes, side="right"), len(edges) - 1) - 1
+        others = np.diff(first) - np.bincount(home, minlength=len(edges) - 1)
+        size = others if self._integer else np.diff(edges)
+        begin = np.searchsorted(edges, self._edges)
+        shares = np.where(size > 0, np.asarray(self._shares), 0.0)
+        empty = np.add.reduceat(shares, begin[:-1]) <= _LEAST_SHARE
+        bin_of = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+        shares = np.where(empty[bin_of], size, shares)  # nothing is known inside: evenly
+        return edges, first, others, np.concatenate([[0.0], np.cumsum(shares)]), begin
 
     def _beside_spikes(
         self, drawn: NDArray[np.float64], where: NDArray[np.int64]

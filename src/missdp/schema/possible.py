@@ -252,8 +252,9 @@ def _check_alive(
     name = attribute.name
     dead = sorted({*range(attribute.missing_code)} - {*codes.tolist()})
     follows = any(isinstance(rule, Derives) and rule.target.name == name for rule in rules)
-    if not dead or (follows and (codes < attribute.size).any()):
-        return  # a wider domain of what follows from others does no harm
+    found = isinstance(attribute, Numeric) and attribute.cuts_from is not None
+    if not dead or ((follows or found) and (codes < attribute.size).any()):
+        return  # a wider domain of what follows from others does no harm; bins are no domain
     what = "not applicable"
     if dead[0] < attribute.size:
         numeric = isinstance(attribute, Numeric)

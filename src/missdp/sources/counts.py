@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
-from missdp.schema import Schema
+from missdp.schema import Numeric, Schema
 from missdp.sources.partners import check_comparable
 from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
@@ -137,6 +137,14 @@ def weighing(source: MarginalSource) -> WeighingSource:
             "read the rows with Table.read, or use another synthesizer"
         )
     return source  # type: ignore[return-value]
+
+
+def recodable(source: MarginalSource) -> frozenset[str]:
+    """Return the numeric attributes that a source can put into other bins; a public fact."""
+    if not callable(getattr(type(source), "coded_as", None)):
+        return frozenset()
+    names = frozenset(a.name for a in source.schema if isinstance(a, Numeric))
+    return names & source.valued if isinstance(source, MemorySource) else names
 
 
 def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
@@ -425,6 +433,10 @@ class MemorySource:
         """Attributes of which the rows have values, not bins alone: a public fact."""
         table = self._table
         return frozenset(n for n in table.schema.names if table.column(n).values is not None)
+
+    def coded_as(self, schema: Schema) -> MemorySource:
+        """Return the same rows with other bins; see `Table.coded_as`."""
+        return MemorySource(self.table.coded_as(schema))
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""

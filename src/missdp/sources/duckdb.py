@@ -160,6 +160,13 @@ class DuckDBSource:
         found._observed = tuple(dict.fromkeys((*self._observed, *names)))
         return found
 
+    def coded_as(self, schema: Schema) -> DuckDBSource:
+        """Return a source of the same rows, in the bins of another schema that differs in bins."""
+        found = copy.copy(self)
+        found._schema = schema
+        found._encoders = {attribute.name: Encoder(attribute) for attribute in schema}
+        return found
+
     def code_blocks(self) -> Iterator[CodeBlock]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
         names = self._schema.names

@@ -11,6 +11,7 @@ PySpark is imported only where a Spark data frame or session is at hand.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,12 @@ class SparkSource:
         fewer._observed = tuple(dict.fromkeys((*self._observed, *names)))
         fewer._validated = self._validated
         return fewer
+
+    def coded_as(self, schema: Schema) -> SparkSource:
+        """Return a source of the same rows, in the bins of another schema that differs in bins."""
+        found = copy.copy(self)
+        found._schema = schema
+        return found
 
     def check(self) -> None:
         """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.

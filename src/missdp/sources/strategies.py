@@ -292,6 +292,20 @@ class ExactCounts:
         self._kept.pop(ordered, None)
         return found
 
+    def keep(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
+        """Take over what another coding of the same rows has of single attributes.
+
+        Parameters
+        ----------
+        others : PrivateCounts
+        cells : mapping of str to ndarray of int64
+            By attribute whose codes differ, the code here of each level there.
+        """
+        singles = [(name,) for name in self._schema.names]
+        for clique, counts in others.each(singles):
+            groups = cells.get(clique[0])
+            self._kept[clique] = counts if groups is None else merge_levels(counts, groups, 0)
+
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; see `PrivateCounts`."""
         assert isinstance(self._source, MemorySource)  # checked before anything was charged

@@ -22,6 +22,7 @@ from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, imputation_caps
+from missdp.synth.cuts import each_cost, without_cuts
 from missdp.synth.graphical_caps import graphical_caps
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.kept_back import KeptBack
@@ -116,13 +117,14 @@ class GraphicalSynthesizer(Synthesizer):
         schema, strategy, filled = self.modelled_, self._strategy, self._modelled.filled
         if strategy.gates == "parameters":
             holed = {name: strategy.gate((name,), schema) - filled for name in schema.nullable}
-            cost = self._imputation_cost
-            return imputation_caps(self._whole, cost, holed, imputer=self.imputer)
+            cost, whole = self._imputation_cost, counting_cost(self.epsilon, self._delta)
+            return imputation_caps(whole, cost, holed, imputer=self.imputer)
         return graphical_caps(
-            self._whole,
+            counting_cost(self.epsilon, self._delta),
             self._plan(len(schema)),
             schema,
             count_share=self._count_share(schema),
+            trees=each_cost(self.schema_, counting_cost(self.epsilon, self._delta)),
             weights=candidates(self.workload, schema),
             zeros=self._zeros(schema),
             gate_of=lambda names: strategy.gate(names, schema) - filled,
@@ -205,7 +207,8 @@ class GraphicalSynthesizer(Synthesizer):
 
     @property
     def _whole(self) -> Cost:
-        return counting_cost(self.epsilon, self._delta)
+        """What may be spent once bins are found."""
+        return without_cuts(counting_cost(self.epsilon, self._delta), self.__dict__.get("schema_"))
 
     @property
     def _max_cells(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_type_hints
@@ -14,9 +14,12 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, replac
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
-from missdp.schema import Schema
-from missdp.sources import Reads, Strategy, readable
+from missdp.schema import Numeric, Schema
+from missdp.schema.grid import on_grid, pending
+from missdp.sources import MarginalSource, Reads, Strategy, readable
+from missdp.sources.counts import recodable
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
+from missdp.synth.cuts import cuts_share, release_cuts
 from missdp.synth.noisy_counts import whole_rows
 from missdp.synth.restore import KindShares, release_kinds
 from missdp.synth.row_blocks import MissingValues, Sampler
@@ -58,6 +61,9 @@ class Synthesizer(Sampler):
         ``"noisy"`` estimates the row count from everything released that tells it, and spends a
         small share of the budget on it where the rest tells too little; a number declares it
         public.
+    cuts : {"private", "equal"}, default "private"
+        What bins a numeric attribute gets that declares none: those that a noisy tree of counts
+        finds, for a tenth of the budget together; or ten of equal width, for nothing.
     random_state : int or None
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then says that it holds only against those who do not know the seed. A
@@ -77,6 +83,7 @@ class Synthesizer(Sampler):
     delta: float | None = None
     missing: str = "joint"
     n_rows: int | Literal["noisy"] = "noisy"
+    cuts: Literal["private", "equal"] = "private"
     random_state: int | None = None
     budget: Budget | None = None
     progress: Progress | None = None
@@ -149,7 +156,7 @@ class Synthesizer(Sampler):
         self._strategy.check(readable(source, self._reads(source.schema)))
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
-        fresh.schema_, fresh.kind_ = source.schema, kind
+        fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
         fresh._check_schema(fresh.modelled_)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
@@ -158,8 +165,7 @@ class Synthesizer(Sampler):
         # of this fit, should it fail, must be taken for this model.
         self._forget()
         rows = int(self.n_rows) if declared else None
-        door = Door(source, self._strategy, budget=own, noise=noise, declared_rows=rows)
-        door = door.admitting(fresh._kept_within())
+        door = fresh._door(source, budget=own, noise=noise, declared_rows=rows)
         fresh._kind_shares = release_kinds(door, fresh._modelled)
         total = fresh._fit(door)
         if declared:
@@ -171,6 +177,34 @@ class Synthesizer(Sampler):
         if not declared:  # released by now, so it may be spoken about
             warn_if_weak(0.0, self._delta, n=self.n_rows_)
         return self
+
+    def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
+        """Return the schema with the attributes marked whose bins this fit finds; public."""
+        return pending(schema, names) if self.cuts == "private" else schema
+
+    def _door(self, source: MarginalSource, **facts: Any) -> Door:
+        """Return a door to the rows, in the bins that are declared or, for a charge, found."""
+        admit = self._kept_within()
+        if self.schema_ == source.schema:
+            return Door(source, self._strategy, **facts).admitting(admit)
+        grid = on_grid(self.schema_)
+        door = Door(source.coded_as(grid), self._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
+        if not cuts_share(self.schema_):
+            return door
+        self._report("finding bins", 0.0)
+        self.schema_ = release_cuts(door, grid, self.schema_)
+        del self._modelled
+        cells = {
+            a.name: a.encode_values(old.reach[0])
+            for a, old in zip(self.schema_, grid, strict=True)
+            if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
+        }
+        return door.recut(source.coded_as(self.schema_), cells)  # type: ignore[attr-defined]
+
+    @property
+    def cuts_(self) -> dict[str, Numeric]:
+        """Numeric attributes with the bins, spikes and shares that were found privately."""
+        return {a.name: a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from}
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.
@@ -308,6 +342,8 @@ class Synthesizer(Sampler):
             raise ParameterError(
                 f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
             )
+        if self.cuts not in ("private", "equal"):
+            raise ParameterError("cuts must be 'private' or 'equal'")
         check_settings(self.get_params(deep=False))
         # The noise of a table depends on the structure chosen before it, so this is a filter.
         return Budget(self.epsilon, self._delta, schedule="adaptive")

@@ -180,8 +180,9 @@ _EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
 
 
 def _is_single(event: Event, gate: Gate) -> bool:
-    """Whether a release behind a gate is the margin of its only attribute, by its public label."""
-    return len(gate) == 1 and event.label == f"marginal {next(iter(gate))}"
+    """Whether a release is the margin or the tree of the only attribute of its gate, by its label."""
+    name = next(iter(gate))
+    return len(gate) == 1 and event.label in (f"marginal {name}", f"tree {name}")
 
 
 def one_gate_caps(whole: Cost, *, ungated: float, gate: Gate) -> Caps | None:

@@ -37,6 +37,7 @@ def graphical_caps(
     schema: Schema,
     *,
     count_share: float,
+    trees: Mapping[str, float],
     weights: Mapping[Clique, float],
     zeros: Zeros,
     gate_of: Callable[[Iterable[str]], Gate],
@@ -51,7 +52,9 @@ def graphical_caps(
     schema : Schema
         Of what is modelled.
     count_share : float
-        Of the budget, for the number of rows.
+        Of what ``plan`` may spend, for the number of rows.
+    trees : mapping of str to float
+        Cost of finding the bins of each attribute that is to be cut.
     weights : mapping of Clique to float
         Marginals that may be selected.
     zeros : mapping of Clique to ndarray of bool
@@ -61,7 +64,7 @@ def graphical_caps(
     gates : {"none", "schema", "parameters", "data"}
         Who chose them.
     """
-    names, counted = schema.names, count_share * whole.amount
+    names, counted = schema.names, count_share * plan.whole.amount
     if gates == "schema":
         return one_gate_caps(whole, ungated=counted, gate=gate_of(()))
     if gates != "data" or len(weights) > _MOST:
@@ -71,16 +74,17 @@ def graphical_caps(
         return gate_of([names[v] for v in clique])
 
     singles = [(v,) for v in range(len(names))]
-    ones = (plan.first_share if weights else 1.0) * (whole.amount - counted) / len(names)
-    fixed = {gate(single): ones for single in singles if gate(single)}
-    left = whole.amount - counted - ones * len(names)
+    ones = (plan.first_share if weights else 1.0) * (plan.whole.amount - counted) / len(names)
+    alone = {gate(single): ones + trees.get(names[single[0]], 0.0) for single in singles}
+    fixed = {gate: cost for gate, cost in alone.items() if gate}
+    left = plan.whole.amount - counted - ones * len(names)
     pairs = pairs_of(weights)
     again = [] if _one_fits(weights, zeros, schema, plan) else singles
     if costs_less(whole, counted, ones):
         return None
     return chosen_caps(
         whole,
-        ungated=counted + ones * (len(names) - len(fixed)),
+        ungated=counted + ones * len(names) + math.fsum(trees.values()) - math.fsum(fixed.values()),
         selections=plan.selection_share * left * _ROUNDED if len(weights) > 1 else 0.0,
         fixed=fixed,
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Train
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
+from missdp.synth.cuts import cuts_share, each_cost
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_pairs import (
     Crude,
@@ -86,7 +88,7 @@ class PairsSynthesizer(Synthesizer):
                 f"all pairs of attributes have {cells:,} cells, more than the {self._most_cells:,} "
                 "that are learned together; use fewer attributes, bins or levels, or MST"
             )
-        shares = kinds_share(self._modelled, self._strategy)
+        shares = cuts_share(self.schema_) + kinds_share(self._modelled, self._strategy)
         left, count = self._budget.left, self._count_share(schema)
         if count:
             Noise.worth(replace(left, amount=(1 - shares) * count * left.amount))
@@ -131,23 +133,26 @@ class PairsSynthesizer(Synthesizer):
         Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
         All pairs are released at once, in one answer that every row enters, whatever its holes.
         """
-        left, schema, strategy = self._budget.left, self.modelled_, self._strategy
+        whole, schema, strategy = self._budget.left, self.modelled_, self._strategy
+        trees = each_cost(self.schema_, whole)
+        left = replace(whole, amount=whole.amount - math.fsum(trees.values()))
         count = self._count_share(schema) * left.amount
         if strategy.complete_only:
             gate = strategy.gate((), schema) - self._modelled.filled
-            return one_gate_caps(left, ungated=count, gate=gate)
+            return one_gate_caps(whole, ungated=count, gate=gate)
         if strategy.gates == "none":
             return None
         gates = {a.name: strategy.gate((a.name,), schema) - self._modelled.filled for a in schema}
         if strategy.gates == "parameters":
             holed = {name: gates[name] for name in schema.nullable}
-            return imputation_caps(left, self._imputation_cost, holed, imputer=self.imputer)
+            return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
         share = 1.0 if len(schema) == 1 else self._margins_share
         one = share * (left.amount - count) / len(schema)
         if costs_less(left, count, one):
             return None
         heads = self._behind_gates(left.amount - count - one * len(schema))
-        return fixed_caps(left, [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()])
+        alone = [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()]
+        return fixed_caps(whole, [*alone, *((gates[a], cost) for a, cost in trees.items())])
 
     def _behind_gates(self, left: float) -> dict[str, float]:  # noqa: ARG002
         """Return what is spent behind each attribute, of what the margins leave; public."""

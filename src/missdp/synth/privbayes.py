@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +17,7 @@ from missdp.mechanisms.door import Door, Noise, Total
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, chosen_caps, imputation_caps, one_gate_caps, target_caps
+from missdp.synth.cuts import each_cost, without_cuts
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
 from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
@@ -143,6 +145,11 @@ class PrivBayes(Synthesizer):
 
     @property
     def _whole(self) -> Cost:
+        """What may be spent once bins are found."""
+        return without_cuts(self._all, self.__dict__.get("schema_"))
+
+    @property
+    def _all(self) -> Cost:
         return counting_cost(float(self.epsilon), self._delta)
 
     @property
@@ -150,7 +157,8 @@ class PrivBayes(Synthesizer):
         return replace(self._whole, amount=self.imputer_share * self._whole.amount)
 
     def _caps(self) -> Caps | None:
-        schema, whole, strategy = self.modelled_, self._whole, self._strategy
+        schema, whole, strategy = self.modelled_, self._all, self._strategy
+        trees = each_cost(self.schema_, whole)
         share = 0.0 if is_declared(self.n_rows) else self._count_share(schema)
         spent = share_of(float(self.epsilon), share)
         counted = float_up(filter_cost(PureEvent(epsilon=spent), whole)) if spent else 0.0
@@ -163,11 +171,15 @@ class PrivBayes(Synthesizer):
             return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
         if strategy.gates != "data":
             return None
-        plan = self._plan(replace(whole, amount=difference(whole.amount, counted)), len(schema))
+        left = difference(self._whole.amount, counted)
+        plan = self._plan(replace(whole, amount=left), len(schema))
         gates = [strategy.gate((n,), schema) - self._modelled.filled for n in schema.names]
         if self._delta > 0:  # every table is behind one attribute at least
             choices = plan.choice_cost
-            return chosen_caps(whole, ungated=counted, selections=choices, fixed={}, among=gates)
+            behind = {n: gate for n, gate in zip(schema.names, gates, strict=True) if n in trees}
+            fixed = {gate: trees[n] for n, gate in behind.items() if gate}
+            counted += math.fsum(trees.values()) - math.fsum(fixed.values())
+            return chosen_caps(whole, ungated=counted, selections=choices, fixed=fixed, among=gates)
         return target_caps(whole, plan.table_cap, schema.names) if all(gates) else None
 
     def _counting_cost(self, schema: Schema) -> float:

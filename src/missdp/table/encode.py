@@ -171,7 +171,7 @@ class Encoder:
                 _refuse_null(attribute, missing)
             missing |= outside
             values[missing] = attribute.lower
-        values += 0.0  # one zero only: -0.0 + 0.0 is 0.0
+        values = attribute.on_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
         codes[missing] = self._code_of[-MISSING]
         for code, here in others:

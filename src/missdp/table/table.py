@@ -225,6 +225,25 @@ class Table:
             columns[attribute.name] = Column(column.codes, values)
         return Table(self.schema, columns, kind=self.kind)
 
+    def coded_as(self, schema: Schema) -> Table:
+        """Return the same rows, with the values of numeric attributes in the bins of a schema.
+
+        Parameters
+        ----------
+        schema : Schema
+            That of the table, but for the bins of attributes of which it has values.
+        """
+        columns = {}
+        for attribute, old in zip(schema, self.schema, strict=True):
+            column = self._columns[attribute.name]
+            if isinstance(attribute, Numeric) and attribute != old and column.values is not None:
+                codes = attribute.encode_values(column.values)
+                without = column.codes >= old.size
+                codes[without] = column.codes[without].astype(np.int64) - old.size + attribute.size
+                column = Column(codes.astype(code_dtype(attribute)), column.values)
+            columns[attribute.name] = column
+        return Table(schema, columns, kind=self.kind)
+
     def to_arrow(self, *, holes: Holes = "nulls") -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 

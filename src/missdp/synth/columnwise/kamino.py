@@ -19,6 +19,7 @@ from missdp.synth.columnwise.placing import placed
 from missdp.synth.columnwise.rows_again import Rows, redrawn
 from missdp.synth.columnwise.sequence import drawing_order
 from missdp.synth.columnwise.trained import Plan, train_heads
+from missdp.synth.cuts import cuts_share
 from missdp.synth.learn_pairs import Crude, fit_pairs
 from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.restore import kinds_share
@@ -147,7 +148,8 @@ class Kamino(PairsSynthesizer):
             )
         super()._check_schema(schema)
         if soft:
-            share = (1 - kinds_share(self._modelled, self._strategy)) * self.pair_share / 2
+            first = cuts_share(self.schema_) + kinds_share(self._modelled, self._strategy)
+            share = (1 - first) * self.pair_share / 2
             Noise.worth(replace(self._budget.left, amount=self._budget.left.amount * share))
 
     @property

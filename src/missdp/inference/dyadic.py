@@ -1,0 +1,202 @@
+"""The distribution of an ordered column from noisy counts of a dyadic tree over a fine grid.
+
+Every level halves the intervals of the one above, so a row is in one node of each level, and an
+interval is known from few nodes, however fine the grid is. Hay, Rastogi, Miklau and Suciu (2010)
+put the levels of such a tree together by least squares; here a node is only divided if its count
+stands out from the noise, and mass that does not is moved inwards from either end, where a little
+of it in a wide interval would ruin means and standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Histogram", "depth_of", "fit_histogram", "folded", "measured_levels"]
+
+Floats = NDArray[np.float64]
+_Number = TypeVar("_Number", bound=np.generic)
+
+_SPLIT = 3.0  # standard deviations that a count must reach to be divided
+_TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Mass of intervals of cells.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (k + 1,)
+        First cell of each interval, and the number of cells.
+    mass : ndarray, shape (k,)
+        Share of each interval; adds up to 1.
+    rows : float
+        Estimated number of rows, at least 0.
+    """
+
+    starts: NDArray[np.int64]
+    mass: Floats
+    rows: float
+
+
+def depth_of(size: int) -> int:
+    """Return how many times a grid of so many cells is halved.
+
+    Examples
+    --------
+    >>> depth_of(2), depth_of(5), depth_of(8)
+    (1, 3, 3)
+    """
+    return max(1, int(size - 1).bit_length())
+
+
+def measured_levels(size: int, *, every: int) -> list[int]:
+    """Return which levels are counted, coarsest first: the finest, and every so many above it.
+
+    Examples
+    --------
+    >>> measured_levels(100, every=1), measured_levels(100, every=3)
+    ([1, 2, 3, 4, 5, 6, 7], [1, 4, 7])
+    """
+    return list(range(depth_of(size), 0, -every))[::-1]
+
+
+def folded(cells: NDArray[_Number], *, every: int = 1) -> list[NDArray[_Number]]:
+    """Return the counts of the nodes of every measured level, coarsest first.
+
+    Examples
+    --------
+    >>> [level.tolist() for level in folded(np.array([5, 1, 2]))]
+    [[6, 2], [5, 1, 2, 0]]
+    """
+    depth = depth_of(len(cells))
+    fine = np.zeros(1 << depth, dtype=cells.dtype)
+    fine[: len(cells)] = cells
+    return [
+        fine.reshape(1 << level, -1).sum(axis=1)
+        for level in measured_levels(len(cells), every=every)
+    ]
+
+
+def fit_histogram(
+    levels: Sequence[NDArray[np.generic]], *, std: float, size: int, every: int = 1
+) -> Histogram:
+    """Return the distribution of a column over a grid of ``size`` cells.
+
+    Parameters
+    ----------
+    levels : sequence of ndarray
+        Noisy counts of the nodes of the measured levels; see `folded`.
+    std : float
+        Standard deviation of the noise of each count.
+    size : int
+        Number of cells.
+    every : int
+        See `measured_levels`.
+
+    Examples
+    --------
+    >>> found = fit_histogram([np.array([60, 20]), np.array([50, 10, 20, 0])], std=0.1, size=3)
+    >>> found.starts.tolist(), found.mass.round(3).tolist()
+    ([0, 1, 2, 3], [0.625, 0.125, 0.25])
+    """
+    counts, noise = _every_level(levels, std, size, every)
+    exists = _divided(counts, noise)
+    raised = _upwards(counts, noise, exists, std, measured_levels(size, every=every))
+    final = _downwards(*raised)
+    starts, mass = _leaves(final, exists)
+    kept = starts < size
+    starts, mass = np.append(starts[kept], size), mass[kept]
+    _trim(starts, mass, std, 1 << len(counts))
+    rows = float(mass.sum())
+    return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
+
+
+def _every_level(
+    levels: Sequence[NDArray[np.generic]], std: float, size: int, every: int
+) -> tuple[list[Floats], list[float]]:
+    """Return counts of all levels, with their noise: what was not measured is a sum of what was."""
+    found: list[Floats] = [np.zeros(0)] * depth_of(size)
+    noise = [std] * depth_of(size)
+    for level, counts in zip(measured_levels(size, every=every), levels, strict=True):
+        found[level - 1] = np.asarray(counts, dtype=np.float64)
+    for level in range(depth_of(size) - 1, 0, -1):
+        if not found[level - 1].size:
+            found[level - 1] = found[level].reshape(-1, 2).sum(axis=1)
+            noise[level - 1] = noise[level] * np.sqrt(2.0)
+    return found, noise
+
+
+def _divided(counts: list[Floats], noise: list[float]) -> list[NDArray[np.bool_]]:
+    """Tell, by level, which nodes there are: the halves of whatever stands out."""
+    exists = [np.ones(2, dtype=bool)]
+    for count, std in zip(counts[:-1], noise[:-1], strict=True):
+        exists.append(np.repeat(exists[-1] & (count > _SPLIT * std), 2))
+    return exists
+
+
+def _upwards(
+    counts: list[Floats],
+    noise: list[float],
+    exists: list[NDArray[np.bool_]],
+    std: float,
+    measured: list[int],
+) -> tuple[list[Floats], list[Floats]]:
+    """Put each node's count together with what is below it, by inverse variance."""
+    found = [count.copy() for count in counts]
+    variance = [np.full(len(c), s * s) for c, s in zip(counts, noise, strict=True)]
+    for level in range(len(counts) - 2, -1, -1):
+        below = found[level + 1].reshape(-1, 2).sum(axis=1)
+        spread = variance[level + 1].reshape(-1, 2).sum(axis=1)
+        own = spread / (spread + std * std) if level + 1 in measured else np.zeros(len(below))
+        inner = exists[level + 1][::2]
+        found[level] = np.where(inner, own * counts[level] + (1 - own) * below, counts[level])
+        mixed = own * std * std if level + 1 in measured else spread
+        variance[level] = np.where(inner, mixed, variance[level])
+    return found, variance
+
+
+def _downwards(raised: list[Floats], variance: list[Floats]) -> list[Floats]:
+    """Make the halves of every node add up to it, and none be below 0."""
+    final = [np.maximum(raised[0], 0.0)]
+    for counts, spread in zip(raised[1:], variance[1:], strict=True):
+        pairs, parts = counts.reshape(-1, 2), spread.reshape(-1, 2)
+        lacking = final[-1] - pairs.sum(axis=1)
+        pairs = pairs + lacking[:, None] * parts / parts.sum(axis=1, keepdims=True)
+        pairs = np.maximum(pairs, 0.0)
+        total = pairs.sum(axis=1)
+        final.append((pairs * (final[-1] / np.where(total > 0, total, 1.0))[:, None]).reshape(-1))
+    return final
+
+
+def _leaves(
+    final: list[Floats], exists: list[NDArray[np.bool_]]
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the first cell and the count of every node that is not divided, in order."""
+    starts, counts = [], []
+    for level, (here, count) in enumerate(zip(exists, final, strict=True)):
+        inner = exists[level + 1][::2] if level + 1 < len(exists) else np.zeros(len(here), bool)
+        leaf = np.flatnonzero(here & ~inner)
+        starts.append(leaf << (len(exists) - level - 1))
+        counts.append(count[leaf])
+    first = np.concatenate(starts)
+    order = np.argsort(first)
+    return first[order], np.concatenate(counts)[order]
+
+
+def _trim(starts: NDArray[np.int64], mass: Floats, std: float, cells: int) -> None:
+    """Move mass at either end that does not stand out to the next interval inwards.
+
+    What the outermost cells hold together is known from as many nodes as their number has bits.
+    """
+    for one, lengths in ((mass, starts[1:]), (mass[::-1], cells - starts[:-1][::-1])):
+        nodes = np.array([int(length).bit_count() for length in lengths])
+        faint = np.cumsum(one) < _TRIM * std * np.sqrt(nodes)
+        outer = int(np.argmin(faint)) if not faint.all() else 0
+        one[outer] += one[:outer].sum()
+        one[:outer] = 0.0

@@ -1,0 +1,129 @@
+"""Bins of numeric attributes that are not declared: found by a noisy tree, before anything else.
+
+Everything here is post-processing of what a door answers. Bins have about equal mass; a number that
+many rows have is a spike of its own; and inside a bin values are drawn as the tree tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Cost
+from missdp.inference.dyadic import Histogram, fit_histogram
+from missdp.mechanisms.door import Door
+from missdp.schema import Numeric, Schema
+from missdp.schema.grid import MOST_CODES, is_pending, with_cuts
+
+__all__ = ["CUTS_SHARE", "cut", "cuts_share", "each_cost", "release_cuts", "without_cuts"]
+
+CUTS_SHARE = 0.1
+"""Share of the budget for the trees of all attributes that are to be cut."""
+
+_BINS = 10  # of equal mass, for the rows that are in no spike
+
+
+def _pending(schema: Schema) -> Iterator[Numeric]:
+    return (a for a in schema if isinstance(a, Numeric) and is_pending(a))
+
+
+def cuts_share(schema: Schema) -> float:
+    """Return the share of a budget that is spent on finding bins; public."""
+    return CUTS_SHARE if any(True for _ in _pending(schema)) else 0.0
+
+
+def each_cost(schema: Schema, whole: Cost) -> dict[str, float]:
+    """Return what the tree of each attribute costs, of a whole budget; public."""
+    names = [a.name for a in _pending(schema)]
+    return dict.fromkeys(names, whole.amount * CUTS_SHARE / max(1, len(names)))
+
+
+def without_cuts(whole: Cost, schema: Schema | None) -> Cost:
+    """Return what finding bins leaves of a budget; all of it while no schema is known."""
+    share = 0.0 if schema is None else cuts_share(schema)
+    return replace(whole, amount=whole.amount * (1 - share))
+
+
+def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
+    """Return a schema whose numeric attributes are cut where the rows are.
+
+    Parameters
+    ----------
+    door : Door
+        To rows that are coded on a grid.
+    grid, schema : Schema
+        Of these rows, and as they are to be, with attributes that are to be cut.
+    """
+    wanted = [a for a in _pending(schema) if a.name in door.schema]
+    door.expect((name,) for name in door.schema.names)
+    costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
+    found = {}
+    for a in wanted:
+        levels, noise, every = door.tree(a.name, costs[a.name])
+        cells = grid[a.name]
+        assert isinstance(cells, Numeric)
+        std = float(np.sqrt(noise.variance))
+        told = fit_histogram(levels, std=std, size=cells.size, every=every)
+        found[a.name] = cut(a, cells, told)
+    return with_cuts(schema, found)
+
+
+def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
+    """Return an attribute with bins and spikes where a histogram on a grid has its mass.
+
+    Examples
+    --------
+    >>> from missdp.schema.grid import on_grid, pending
+    >>> schema = pending(Schema((Numeric(name="x", lower=0, upper=99, integer=True),)), ["x"])
+    >>> told = Histogram(np.array([0, 1, 5, 10, 100]), np.array([0.5, 0.2, 0.3, 0.0]), 1e4)
+    >>> found = cut(schema["x"], on_grid(schema)["x"], told)
+    >>> found.spikes, found.edges
+    ((0.0,), (0.0, 5.0, 99.0))
+    """
+    least, greatest = grid.reach
+    cells = np.diff(told.starts)
+    single = (cells == 1) & (least[told.starts[:-1]] == greatest[told.starts[:-1]])
+    heavy = np.flatnonzero(single & (told.mass > 1 / (2 * _BINS)))
+    heavy = heavy[np.argsort(-told.mass[heavy], kind="stable")][: MOST_CODES - 1]
+    spikes = np.sort(least[told.starts[heavy]])
+    rest = told.mass.copy()
+    rest[heavy] = 0.0
+    pieces, shares = _pieces(grid, told.starts, rest)
+    most = min(MOST_CODES - len(spikes), max(1, round(_BINS * float(rest.sum()))))
+    return replace(
+        attribute,
+        bins=None,
+        edges=tuple(_quantiles(pieces, shares, most).tolist()),
+        spikes=tuple(spikes.tolist()),
+        pieces=tuple(pieces.tolist()),
+        shares=tuple(shares.tolist()),
+    )
+
+
+def _pieces(
+    grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the numbers at which intervals of cells begin, and how much is in between.
+
+    A single number and the interval that begins with it are one piece.
+    """
+    edges, least = np.asarray(grid.edges), grid.reach[0]
+    place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
+    first = edges[np.clip(place, 0, len(edges) - 2)]
+    pieces, piece = np.unique(first, return_inverse=True)
+    shares = np.bincount(piece, weights=mass)
+    return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+
+
+def _quantiles(
+    pieces: NDArray[np.float64], shares: NDArray[np.float64], bins: int
+) -> NDArray[np.float64]:
+    """Return the edges of bins whose shares are as equal as the pieces allow, none of them 0."""
+    below = np.concatenate([[0.0], np.cumsum(shares)])
+    wanted = below[-1] * np.arange(1, bins) / bins
+    nearest = {int(np.abs(below - share).argmin()) for share in wanted}
+    kept = [place for place in nearest if 0 < below[place] < below[-1]]
+    return np.unique(np.concatenate([pieces[:1], pieces[kept], pieces[-1:]]))
