@@ -358,6 +358,34 @@ class ExplicitSeed(Condition):
 
 
 @dataclass(frozen=True)
+class CutsFromRelease(Condition):
+    """The bins of numeric attributes were found by another release.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Whose bins.
+    release : str
+        Which release.
+
+    Examples
+    --------
+    >>> print(CutsFromRelease(("age", "pay"), "release 1a2b"))
+    The bins of age, pay were found by release 1a2b, whose cost is its own and is not counted here.
+    """
+
+    holds_for_every_mask: ClassVar[bool] = True
+    attributes: tuple[str, ...]
+    release: str
+
+    def __str__(self) -> str:
+        return (
+            f"The bins of {', '.join(self.attributes)} were found by {self.release}, whose cost is "
+            "its own and is not counted here."
+        )
+
+
+@dataclass(frozen=True)
 class FixedSchedule(Condition):
     """Privacy parameters of all releases were fixed before the first of them.
 

@@ -22,6 +22,7 @@ from missdp.files import reserved
 from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
 from missdp.progress import progress_bar
 from missdp.schema import Schema
+from missdp.schema.grid import uncut
 from missdp.synth import load
 from missdp.table.written import numbered, output_format, write_blocks
 
@@ -74,7 +75,7 @@ def impute(
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
         imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
-        if imputer.schema_ != facts:
+        if facts not in (imputer.schema_, uncut(imputer.schema_)):
             raise DataError("the model was fitted to another schema than this one")
         progress("filling and writing", None)
         filled = imputer.transform_blocks(private, draws=draws)

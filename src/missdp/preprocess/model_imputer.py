@@ -23,6 +23,7 @@ from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import Response, StableTransformer, require
 from missdp.schema import Schema
 from missdp.schema.applicable import not_everywhere
+from missdp.schema.grid import uncut
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Holes, Table, check_holes
@@ -152,8 +153,8 @@ class DPImputer(StableTransformer):
         """
         del y
         self._check()
-        if isinstance(X, Table) and not _same(X.schema, self.schema_):
-            raise _another_schema()
+        if isinstance(X, Table):
+            _recut(X, self.schema_)
         _laws_of(self._released())
         return self
 
@@ -239,9 +240,7 @@ class DPImputer(StableTransformer):
             return lambda draw: filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
             )
-        if isinstance(X, Table) and not _same(X.schema, schema):
-            raise _another_schema()
-        table = X if isinstance(X, Table) else Table.read(X, schema)
+        table = _recut(X, schema) if isinstance(X, Table) else Table.read(X, schema)
         modelled = Modelled(table.schema)
 
         def fill(draw: int) -> Any:
@@ -249,7 +248,7 @@ class DPImputer(StableTransformer):
                 table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
             )
             if isinstance(X, Table):
-                return _marked(found)
+                return _marked(found.coded_as(X.schema))
             frame = found.to_native(holes=holes)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
@@ -334,10 +333,15 @@ class DPImputer(StableTransformer):
         return model  # type: ignore[no-any-return]
 
 
-def _another_schema() -> DataError:
-    return DataError(
-        "the table was read with another schema than the imputer's model was fitted to"
-    )
+def _recut(table: Table, schema: Schema) -> Table:
+    """Return rows in the bins of a model's schema, or refuse those of another table."""
+    for known in (schema, uncut(schema)):
+        if _same(table.schema, known):
+            settled = (
+                replace(a, settled=b.settled) for a, b in zip(schema, table.schema, strict=True)
+            )
+            return table.coded_as(Schema(tuple(settled), schema.rules))
+    raise DataError("the table was read with another schema than the imputer's model was fitted to")
 
 
 def _same(one: Schema, other: Schema) -> bool:

@@ -18,10 +18,10 @@ from missdp.schema.attributes import Attribute
 from missdp.schema.numeric import Numeric
 from missdp.schema.schema import Schema
 
-__all__ = ["MOST_CODES", "is_pending", "on_grid", "pending", "uncut", "with_cuts"]
+__all__ = ["MOST_CODES", "found", "is_pending", "on_grid", "pending", "uncut", "with_cuts"]
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
-_FEW = "its numbers"  # and of one that has so few numbers that each is a bin
+_FOUND = "an earlier fit"  # of one that was cut
 MOST_CODES = 15
 """Most bins and spikes of an attribute that are found privately."""
 
@@ -59,13 +59,23 @@ def _open(a: Attribute) -> TypeGuard[Numeric]:
 
 def _marked(a: Numeric) -> Numeric:
     if (numbers := _numbers(a)) <= _SINGLY:
-        return replace(a, bins=int(numbers), cuts_from=_FEW)
+        return replace(a, bins=int(numbers))
     return replace(a, bins=MOST_CODES, cuts_from=_PENDING)
 
 
 def is_pending(attribute: Attribute) -> bool:
     """Whether a fit is about to cut an attribute."""
     return isinstance(attribute, Numeric) and attribute.cuts_from == _PENDING
+
+
+def found(schema: Schema) -> Schema:
+    """Return the schema of a fit that is done: no attribute is still to be cut."""
+    cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if _is_cut(a)}
+    return with_cuts(schema, cuts)
+
+
+def _is_cut(a: Attribute) -> TypeGuard[Numeric]:
+    return isinstance(a, Numeric) and is_pending(a)
 
 
 def uncut(schema: Schema) -> Schema:

@@ -160,6 +160,27 @@ class Schema(Record):
         marked = (replace(a, settled=True) if a.name in lost else a for a in found)
         return Schema(tuple(marked), rules) if lost else found
 
+    def with_cuts(self, model: Any) -> Schema:
+        """Return the schema with the bins that a model found, so that another table compares.
+
+        Parameters
+        ----------
+        model : Synthesizer
+            Fitted. Numeric attributes that it found bins for, and that declare none here, get them;
+            a guarantee that uses them has the condition that the model's cost is its own.
+        """
+        release = getattr(model, "release_", None)
+        source = "an earlier fit" if release is None else f"release {release}"
+        attributes = []
+        for mine in self:
+            theirs = model.cuts_.get(mine.name)
+            if theirs is not None and isinstance(mine, Numeric) and mine.bins is mine.edges is None:
+                facts = ("edges", "spikes", "pieces", "shares")
+                cuts = {fact: getattr(theirs, fact) for fact in facts}
+                mine = replace(mine, **cuts, cuts_from=source)
+            attributes.append(mine)
+        return Schema(tuple(attributes), self.rules)
+
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """Facts read from private data and not yet declared public, per attribute."""

@@ -15,7 +15,7 @@ from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import on_grid, pending
+from missdp.schema.grid import found, on_grid, pending
 from missdp.sources import MarginalSource, Reads, Strategy, readable
 from missdp.sources.counts import recodable
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
@@ -172,6 +172,7 @@ class Synthesizer(Sampler):
             total = Total(int(self.n_rows), 0.0)
         fresh.n_rows_ = whole_rows(total, epsilon=self.epsilon)
         fresh.n_rows_std_ = total.std
+        fresh._settle(found(fresh.schema_))
         fresh.guarantee_ = own.spent.with_conditions(*conditions)
         self._adopt(fresh)
         if not declared:  # released by now, so it may be spoken about
@@ -192,14 +193,19 @@ class Synthesizer(Sampler):
         if not cuts_share(self.schema_):
             return door
         self._report("finding bins", 0.0)
-        self.schema_ = release_cuts(door, grid, self.schema_)
-        del self._modelled
+        self._settle(release_cuts(door, grid, self.schema_))
         cells = {
             a.name: a.encode_values(old.reach[0])
             for a, old in zip(self.schema_, grid, strict=True)
             if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
         }
         return door.recut(source.coded_as(self.schema_), cells)  # type: ignore[attr-defined]
+
+    def _settle(self, schema: Schema) -> None:
+        """Take over a schema in which bins were found."""
+        if schema != self.schema_:
+            self.schema_ = schema
+            self.__dict__.pop("_modelled", None)
 
     @property
     def cuts_(self) -> dict[str, Numeric]:

@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator
 from missdp.accounting import (
     Budget,
     Condition,
+    CutsFromRelease,
     DeclaredRowCount,
     Event,
     ExplicitSeed,
@@ -34,7 +35,7 @@ from missdp.files import write_atomically
 from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.mechanisms import Witness, domain_conditions
 from missdp.record import WRONG, Record, decoded, read_json
-from missdp.schema import Schema
+from missdp.schema import Numeric, Schema
 from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source
 from missdp.synth.caps import Caps, Keeper
@@ -263,6 +264,15 @@ def chosen_delta(delta: float | None, n_rows: str | int) -> float:
     return min(1e-6, 1 / (100 * n_rows)) if is_declared(n_rows) and n_rows > 0 else 1e-6
 
 
+def cut_conditions(schema: Schema) -> list[Condition]:
+    """Return which bins were found by other releases."""
+    found: dict[str, list[str]] = {}
+    for a in schema:
+        if isinstance(a, Numeric) and a.cuts_from is not None:
+            found.setdefault(a.cuts_from, []).append(a.name)
+    return [CutsFromRelease(tuple(names), release) for release, names in found.items()]
+
+
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a parameter is a whole number."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -397,7 +407,7 @@ def fit_conditions(
     schema: Schema, undeclared: str, random_state: int | None, n_rows: int | Literal["noisy"]
 ) -> list[Condition]:
     """Return what the guarantee of a fit rests on, beside what its releases rest on."""
-    conditions = [*domain_conditions(schema, undeclared)]
+    conditions = [*domain_conditions(schema, undeclared), *cut_conditions(schema)]
     if random_state is not None:
         conditions.append(ExplicitSeed())
     if is_declared(n_rows):

@@ -232,11 +232,18 @@ class Table:
         ----------
         schema : Schema
             That of the table, but for the bins of attributes of which it has values.
+
+        Raises
+        ------
+        DataError
+            If the table holds bins only of an attribute whose bins differ.
         """
         columns = {}
         for attribute, old in zip(schema, self.schema, strict=True):
             column = self._columns[attribute.name]
-            if isinstance(attribute, Numeric) and attribute != old and column.values is not None:
+            if isinstance(attribute, Numeric) and attribute != old:
+                if column.values is None:
+                    raise DataError(f"attribute {old.name!r} has bins only, which cannot be recut")
                 codes = attribute.encode_values(column.values)
                 without = column.codes >= old.size
                 codes[without] = column.codes[without].astype(np.int64) - old.size + attribute.size
