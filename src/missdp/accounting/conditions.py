@@ -378,7 +378,8 @@ class CutsFromRelease(Condition):
     attributes: tuple[str, ...]
     release: str
 
-    def __str__(self) -> str:
+    def statement(self) -> str:
+        """Return the condition as a sentence."""
         return (
             f"The bins of {', '.join(self.attributes)} were found by {self.release}, whose cost is "
             "its own and is not counted here."

@@ -29,6 +29,7 @@ _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is t
 _NUMBERS = 4096  # that are cells of their own
 _CELLS = 2**13  # of the grid otherwise
 _FINEST = 1e-6  # of the range, the unit of numbers without a step
+_DECIMALS = 10  # of edges, so that 0.1 + 0.2 is 0.3
 _HAIR = 1e-12
 _LINEAR = 0.25  # of the range; bounds further from 0 are cut evenly
 
@@ -63,19 +64,15 @@ def _marked(a: Numeric) -> Numeric:
     return replace(a, bins=MOST_CODES, cuts_from=_PENDING)
 
 
-def is_pending(attribute: Attribute) -> bool:
+def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:
     """Whether a fit is about to cut an attribute."""
     return isinstance(attribute, Numeric) and attribute.cuts_from == _PENDING
 
 
 def found(schema: Schema) -> Schema:
     """Return the schema of a fit that is done: no attribute is still to be cut."""
-    cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if _is_cut(a)}
+    cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if is_pending(a)}
     return with_cuts(schema, cuts)
-
-
-def _is_cut(a: Attribute) -> TypeGuard[Numeric]:
-    return isinstance(a, Numeric) and is_pending(a)
 
 
 def uncut(schema: Schema) -> Schema:
@@ -101,7 +98,7 @@ def on_grid(schema: Schema) -> Schema:
     unit is the step, or a millionth of the range. Bounds that are far from 0, as those of years
     are, have cells of equal width. Where there are few numbers, each has a cell of its own.
     """
-    grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a) if isinstance(a, Numeric)}
+    grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return with_cuts(schema, grids)
 
 
@@ -125,7 +122,7 @@ def _edges_of(first: NDArray[np.float64], a: Numeric) -> tuple[float, ...]:
     """Return edges before each of these values; the last value of all is never alone in two."""
     step = _step(a) or 0.0
     last = a.upper - step / 2  # the last bin is closed on both sides
-    inner = np.unique(np.minimum(first, last))
+    inner = np.unique(np.round(np.minimum(first, last), _DECIMALS))
     inner = inner[(inner > a.lower) & (inner < a.upper)]
     return (a.lower, *inner.tolist(), a.upper)
 

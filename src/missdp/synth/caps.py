@@ -180,7 +180,7 @@ _EVERY, _SELECTIONS, _CHOSEN = "every row", "selections", "chosen"
 
 
 def _is_single(event: Event, gate: Gate) -> bool:
-    """Whether a release is the margin or the tree of the one attribute of its gate, by its label."""
+    """Whether a release is the margin, or tree, of the one attribute of its gate, by its label."""
     name = next(iter(gate))
     return len(gate) == 1 and event.label in (f"marginal {name}", f"tree {name}")
 

@@ -23,11 +23,13 @@ __all__ = ["CUTS_SHARE", "cut", "cuts_share", "each_cost", "release_cuts", "with
 CUTS_SHARE = 0.1
 """Share of the budget for the trees of all attributes that are to be cut."""
 
+_FADES = 0.25  # from one piece to the next, where no mass stands out
+_LEAST = 1e-6
 _BINS = 10  # of equal mass, for the rows that are in no spike
 
 
 def _pending(schema: Schema) -> Iterator[Numeric]:
-    return (a for a in schema if isinstance(a, Numeric) and is_pending(a))
+    return (a for a in schema if is_pending(a))
 
 
 def cuts_share(schema: Schema) -> float:
@@ -93,10 +95,12 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
     rest[heavy] = 0.0
     pieces, shares = _pieces(grid, told.starts, rest)
     most = min(MOST_CODES - len(spikes), max(1, round(_BINS * float(rest.sum()))))
+    edges = _quantiles(pieces, shares, most)
+    shares = np.where(_inside(edges, pieces, shares) > 0, shares, _fading(pieces, shares, spikes))
     return replace(
         attribute,
         bins=None,
-        edges=tuple(_quantiles(pieces, shares, most).tolist()),
+        edges=tuple(edges.tolist()),
         spikes=tuple(spikes.tolist()),
         pieces=tuple(pieces.tolist()),
         shares=tuple(shares.tolist()),
@@ -116,6 +120,24 @@ def _pieces(
     pieces, piece = np.unique(first, return_inverse=True)
     shares = np.bincount(piece, weights=mass)
     return np.append(pieces, edges[-1]), np.asarray(shares, dtype=np.float64)
+
+
+def _inside(
+    edges: NDArray[np.float64], pieces: NDArray[np.float64], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return, for each piece, the share of the bin that it lies in."""
+    of = np.searchsorted(edges, pieces[:-1], side="right") - 1
+    return np.asarray(np.bincount(of, weights=shares)[of])
+
+
+def _fading(
+    pieces: NDArray[np.float64], shares: NDArray[np.float64], spikes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return shares for bins of which nothing is known: most beside what has mass, then less."""
+    known = shares > 0
+    known[np.searchsorted(pieces, spikes, side="right") - 1] = True
+    away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(known)))
+    return _LEAST * _FADES ** (away.min(axis=1) if known.any() else np.zeros(len(shares)))
 
 
 def _quantiles(
