@@ -174,13 +174,8 @@ class Schema(Record):
         attributes = []
         for mine in self:
             theirs = model.cuts_.get(mine.name)
-            open_ = isinstance(mine, Numeric) and mine.bins is None and mine.edges is None
-            if theirs is not None and isinstance(mine, Numeric) and open_:
-                theirs is not None
-                and isinstance(mine, Numeric)
-                and mine.bins is None
-                and mine.edges is None
-            ):
+            known = isinstance(mine, Numeric) and mine.bins is None and mine.edges is None
+            if theirs is not None and known:
                 facts = ("edges", "spikes", "pieces", "shares")
                 cuts = {fact: getattr(theirs, fact) for fact in facts}
                 mine = replace(mine, **cuts, cuts_from=source)

@@ -50,7 +50,7 @@ __all__ = [
 SCHEMA = Schema(
     (
         Categorical(name="größe", levels=("S", "M", "L"), nullable=True),
-        Numeric(name="alter", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        Numeric(name="alter", lower=0, upper=99, integer=True, nullable=True),
         Categorical(name="ok", levels=(False, True), nullable=True),
         Numeric(name="score", lower=0, upper=1, bins=4),
     )
