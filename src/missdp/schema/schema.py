@@ -171,16 +171,19 @@ class Schema(Record):
         """
         release = getattr(model, "release_", None)
         source = "an earlier fit" if release is None else f"release {release}"
-        attributes = []
-        for mine in self:
-            theirs = model.cuts_.get(mine.name)
-            known = isinstance(mine, Numeric) and mine.bins is None and mine.edges is None
-            if theirs is not None and known:
-                facts = ("edges", "spikes", "pieces", "shares")
-                cuts = {fact: getattr(theirs, fact) for fact in facts}
-                mine = replace(mine, **cuts, cuts_from=source)
-            attributes.append(mine)
-        return Schema(tuple(attributes), self.rules)
+        found = {
+            a.name: replace(
+                a,
+                edges=model.cuts_[a.name].edges,
+                spikes=model.cuts_[a.name].spikes,
+                pieces=model.cuts_[a.name].pieces,
+                shares=model.cuts_[a.name].shares,
+                cuts_from=source,
+            )
+            for a in self
+            if isinstance(a, Numeric) and a.name in model.cuts_ and not (a.bins or a.edges)
+        }
+        return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
