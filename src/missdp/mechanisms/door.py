@@ -205,7 +205,7 @@ class Door(PrivateCliques):
         )
         found._admit = self._admit
         if isinstance(found._counts, ExactCounts):
-            found._counts.keep(self._counts, cells)
+            found._counts.take_over(self._counts, cells)
         return found
 
     def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -435,8 +436,8 @@ class MemorySource:
         return frozenset(n for n in table.schema.names if table.column(n).values is not None)
 
     def coded_as(self, schema: Schema) -> MemorySource:
-        """Return the same rows with other bins; see `Table.coded_as`."""
-        return MemorySource(self.table.coded_as(schema))
+        """Return the same rows with other bins; they are put into them once they are counted."""
+        return _RecutRows(self, schema)
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
         """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
@@ -460,3 +461,25 @@ class MemorySource:
 
     def __repr__(self) -> str:
         return f"MemorySource({', '.join(self.schema.names)})"
+
+
+class _RecutRows(MemorySource):
+    """Rows in memory that are put into other bins when the first of them is counted."""
+
+    def __init__(self, source: MemorySource, schema: Schema) -> None:
+        self._source, self._schema = source, schema
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+        return self._schema
+
+    @property
+    def valued(self) -> frozenset[str]:
+        """Attributes of which the rows have values."""
+        return self._source.valued
+
+    @cached_property
+    def table(self) -> Table:
+        """The private rows."""
+        return self._source.table.coded_as(self._schema)

@@ -264,6 +264,7 @@ class ExactCounts:
         self._place = {name: i for i, name in enumerate(schema.names)}
         self._block: dict[Clique, list[Clique]] = {}
         self._kept: dict[Clique, Counts] = {}
+        self._others: PrivateCounts | None = None
 
     @cached_property
     def _source(self) -> MarginalSource:
@@ -292,8 +293,8 @@ class ExactCounts:
         self._kept.pop(ordered, None)
         return found
 
-    def keep(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
-        """Take over what another coding of the same rows has of single attributes.
+    def take_over(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
+        """Count single attributes, when they are needed, in another coding of the same rows.
 
         Parameters
         ----------
@@ -301,10 +302,14 @@ class ExactCounts:
         cells : mapping of str to ndarray of int64
             By attribute whose codes differ, the code here of each level there.
         """
-        singles = [(name,) for name in self._schema.names]
-        for clique, counts in others.each(singles):
-            groups = cells.get(clique[0])
-            self._kept[clique] = counts if groups is None else merge_levels(counts, groups, 0)
+        self._others, self._cells = others, cells
+
+    def _recoded(self, single: Clique) -> Counts:
+        """Return the counts of one attribute from another coding."""
+        assert self._others is not None
+        _, counts = next(iter(self._others.each([single])))
+        groups = self._cells.get(single[0])
+        return counts if groups is None else merge_levels(counts, groups, 0)
 
     def codes(self) -> dict[str, NDArray[Any]]:
         """Return the codes of the rows that are counted; see `PrivateCounts`."""
@@ -317,6 +322,9 @@ class ExactCounts:
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Counts]:
         wanted = tuple(cliques)
+        if self._others is not None:
+            singles = [c for c in wanted if len(c) == 1 and c not in self._kept]
+            self._kept |= {clique: self._recoded(clique) for clique in singles}
         lacking = [clique for clique in wanted if clique not in self._kept]
         if not lacking:
             return self._kept
