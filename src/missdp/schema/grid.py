@@ -18,7 +18,16 @@ from missdp.schema.attributes import Attribute
 from missdp.schema.numeric import Numeric
 from missdp.schema.schema import Schema
 
-__all__ = ["MOST_CODES", "found", "is_pending", "on_grid", "pending", "uncut", "with_cuts"]
+__all__ = [
+    "MOST_CODES",
+    "found",
+    "is_pending",
+    "on_grid",
+    "pending",
+    "uncut",
+    "widest",
+    "with_cuts",
+]
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
 _FOUND = "an earlier fit"  # of one that was cut
@@ -67,6 +76,11 @@ def _marked(a: Numeric) -> Numeric:
 def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:
     """Whether a fit is about to cut an attribute."""
     return isinstance(attribute, Numeric) and attribute.cuts_from == _PENDING
+
+
+def widest(schema: Schema) -> Schema:
+    """Return the schema of a fit as it was before bins were found: only what was public then."""
+    return with_cuts(schema, {a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})
 
 
 def found(schema: Schema) -> Schema:

@@ -20,6 +20,7 @@ from missdp.inference.masks import MaskModel
 from missdp.inference.model import Draws, Levels, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
+from missdp.schema.grid import is_pending
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.caps import Caps, imputation_caps
 from missdp.synth.cuts import each_cost, without_cuts
@@ -94,9 +95,20 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells: of the rules that fit into the model, and those given besides."""
+        self._check_declared(schema)
         declared = self._modelled.whole.subset(schema.names)
         given = read_zeros(self.structural_zeros, declared, max_cells=self._max_cells)
         return with_rules(given, self._modelled.impossible, schema, max_cells=self._max_cells)
+
+    def _check_declared(self, schema: Schema) -> None:
+        """Refuse impossible cells of bins that are not known beforehand."""
+        given = self.structural_zeros if isinstance(self.structural_zeros, Mapping) else {}
+        named = {name for names in given if isinstance(names, tuple) for name in names}
+        if unknown := sorted(a.name for a in self.schema_ if a.name in named and is_pending(a)):
+            raise ParameterError(
+                f"structural_zeros name bins of {', '.join(unknown)}, which are yet to be found: "
+                "declare its bins or edges, or set cuts='equal'"
+            )
 
     def _check_schema(self, schema: Schema) -> None:
         weights = candidates(self.workload, schema)
@@ -127,6 +139,7 @@ class GraphicalSynthesizer(Synthesizer):
             trees=each_cost(self.schema_, counting_cost(self.epsilon, self._delta)),
             weights=candidates(self.workload, schema),
             zeros=self._zeros(schema),
+            ruled=bool(self.schema_.rules),
             gate_of=lambda names: strategy.gate(names, schema) - filled,
             gates=strategy.gates,
         )
@@ -154,7 +167,7 @@ class GraphicalSynthesizer(Synthesizer):
     def _released_count(self, door: Door) -> Total | None:
         if is_declared(self.n_rows):
             return Total(int(self.n_rows), 0.0)
-        share = self._count_share(door.schema)
+        share = self._count_share(self._planned)
         if share == 0:
             return None
         return door.row_count(self._plan(len(door.schema)).noise(share * self._whole.amount))
@@ -167,7 +180,7 @@ class GraphicalSynthesizer(Synthesizer):
         zeros, always = self._zeros(schema), self._modelled.never_missing
         learner = Learner(
             door,
-            candidates(self.workload, schema),
+            candidates(self.workload, self._planned),
             self._plan(len(schema)),
             report=self._report,
             shrink=self.shrink,

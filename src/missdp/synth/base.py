@@ -15,9 +15,10 @@ from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import found, on_grid, pending
+from missdp.schema.grid import found, on_grid, pending, widest
 from missdp.sources import MarginalSource, Reads, Strategy, readable
 from missdp.sources.counts import recodable
+from missdp.sources.modelled import Modelled
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.cuts import cuts_share, release_cuts
 from missdp.synth.noisy_counts import whole_rows
@@ -206,6 +207,11 @@ class Synthesizer(Sampler):
         if schema != self.schema_:
             self.schema_ = schema
             self.__dict__.pop("_modelled", None)
+
+    @property
+    def _planned(self) -> Schema:
+        """What is modelled, as far as it was public before bins were found."""
+        return Modelled(widest(self.schema_)).schema
 
     @property
     def cuts_(self) -> dict[str, Numeric]:

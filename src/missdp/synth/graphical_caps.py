@@ -40,6 +40,7 @@ def graphical_caps(
     trees: Mapping[str, float],
     weights: Mapping[Clique, float],
     zeros: Zeros,
+    ruled: bool,
     gate_of: Callable[[Iterable[str]], Gate],
     gates: Literal["none", "schema", "parameters", "data"],
 ) -> Caps | None:
@@ -59,6 +60,8 @@ def graphical_caps(
         Marginals that may be selected.
     zeros : mapping of Clique to ndarray of bool
         Cells that are known to be impossible.
+    ruled : bool
+        Whether there are rules.
     gate_of : callable
         Returns the attributes that a row must have observed to enter a marginal.
     gates : {"none", "schema", "parameters", "data"}
@@ -88,7 +91,8 @@ def graphical_caps(
         selections=plan.selection_share * left * _ROUNDED if len(weights) > 1 else 0.0,
         fixed=fixed,
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
-        largest=None if zeros else _largest(plan, left, pairs, len(names)),
+        # Bins that are yet to be found may be impossible together in ways that nobody knows yet.
+        largest=None if zeros or (trees and ruled) else _largest(plan, left, pairs, len(names)),
     )
 
 

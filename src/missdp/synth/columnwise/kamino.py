@@ -201,7 +201,7 @@ class Kamino(PairsSynthesizer):
         door, total = self._opened_rows(door)
         crude = self._crude(door, total)
         self.pair_rates_ = self._released_rates(door)
-        order = drawing_order(door.schema, self.schema_.rulebook.pairs)
+        order = drawing_order(self._planned, self.schema_.rulebook.pairs)
         fitted = self._train if self._trained else self._fit_moments
         self.model_ = fitted(door, crude, order)
         self._report("done", 1.0)
