@@ -60,7 +60,7 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
     and nothing is to be found. What follows from other attributes is not counted, and stays.
     """
     wanted = {*names} - {*schema.rulebook.derives}
-    return with_cuts(schema, {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)})
+    return _with(schema, {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)})
 
 
 def _open(a: Attribute) -> TypeGuard[Numeric]:
@@ -80,13 +80,13 @@ def is_pending(attribute: Attribute) -> TypeGuard[Numeric]:
 
 def widest(schema: Schema) -> Schema:
     """Return the schema of a fit as it was before bins were found: only what was public then."""
-    return with_cuts(schema, {a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})
+    return _with(schema, {a.name: _marked(_uncut(a)) for a in schema if is_pending(a)})
 
 
 def found(schema: Schema) -> Schema:
     """Return the schema of a fit that is done: no attribute is still to be cut."""
     cuts = {a.name: replace(a, cuts_from=_FOUND) for a in schema if is_pending(a)}
-    return with_cuts(schema, cuts)
+    return _with(schema, cuts)
 
 
 def uncut(schema: Schema) -> Schema:
@@ -99,7 +99,7 @@ def _uncut(a: Numeric) -> Numeric:
     return replace(a, bins=None, edges=None, spikes=(), pieces=None, shares=None, cuts_from=None)
 
 
-def with_cuts(schema: Schema, cuts: Mapping[str, Numeric]) -> Schema:
+def _with(schema: Schema, cuts: Mapping[str, Numeric]) -> Schema:
     """Return a schema with some numeric attributes replaced by cut ones."""
     return Schema(tuple(cuts.get(a.name, a) for a in schema), schema.rules)
 
@@ -113,7 +113,7 @@ def on_grid(schema: Schema) -> Schema:
     are, have cells of equal width. Where there are few numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
-    return with_cuts(schema, grids)
+    return _with(schema, grids)
 
 
 def _on_grid(a: Numeric) -> Numeric:

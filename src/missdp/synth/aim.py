@@ -95,12 +95,12 @@ class GraphicalSynthesizer(Synthesizer):
 
     def _zeros(self, schema: Schema) -> Zeros:
         """Impossible cells: of the rules that fit into the model, and those given besides."""
-        self._check_declared(schema)
+        self._check_declared()
         declared = self._modelled.whole.subset(schema.names)
         given = read_zeros(self.structural_zeros, declared, max_cells=self._max_cells)
         return with_rules(given, self._modelled.impossible, schema, max_cells=self._max_cells)
 
-    def _check_declared(self, schema: Schema) -> None:
+    def _check_declared(self) -> None:
         """Refuse impossible cells of bins that are not known beforehand."""
         given = self.structural_zeros if isinstance(self.structural_zeros, Mapping) else {}
         named = {name for names in given if isinstance(names, tuple) for name in names}

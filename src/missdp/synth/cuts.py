@@ -16,7 +16,7 @@ from missdp.accounting import Cost
 from missdp.inference.dyadic import Histogram, fit_histogram
 from missdp.mechanisms.door import Door
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import MOST_CODES, is_pending, with_cuts
+from missdp.schema.grid import MOST_CODES, is_pending
 
 __all__ = ["CUTS_SHARE", "cut", "cuts_share", "each_cost", "release_cuts", "without_cuts"]
 
@@ -70,7 +70,7 @@ def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
         std = float(np.sqrt(noise.variance))
         told = fit_histogram(levels, std=std, size=cells.size, every=every)
         found[a.name] = cut(a, cells, told)
-    return with_cuts(schema, found)
+    return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
 
 
 def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
