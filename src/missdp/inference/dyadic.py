@@ -112,7 +112,7 @@ def fit_histogram(
     starts, mass = _leaves(final, exists)
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
-    _trim(starts, mass, std, 1 << len(counts))
+    _trim(starts, mass, counts, noise)
     rows = float(mass.sum())
     return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
 
@@ -189,14 +189,33 @@ def _leaves(
     return first[order], np.concatenate(counts)[order]
 
 
-def _trim(starts: NDArray[np.int64], mass: Floats, std: float, cells: int) -> None:
+def _trim(
+    starts: NDArray[np.int64], mass: Floats, counts: list[Floats], noise: list[float]
+) -> None:
     """Move mass at either end that does not stand out to the next interval inwards.
 
-    What the outermost cells hold together is known from as many nodes as their number has bits.
+    What lies outside of a cell is added up anew, from counts as they were released: those of the
+    estimate are at least 0, so that noise alone would add up to a lot.
     """
-    for one, lengths in ((mass, starts[1:]), (mass[::-1], cells - starts[:-1][::-1])):
-        nodes = np.array([int(length).bit_count() for length in lengths])
-        faint = np.cumsum(one) < _TRIM * std * np.sqrt(nodes)
-        outer = int(np.argmin(faint)) if not faint.all() else 0
+    cells = len(counts[-1])
+    back = [count[::-1] for count in counts]
+    ends = ((mass, starts[1:], counts), (mass[::-1], cells - starts[:-1][::-1], back))
+    for one, lengths, levels in ends:
+        outer = 0
+        for place, length in enumerate(lengths[:-1], start=1):
+            if _stands_out(int(length), levels, noise):
+                break
+            outer = place
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
+
+
+def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
+    """Whether so many cells, the first ones, hold more than noise: as one node for each bit."""
+    total, variance = 0.0, 0.0
+    for level, (counts, std) in enumerate(zip(levels, noise, strict=True), start=1):
+        bit = len(levels) - level
+        if length >> bit & 1:
+            total += float(counts[(length >> bit) - 1])
+            variance += std * std
+    return total > _TRIM * np.sqrt(variance)

@@ -26,7 +26,6 @@ __all__ = [
     "pending",
     "uncut",
     "widest",
-    "with_cuts",
 ]
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut

@@ -1,0 +1,133 @@
+"""Numeric attributes without bins: grids, steps, and values inside pieces."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Numeric, Schema
+from missdp.errors import SchemaError
+from missdp.inference.dyadic import fit_histogram, folded
+from missdp.schema.grid import MOST_CODES, on_grid, pending, widest
+from missdp.synth.cuts import cut
+
+STEPS = st.sampled_from(
+    (
+        {"integer": True},
+        {},
+        {"step": 0.01},
+        {"step": 5.0, "integer": True},
+        {"step": 1e-10},
+        {"step": 250_000.0},
+    )
+)
+
+
+@st.composite
+def attributes(draw):
+    """Attributes of all sizes, with and without steps."""
+    facts = draw(STEPS)
+    step = facts.get("step") or 1.0
+    lower = step * draw(st.sampled_from((0, 0, -100, 3, 1900, -50_000)))
+    width = step * draw(st.integers(17, 40) | st.integers(41, 200_000))
+    return Numeric(name="x", lower=lower, upper=lower + width, nullable=True, **facts)
+
+
+def cells_of(attribute):
+    schema = pending(Schema((attribute,)), ["x"])
+    return schema["x"], on_grid(schema)["x"]
+
+
+def spread(attribute, n, seed):
+    """Values near the lower end, many of them equal, some at the bounds."""
+    rng = np.random.default_rng(seed)
+    width = attribute.upper - attribute.lower
+    values = attribute.lower + width * np.minimum(1, rng.exponential(rng.choice([0.01, 0.3]), n))
+    values[: n // 3] = values[0]
+    values[-2:] = attribute.lower, attribute.upper
+    values = np.rint(values) if attribute.integer else values
+    return attribute.on_step(values)
+
+
+@given(attributes(), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_cells_of_a_grid_are_in_order_and_values_stay_in_their_cell(attribute, seed):
+    _, grid = cells_of(attribute)
+    values = np.sort(spread(attribute, 200, seed))
+    codes = grid.encode_values(values)
+    assert (np.diff(codes) >= 0).all()
+    again = grid.decode(codes, np.random.default_rng(seed).random(len(codes)))
+    assert np.array_equal(grid.encode_values(again), codes)
+    least, greatest = grid.reach
+    assert (least[codes] <= values).all()
+    assert (values <= greatest[codes]).all()
+
+
+@given(attributes(), st.integers(0, 2**32 - 1), st.sampled_from((1e-6, 5.0, 400.0)))
+@settings(max_examples=60)
+def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, seed, std):
+    marked, grid = cells_of(attribute)
+    rng = np.random.default_rng(seed)
+    cells = np.bincount(grid.encode_values(spread(attribute, 3000, seed)), minlength=grid.size)
+    noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells)]
+    found = cut(marked, grid, fit_histogram(noisy, std=std, size=grid.size))
+    assert found.size <= MOST_CODES == marked.size
+    assert widest(Schema((found,)))["x"] == marked
+    codes = rng.integers(0, found.size, 2000)
+    values = found.decode(codes, rng.random(2000))
+    assert np.array_equal(found.encode_values(values), codes)
+    assert values.min() >= attribute.lower
+    assert values.max() <= attribute.upper
+    assert np.array_equal(attribute.on_step(values), values)
+    if attribute.integer:
+        assert np.array_equal(np.rint(values), values)
+    # What a cell of the grid is coded as does not depend on which of its values is looked at.
+    least, greatest = grid.reach
+    assert np.array_equal(found.encode_values(least), found.encode_values(greatest))
+
+
+def test_values_follow_the_shares_of_pieces_and_spikes_are_exact():
+    x = Numeric(
+        name="x", lower=0, upper=100, edges=(0, 50, 100), spikes=(0,),
+        pieces=(0, 10, 50, 90, 100), shares=(0.3, 0.1, 0.0, 0.2),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    low = x.decode(np.full(40_000, 1), rng.random(40_000))
+    assert (low < 10).mean() == pytest.approx(0.75, abs=0.015)
+    assert (low > 0).all()
+    assert x.decode(np.full(99, 2), rng.random(99)).min() >= 90
+    assert set(x.decode(np.zeros(9, int), rng.random(9))) == {0.0}
+
+
+def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
+    schema = Schema(
+        (
+            Numeric(name="few", lower=1, upper=16, integer=True),
+            Numeric(name="bins", lower=0, upper=90, integer=True, bins=9),
+            Numeric(name="spikes", lower=0, upper=90, integer=True, spikes=(0,)),
+            Numeric(name="open", lower=0, upper=90, integer=True),
+        )
+    )
+    found = pending(schema, schema.names)
+    assert [a.size for a in found] == [16, 9, 11, MOST_CODES]
+    assert found["bins"] == schema["bins"]
+    assert found["spikes"] == schema["spikes"]
+    assert pending(schema, ())["open"] == schema["open"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"step": 0}, "above 0"),
+        ({"step": float("nan")}, "above 0"),
+        ({"step": 0.3}, "whole multiple"),
+        ({"step": 0.5, "integer": True}, "whole number"),
+        ({"step": 0.5, "spikes": (0.2,)}, "on the step"),
+        ({"pieces": (0, 1), "shares": (0.5, 0.5)}, "one more"),
+        ({"bins": 2, "pieces": (0, 4, 10), "shares": (0.5, 0.5)}, "edges of all bins"),
+        ({"bins": 1, "pieces": (0, 4, 10), "shares": (0.5, -0.5)}, "at least 0"),
+    ],
+)
+def test_wrong_steps_and_pieces_are_refused(facts, reason):
+    with pytest.raises(SchemaError, match=reason):
+        Numeric(name="x", lower=0, upper=10, **facts)
