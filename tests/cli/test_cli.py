@@ -14,7 +14,7 @@ import pyarrow.csv
 import pytest
 
 import missdp
-from missdp import AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
+from missdp import AIM, AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
 
 SCHEMA = Schema(
@@ -91,7 +91,7 @@ def test_a_saved_model_can_be_sampled_again(folder, capsys):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
-    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    run(capsys, *SYNTHESIZE, "--model", "m.json", "--method", "aim")
     before = set(os.listdir(folder))
     ask = ("sample", "m.json", "-o", f"t.{suffix}", "--multiple", 3, "--rows", 40, "--seed", 5)
     code, out, err = run(capsys, *ask, "--keep-holes", "--json")
@@ -112,8 +112,9 @@ def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
 
 
 def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
-    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    run(capsys, *SYNTHESIZE, "--model", "m.json", "--method", "aim")
     run(capsys, *SYNTHESIZE, "--model", "bayes.json", "--delta", 0)
+    run(capsys, *SYNTHESIZE, "--model", "pairs.json")
     (folder / "t-2.csv").write_text("mine")
     before = set(os.listdir(folder))
     for model, more, expected in (
@@ -121,18 +122,19 @@ def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
         ("m.json", ("--multiple", 1001), 2),
         ("m.json", ("--multiple", 3, "--rows", 10**12), 2),
         ("bayes.json", ("--multiple", 3), 2),
+        ("pairs.json", ("--multiple", 3), 2),
     ):
         code, out, err = run(capsys, "sample", model, "-o", "t.csv", *more)
         assert (code, out) == (expected, "")
         assert "--multiple" in err or "--rows must be at most" in err or "multiple" in err
-    uncertain = AllPairs._uncertain
+    uncertain = AIM._uncertain
 
     def interrupted(self, multiple, rng):
         models = uncertain(self, multiple, rng)
         yield next(models)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AllPairs, "_uncertain", interrupted)
+    monkeypatch.setattr(AIM, "_uncertain", interrupted)
     assert run(capsys, "sample", "m.json", "-o", "t.csv", "--multiple", 3)[0] == 130
     assert set(os.listdir(folder)) == before
     assert (folder / "t-2.csv").read_text() == "mine"
