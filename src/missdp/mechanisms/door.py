@@ -141,6 +141,7 @@ class Door(PrivateCliques):
         released: NDArray[np.int64] = self._release(
             event, noise, lambda: next(iter(counts.each([clique])))[1]
         )
+        self._totals.append(Total(float(released.sum()), released.size * noise.variance))
         return released
 
     def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
