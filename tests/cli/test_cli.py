@@ -16,6 +16,7 @@ import pytest
 import missdp
 from missdp import AIM, AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
+from missdp.mechanisms import Door
 
 SCHEMA = Schema(
     (
@@ -46,11 +47,12 @@ def run(capsys, *arguments):
 
 
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
+DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows; else --delta or --public-rows\n"
 
 
 def test_synthesize_writes_a_table_and_says_what_it_promises(folder, capsys):
     code, out, err = run(capsys, *SYNTHESIZE)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, DELTA)
     synthetic = Table.read(folder / "out.csv", SCHEMA)
     assert not synthetic.incomplete_rows().any()
     assert "differentially private" in out
@@ -499,7 +501,28 @@ def test_warnings_are_heard_and_in_the_document(folder, capsys):
     for command in (("price", "out.model.json"), ("price", "out.model.json", "--json")):
         assert run(capsys, *command)[2] == err
     code, out, err = run(capsys, *SYNTHESIZE, "--json")
-    assert (json.loads(out)["warnings"], err) == ([], "")
+    assert (json.loads(out)["warnings"], err) == ([], DELTA)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [((), DELTA), (("--delta", 1e-7), ""), (("--delta", 0), ""), (("--public-rows", 10**6), "")],
+)
+def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
+    folder, capsys, monkeypatch, stated, said, times
+):
+    head, rows = (folder / "data.csv").read_text().split("\n", 1)
+    (folder / "data.csv").write_text(head + "\n" + rows * times)
+    heard = []
+
+    def opened(*_, **__):  # what charges, and counts
+        heard.append(capsys.readouterr().err)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Door, "__init__", opened)
+    assert run(capsys, *SYNTHESIZE, *stated)[0] == 130
+    assert heard == [said]
 
 
 def test_sampling_shows_its_progress(folder, capsys, monkeypatch):

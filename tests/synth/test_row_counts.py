@@ -129,7 +129,7 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
 def test_rows_that_cannot_be_incomplete_are_all_complete(missing):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MST(epsilon=1.0, missing=missing, n_rows=10**6, **QUICK).fit(table(600, [2, 3], 0.0))
+        MST(epsilon=1.0, missing=missing, n_rows=10**5, **QUICK).fit(table(600, [2, 3], 0.0))
 
 
 def test_a_loaded_model_knows_how_uncertain_its_size_is(tmp_path):
