@@ -138,11 +138,8 @@ class Door(PrivateCliques):
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
         event, counts = _counts_event(noise, gate, name), self._counts
-        released: NDArray[np.int64] = self._release(
-            event, noise, lambda: next(iter(counts.each([clique])))[1]
-        )
-        self._totals.append(Total(float(released.sum()), released.size * noise.variance))
-        return released
+        released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
+        return self._noted(released, noise.variance)
 
     def kinds(self, name: str, noise: Noise) -> NDArray[np.int64]:
         """Return noisy counts of an attribute's holes by their kind; the first is plain missing."""

@@ -112,6 +112,11 @@ class PrivateCliques(Handle):
         """Number of complete rows, by each marginal released, if some others are not counted."""
         return tuple(self._totals) if self._strategy.complete_only and self._schema.nullable else ()
 
+    def _noted(self, released: NDArray[np.int64], variance: float) -> NDArray[np.int64]:
+        """Return a released marginal, and keep its total."""
+        self._totals.append(Total(float(released.sum()), released.size * variance))
+        return released
+
     def _gate(self, clique: Clique) -> frozenset[str]:
         """Return what a counted row must have had observed, before rules filled any cell."""
         return self._strategy.gate(clique, self._schema) - self._modelled.filled
