@@ -14,8 +14,9 @@ import pyarrow.csv
 import pytest
 
 import missdp
-from missdp import AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
+from missdp import AIM, AllPairs, Categorical, Guarantee, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
+from missdp.mechanisms import Door
 
 SCHEMA = Schema(
     (
@@ -46,11 +47,12 @@ def run(capsys, *arguments):
 
 
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
+DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows; else --delta or --public-rows\n"
 
 
 def test_synthesize_writes_a_table_and_says_what_it_promises(folder, capsys):
     code, out, err = run(capsys, *SYNTHESIZE)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, DELTA)
     synthetic = Table.read(folder / "out.csv", SCHEMA)
     assert not synthetic.incomplete_rows().any()
     assert "differentially private" in out
@@ -91,7 +93,7 @@ def test_a_saved_model_can_be_sampled_again(folder, capsys):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
-    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    run(capsys, *SYNTHESIZE, "--model", "m.json", "--method", "aim")
     before = set(os.listdir(folder))
     ask = ("sample", "m.json", "-o", f"t.{suffix}", "--multiple", 3, "--rows", 40, "--seed", 5)
     code, out, err = run(capsys, *ask, "--keep-holes", "--json")
@@ -112,8 +114,9 @@ def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
 
 
 def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
-    run(capsys, *SYNTHESIZE, "--model", "m.json")
+    run(capsys, *SYNTHESIZE, "--model", "m.json", "--method", "aim")
     run(capsys, *SYNTHESIZE, "--model", "bayes.json", "--delta", 0)
+    run(capsys, *SYNTHESIZE, "--model", "pairs.json")
     (folder / "t-2.csv").write_text("mine")
     before = set(os.listdir(folder))
     for model, more, expected in (
@@ -121,18 +124,19 @@ def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
         ("m.json", ("--multiple", 1001), 2),
         ("m.json", ("--multiple", 3, "--rows", 10**12), 2),
         ("bayes.json", ("--multiple", 3), 2),
+        ("pairs.json", ("--multiple", 3), 2),
     ):
         code, out, err = run(capsys, "sample", model, "-o", "t.csv", *more)
         assert (code, out) == (expected, "")
         assert "--multiple" in err or "--rows must be at most" in err or "multiple" in err
-    uncertain = AllPairs._uncertain
+    uncertain = AIM._uncertain
 
     def interrupted(self, multiple, rng):
         models = uncertain(self, multiple, rng)
         yield next(models)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AllPairs, "_uncertain", interrupted)
+    monkeypatch.setattr(AIM, "_uncertain", interrupted)
     assert run(capsys, "sample", "m.json", "-o", "t.csv", "--multiple", 3)[0] == 130
     assert set(os.listdir(folder)) == before
     assert (folder / "t-2.csv").read_text() == "mine"
@@ -497,7 +501,28 @@ def test_warnings_are_heard_and_in_the_document(folder, capsys):
     for command in (("price", "out.model.json"), ("price", "out.model.json", "--json")):
         assert run(capsys, *command)[2] == err
     code, out, err = run(capsys, *SYNTHESIZE, "--json")
-    assert (json.loads(out)["warnings"], err) == ([], "")
+    assert (json.loads(out)["warnings"], err) == ([], DELTA)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [((), DELTA), (("--delta", 1e-7), ""), (("--delta", 0), ""), (("--public-rows", 10**6), "")],
+)
+def test_whom_the_default_delta_is_for_is_said_before_any_table_is_read(
+    folder, capsys, monkeypatch, stated, said, times
+):
+    head, rows = (folder / "data.csv").read_text().split("\n", 1)
+    (folder / "data.csv").write_text(head + "\n" + rows * times)
+    heard = []
+
+    def opened(*_, **__):  # what charges, and counts
+        heard.append(capsys.readouterr().err)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Door, "__init__", opened)
+    assert run(capsys, *SYNTHESIZE, *stated)[0] == 130
+    assert heard == [said]
 
 
 def test_sampling_shows_its_progress(folder, capsys, monkeypatch):

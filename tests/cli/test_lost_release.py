@@ -140,7 +140,7 @@ def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folde
     done = process(*command, preexec_fn=limited(9 * 2**20), stdout=subprocess.PIPE)
     assert done.returncode == 8, done.stderr
     assert done.stdout == ""
-    first, second, third = done.stderr.splitlines()
+    _, first, second, third = done.stderr.splitlines()
     assert "out.csv" in first
     assert os.strerror(errno.EFBIG) in first
     assert "charged (epsilon = 1, delta = 1e-06)" in second

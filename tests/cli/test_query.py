@@ -81,6 +81,9 @@ def test_every_question(capsys, question):
     code, out, err = run(capsys, *ASK, *question)
     assert (code, err) == (0, ""), err
     assert "differentially private" in out
+    lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
+    assert len(lines) == ("--no-error-bar" in question)
+    assert all(line.endswith("more (ScaleRelease, or --error-bar).") for line in lines)
 
 
 @pytest.mark.parametrize(

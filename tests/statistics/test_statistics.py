@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from unittest import mock
 
@@ -69,6 +70,11 @@ def survey(size: int = 4000, seed: int = 0) -> Table:
 
 
 TABLE = survey()
+# Numbers that are never filled, too.
+OF_NUMBERS = Table.read(
+    TABLE.to_native().assign(**{"age years": TABLE.codes("age") * 3.0}),
+    Schema((*SCHEMA, Numeric(name="age years", lower=0, upper=30))),
+)
 # The labels that a door draws first from this seed.
 SEEDED_LABELS = SeededNoise(3).generator().integers(0, 2**64, size=len(TABLE), dtype=np.uint64)
 
@@ -222,6 +228,71 @@ def test_error_bars_are_paid_for_or_absent() -> None:
     assert asked.count(where="age >= 5", epsilon=1.0).interval is not None
     assert asked.histogram("age", epsilon=1.0).intervals is not None
     assert asked.mean("hours", where="sex = 'f'", epsilon=1.0).interval is not None
+
+
+def advised(note: str) -> float:
+    assert "\n" not in note
+    return float(re.search(r"(?:epsilon|rho) of about (\S+)", note)[1])
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_an_answer_without_an_interval_says_why_and_what_helps(name: str) -> None:
+    def interval(answer):
+        return answer.intervals if name == "histogram" else answer.interval
+
+    for cost in ({"epsilon": 1.0}, {"rho": 0.1}):
+        unpaid = ASKS[name](statistics(), **cost)
+        assert interval(unpaid) is None
+        assert "scale" in unpaid.note
+        scale = ScaleRelease(epsilon=advised(unpaid.note))
+        paid = ASKS[name](statistics(scale=scale), **cost)
+        assert interval(paid) is not None
+        assert unpaid.to_dict()["note"] == unpaid.note
+    cheap = ASKS[name](statistics(scale=ScaleRelease(epsilon=4.0)), epsilon=0.05)
+    assert interval(cheap) is None
+    enough = ASKS[name](statistics(scale=ScaleRelease(epsilon=4.0)), epsilon=advised(cheap.note))
+    assert interval(enough) is not None
+
+
+@pytest.mark.parametrize(
+    ("first", "epsilon", "most"),
+    [("age years", 0.02, 0.4), ("age years", 0.05, 0.4), ("income", 0.05, 10), ("income", 0.2, 10)],
+)
+def test_an_interval_of_the_whole_range_says_so_and_what_helps(first, epsilon, most) -> None:
+    """From one answer that is lost in noise nobody can know exactly what would do."""
+
+    def asked(amount, seed):
+        scale = ScaleRelease(epsilon=amount / 4) if first == "income" else None
+        question = statistics(table=OF_NUMBERS, scale=scale, random_state=seed)
+        return question.correlation(first, "hours", epsilon=amount)
+
+    widths = []
+    for seed in range(8):
+        answer = asked(epsilon, seed)
+        assert answer.interval == (-1.0, 1.0)
+        assert "whole range" in answer.note
+        assert 2 * epsilon < advised(answer.note) < most
+        low, high = asked(advised(answer.note), seed + 100).interval
+        widths.append(high - low)
+    assert sorted(widths)[5] < 2.0
+    assert np.median(widths) < 1.6
+    assert "note" not in asked(50.0, 0).to_dict()
+
+
+@pytest.mark.parametrize("paid", [False, True])
+@pytest.mark.parametrize("name", ["count", "proportion", "mean", "sum"])
+def test_a_worst_case_never_changes_the_noise_interval(name: str, paid: bool) -> None:
+    """It is that of an answer for the nine tenths of the cost that are left."""
+    scale = ScaleRelease(epsilon=0.5) if paid else None
+    with_it, without = (
+        ASKS[name](statistics(scale=scale, random_state=5), epsilon=epsilon, uncertainty=kind)
+        for epsilon, kind in ((1.0, "worst-case"), (0.9, "noise"))
+    )
+    assert with_it.imputation_interval is not None
+    assert (with_it.interval is not None) == paid
+    assert bool(with_it.note) != paid
+    if paid:
+        assert with_it.interval == pytest.approx(without.interval, rel=1e-6)
 
 
 def test_queries_without_imputed_values_get_ordinary_laplace_noise() -> None:

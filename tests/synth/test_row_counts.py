@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from missdp import Categorical, PrivBayes, Schema, Table
+from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
 from missdp.synth.noisy_counts import Total, least_squares_total
 
@@ -95,6 +96,40 @@ def test_a_large_enough_table_does_not_warn_and_a_declared_number_is_exact():
         model = MST(epsilon=1.0, n_rows=7, random_state=0, **QUICK).fit(table(600, [2, 3], 0.2))
     assert (model.n_rows_, model.n_rows_std_) == (7, 0.0)
     assert len(model.sample()) == 7
+
+
+class Scaled(Witness):
+    """Answers in which marginals count so many times as many rows as there are."""
+
+    def __init__(self, times):
+        super().__init__(0)
+        self.times = times
+
+    def answer(self, event, law, exact):
+        found = super().answer(event, law, exact)
+        marginal = event.label.startswith(("marginal", "number of counted"))
+        return np.rint(found * self.times).astype(np.int64) if marginal else found
+
+
+@pytest.mark.parametrize("family", [AIM, AllPairs, Kamino, MST, PrivBayes])
+@pytest.mark.parametrize(("rate", "times"), [(0.5, 1), (0.02, 1), (0.02, 0.03), (0.5, 30)])
+def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, times):
+    """16 or 886 of 1,000 rows are; what counts is how many are released, not how many there are."""
+    witness = Scaled(times)
+    model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=witness)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(table(1000, [2] * 6, rate))
+    said = [str(w.message) for w in caught if w.category is SmallTableWarning]
+    assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
+    assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+def test_rows_that_cannot_be_incomplete_are_all_complete(missing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MST(epsilon=1.0, missing=missing, n_rows=10**5, **QUICK).fit(table(600, [2, 3], 0.0))
 
 
 def test_a_loaded_model_knows_how_uncertain_its_size_is(tmp_path):

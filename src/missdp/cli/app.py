@@ -64,7 +64,7 @@ EXAMPLES = {
     ),
     "sample": (
         "missdp sample synthetic.model.json -o more.csv --rows 500",
-        "missdp sample synthetic.model.json -o tables.csv --multiple 5",
+        "missdp sample aim.model.json -o tables.csv --multiple 5",
     ),
     "impute": (
         _IMPUTE,

@@ -225,6 +225,8 @@ def _text(answer: Estimate | Histogram) -> str:
             f"About the rows in which {' and '.join(answer.applicable)} {verb} applicable; rows in "
             "which this is not so, or is not known, have no part in it."
         )
+    if answer.note:
+        lines.append(f"{answer.note}.")
     known = answer.interval if isinstance(answer, Estimate) else answer.intervals
     if known is not None:
         lines.append(

@@ -37,8 +37,8 @@ def sample(
     multiple: Annotated[
         int | None,
         typer.Option(
-            help="Draw that many tables, which vary as the model is uncertain, for estimates with "
-            "intervals; OUTPUT-1, OUTPUT-2, ... are written.",
+            help="Draw that many tables, which vary as the model is uncertain, for means and "
+            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AIM and MST only.",
             show_default=False,
         ),
     ] = None,

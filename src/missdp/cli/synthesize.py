@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from missdp.cli import check_stdout, note_release, note_spending
+from missdp.cli import check_stdout, complain, note_release, note_spending
 from missdp.cli.app import (
     HolesOption,
     JsonOption,
@@ -74,6 +74,8 @@ __all__ = [
     "write_rows",
 ]
 
+_MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
+
 
 def synthesize(
     data: DataArgument,
@@ -99,7 +101,7 @@ def synthesize(
     delta: Annotated[
         float | None,
         typer.Option(
-            help="By default 1e-6, or 1/(100 n) if --public-rows n makes that smaller. 0 is pure "
+            help=f"By default 1e-6, {_MEANT_FOR}, which makes it 1/(100 n) for more. 0 is pure "
             "epsilon-DP.",
             show_default=False,
         ),
@@ -195,7 +197,10 @@ def synthesize(
             found = epsilon_for_ground_truth(wanted, synthesizer, facts, stated)
             synthesizer.set_params(epsilon=found)
         synthesizer.progress = progress
-        note_spending(synthesizer.epsilon, chosen_delta(synthesizer.delta, synthesizer.n_rows))
+        spent = chosen_delta(synthesizer.delta, synthesizer.n_rows)
+        note_spending(synthesizer.epsilon, spent)
+        if delta is None and public_rows is None:
+            complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
         with read_by(engine, data, private, facts.names) as read:
             synthesizer.fit(read, schema=facts, undeclared=undeclared)
         kept.save(synthesizer)

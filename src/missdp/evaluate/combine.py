@@ -53,6 +53,9 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
 
     Notes
     -----
+    For means and shares of tables from AIM or MST; no family's intervals hold for regression
+    coefficients yet, which all tables shrink alike.
+
     This is the rule of Raghunathan, Reiter and Rubin (2003) for fully synthetic data.  It asks for
     tables whose models vary as the released model does around the truth, which is what
     ``multiple=m`` draws: privacy noise, sampling and missingness included.  Two things it does not

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from missdp.inference.model import Codes, Draws, draw, draw_each
+from missdp.inference.model import Codes, draw
 from missdp.record import Record
 
 __all__ = ["Features", "Heads", "Pair", "barrier", "reachable"]
@@ -86,16 +86,11 @@ class Heads(Record):
             found[a].append(c)
         return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in found)
 
-    def sample(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+    def sample(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw ``n`` rows, one column per attribute.
 
-        Parameters
-        ----------
-        n : int
-        rng : numpy Generator
-        draws : {"even", "independent"}
-            ``"even"`` spreads draws systematically and keeps the one-way margins, so that tables
-            carry less sampling noise; ``"independent"`` rows vary as those of a real sample do.
+        Draws are spread systematically and keep the one-way margins, so that tables carry less
+        sampling noise than independent rows would.
 
         Examples
         --------
@@ -114,13 +109,11 @@ class Heads(Record):
         for k in range(pieces):  # alike in distribution, as rows are
             block = np.zeros((len(range(k, n, pieces)), rows.shape[1]), dtype=np.int64)
             for place in range(len(self.order)):
-                self.draw_next(block, place, rng, draws=draws)
+                self.draw_next(block, place, rng)
             rows[k::pieces] = block
         return rows
 
-    def draw_next(
-        self, rows: Codes, place: int, rng: np.random.Generator, *, draws: Draws = "even"
-    ) -> None:
+    def draw_next(self, rows: Codes, place: int, rng: np.random.Generator) -> None:
         """Draw one more attribute, by its place in the order, into rows that hold the earlier ones.
 
         Rows to which no level is possible become copies of others.
@@ -128,16 +121,13 @@ class Heads(Record):
         a = self.order[place]
         parents, limits = self.parents[a], self.limits[a]
         if len(parents) <= 1 and set(limits) <= set(parents):
-            rows[:, a] = draw(*self._short(rows, a), rng, draws=draws)
+            rows[:, a] = draw(*self._short(rows, a), rng)
             return
         closed = barrier(rows, limits, rng, len(self.margins[a]))
         scores = self._scores(rows, a)
         if closed is not None:
             scores += closed
         law = _softmax(scores)
-        if draws == "independent":
-            rows[:, a] = draw_each(law.T.astype(np.float64), rng)
-            return
         margin = self.margins[a] if closed is None else reachable(self.margins[a], closed)[0]
         law = _calibrated(law, margin)
         rows[:, a] = _draw_evenly(law, self._alike(rows, a, rng), rng)

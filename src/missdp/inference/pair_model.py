@@ -17,7 +17,6 @@ from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import (
     Codes,
-    Draws,
     Levels,
     cell_index,
     split_rows,
@@ -68,7 +67,7 @@ class PairModel(RowModel):
     base: Base
     n_rows: float
 
-    def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Codes:
+    def complete(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw ``n`` complete rows on groups of levels."""
         parts = [np.zeros((0, len(self.levels)), dtype=np.int64)]
         starts = range(0, n, _POOL)
@@ -76,13 +75,8 @@ class PairModel(RowModel):
             part = min(_POOL, n - start)
             rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
             weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
-            if draws == "even":
-                chosen = resample(weights, part, rng, codes=rows)
-                chosen = swap(
-                    chosen, rows, self.tables, weights=weights, rng=rng, pools=len(starts)
-                )
-            else:
-                chosen = rng.choice(len(rows), size=part, p=weights)
+            chosen = resample(weights, part, rng, codes=rows)
+            chosen = swap(chosen, rows, self.tables, weights=weights, rng=rng, pools=len(starts))
             parts.append(rows[chosen])
         return np.concatenate(parts)
 
@@ -91,10 +85,10 @@ class PairModel(RowModel):
         return _LEAST_SHARE[self.base]
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
-        rows = self.complete(n, rng, draws=draws)
+        rows = self.complete(n, rng)
         holes = self.masks.draw(rows, rng) if keep_holes else np.zeros(rows.shape, dtype=bool)
         return split_rows(self.levels, rows, holes, rng)
 

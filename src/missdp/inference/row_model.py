@@ -7,7 +7,6 @@ import abc
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Draws
 from missdp.record import Record
 
 __all__ = ["RowModel"]
@@ -20,6 +19,6 @@ class RowModel(Record, abc.ABC, abstract=True):
 
     @abc.abstractmethod
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""

@@ -125,11 +125,11 @@ class Noisy:
     value: float
     radius: Callable[[float], float] | None
 
-    def within(self, level: float) -> tuple[float, float] | None:
-        """Interval of the noiseless number."""
+    def within(self, level: float, *, times: float = 1.0) -> tuple[float, float] | None:
+        """Interval of the noiseless number, or what it were if noise were that many times less."""
         if self.radius is None:
             return None
-        width = self.radius(level)
+        width = self.radius(level) / times
         return self.value - width, self.value + width
 
 

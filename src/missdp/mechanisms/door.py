@@ -142,10 +142,8 @@ class Door(PrivateCliques):
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
         event, counts = _counts_event(noise, gate, name), self._counts
-        released: NDArray[np.int64] = self._release(
-            event, noise, lambda: next(iter(counts.each([clique])))[1]
-        )
-        return released
+        released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
+        return self._noted(released, noise.variance)
 
     def tree(self, name: str, cost: Cost) -> tuple[list[NDArray[np.int64]], Noise, int]:
         """Return noisy counts of the nodes of a dyadic tree over an attribute's levels, as ordered.

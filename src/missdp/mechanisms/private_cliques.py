@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Budget, Event
 from missdp.errors import ParameterError
 from missdp.mechanisms.choices import Remembered, Score
-from missdp.mechanisms.laws import Handle
+from missdp.mechanisms.laws import Handle, Total
 from missdp.mechanisms.noise import NoiseSource
 from missdp.schema import Schema
 from missdp.schema.rulebook import ImpossibleCells
@@ -52,6 +52,7 @@ class PrivateCliques(Handle):
         self._sizes = strategy.shape(source.schema.names, source.schema)
         opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
         self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
         self._scores: dict[Score, Remembered] = {}
 
     def _charge(self, *events: Event) -> None:
@@ -105,6 +106,16 @@ class PrivateCliques(Handle):
     def every_row_counts(self) -> bool:
         """Whether all cliques have the same total; if not, each counts the rows observed on it."""
         return self._strategy.every_row_counts(self._schema)
+
+    @property
+    def complete_rows(self) -> tuple[Total, ...]:
+        """Number of complete rows, by each marginal released, if some others are not counted."""
+        return tuple(self._totals) if self._strategy.complete_only and self._schema.nullable else ()
+
+    def _noted(self, released: NDArray[np.int64], variance: float) -> NDArray[np.int64]:
+        """Return a released marginal, and keep its total."""
+        self._totals.append(Total(float(released.sum()), released.size * variance))
+        return released
 
     def _gate(self, clique: Clique) -> frozenset[str]:
         """Return what a counted row must have had observed, before rules filled any cell."""

@@ -167,7 +167,9 @@ class DPImputer(StableTransformer):
             Rows with the columns of the model's schema; n of them, n may be 0. An array has the
             columns that :func:`~missdp.preprocess.rows_of` makes of a table, NaN in each hole.
         multiple : int, optional
-            Fill the holes that many times, at least 2, with independent draws.
+            Fill the holes that many times, at least 2, with independent draws from one model. Its
+            own error is not in them: pooled intervals do not hold where holes depend on other
+            answers.
         holes : {"nulls", "codes"}, default "nulls"
             What cells that are not applicable come back as; see `Table.to_arrow`.
 

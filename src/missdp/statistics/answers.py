@@ -43,9 +43,7 @@ def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
     asks = [parts.count_ask("count", missing.rest, chosen), *missing.asks]
     first, *more = parts.begin(*asks)
     noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen, ())))
-    bounds = (0.0, math.inf)
-    interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
-    answer = parts.estimate(f"count({label})", clip(noisy.value, bounds), interval, asks)
+    answer = parts.single(f"count({label})", noisy, asks, (0.0, math.inf))
     return missing.total(answer, parts, more)
 
 
@@ -82,8 +80,7 @@ def total(parts: Parts, name: str, missing: MissingCells) -> Estimate:
         0.0 if attribute.lower >= 0 else -math.inf,
         0.0 if attribute.upper <= 0 else math.inf,
     )
-    interval = corners(lambda n: n, [noisy.within(parts.confidence_of_each(1))], bounds)
-    answer = parts.estimate(f"sum({name})", clip(noisy.value, bounds), interval, asks, (name,))
+    answer = parts.single(f"sum({name})", noisy, asks, bounds, (name,))
     return missing.total(answer, parts, more)
 
 
@@ -104,11 +101,13 @@ def histogram(parts: Parts, name: str, chosen: Predicate, cost: Cost) -> Histogr
     each = parts.confidence_of_each(attribute.size)
     found = [n.within(each) for n in noisy]
     intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
+    known = len(intervals) == attribute.size
     return Histogram(
         name=f"histogram({name})", levels=_level_names(attribute),
         values=tuple(max(n.value, 0.0) for n in noisy),
-        intervals=intervals if len(intervals) == attribute.size else None,
+        intervals=intervals if known else None,
         confidence=parts.confidence,
+        note="" if known else parts.without_interval([ask]),
         guarantee=parts.door.guarantee(ask),
         applicable=parts.applicable([name]),
     )  # fmt: skip
@@ -156,7 +155,7 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
     charged = parts.begin(*asks)
     size = parts.size(charged[0], chosen, known)
     first = _centred(parts, charged[1], name, chosen, known)
-    centre, wide = _mean_of(parts, name, first, size, pieces=3)
+    centre = _mean_of(parts, name, first, size, pieces=3)[0]
     squares = _moment(parts, charged[2], (name, name), (centre, centre), chosen, known)
     attribute = parts.numeric(name)
     # The sample variance of values in an interval is largest for two values at its ends.
@@ -166,15 +165,20 @@ def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bo
         rows = max(rows, 2.0)
         return (total - rows * off**2) / (rows - 1)
 
-    each = parts.confidence_of_each(3)
-    off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
-    interval = corners(spread, [squares.within(each), size.within(each), off], bounds)
+    def interval(times: float) -> Interval | None:
+        each = parts.confidence_of_each(3)
+        wide = _mean_of(parts, name, first, size, pieces=3, times=times)[1]
+        off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
+        boxes = [squares.within(each, times=times), size.within(each, times=times), off]
+        found = corners(spread, boxes, bounds)
+        return (math.sqrt(found[0]), math.sqrt(found[1])) if root and found else found
+
     value = clip(spread(squares.value, size.value), bounds)
+    label, ends = "variance", bounds
     if root:
-        value = math.sqrt(value)
-        interval = None if interval is None else (math.sqrt(interval[0]), math.sqrt(interval[1]))
-    label = "standard_deviation" if root else "variance"
-    return parts.estimate(f"{label}({name})", value, interval, asks, known)
+        label, value = "standard_deviation", math.sqrt(value)
+        ends = (0.0, math.sqrt(bounds[1]))
+    return parts.estimate(f"{label}({name})", value, interval, asks, ends, known)
 
 
 def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
@@ -195,8 +199,12 @@ def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: 
         _centred(parts, token, name, chosen, names)
         for token, name in zip(charged[1:3], names, strict=True)
     ]
-    means = [_mean_of(parts, n, s, size, pieces=6) for n, s in zip(names, sums, strict=True)]
-    (a, wide_a), (b, wide_b) = means
+
+    def means(times: float) -> list[tuple[float, Interval | None]]:
+        pairs = zip(names, sums, strict=True)
+        return [_mean_of(parts, n, s, size, pieces=6, times=times) for n, s in pairs]
+
+    (a, _), (b, _) = means(1.0)
     moments = [
         _moment(parts, token, pair, centres, chosen, names)
         for token, pair, centres in (
@@ -206,8 +214,23 @@ def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: 
         )
     ]
     value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
-    interval = _correlation_interval(parts, moments, size, ((a, wide_a), (b, wide_b)))
-    return parts.estimate(f"correlation({first}, {second})", value, interval, asks, names)
+
+    def interval(times: float) -> Interval | None:
+        found = moments
+        if times != 1:  # what is lost in its noise: as of a spread of a seventh of the range
+            wide = [(a.upper - a.lower) ** 2 / 48 for a in map(parts.numeric, names)]
+            even = [max(size.value, 1.0) * square for square in (*wide, 0.0)]
+            found = [*map(_found_again, moments, even)]
+        return _correlation_interval(parts, found, size, means(times), times)
+
+    label = f"correlation({first}, {second})"
+    return parts.estimate(label, value, interval, asks, (-1.0, 1.0), names)
+
+
+def _found_again(moment: Noisy, even: float) -> Noisy:
+    noise = 0.0 if moment.radius is None else moment.radius(0.95)
+    lost = moment.value < noise if even else abs(moment.value) < noise
+    return replace(moment, value=min(noise / 2, even)) if lost else moment
 
 
 def _ratio(first: float, second: float, both: float) -> float:
@@ -220,12 +243,13 @@ def _correlation_interval(
     parts: Parts,
     moments: list[Noisy],
     size: Noisy,
-    means: tuple[tuple[float, Interval | None], tuple[float, Interval | None]],
+    means: Sequence[tuple[float, Interval | None]],
+    times: float,
 ) -> Interval | None:
     """Box of the three moments, widened for the released means being off."""
     each = parts.confidence_of_each(6)
-    boxes = [found for moment in moments if (found := moment.within(each)) is not None]
-    rows = size.within(each)
+    boxes = [box for moment in moments if (box := moment.within(each, times=times)) is not None]
+    rows = size.within(each, times=times)
     offs = [max(wide[1] - at, at - wide[0]) for at, wide in means if wide is not None]
     if rows is None or len(boxes) < 3 or len(offs) < 2:
         return None
@@ -258,7 +282,7 @@ def _centred(parts: Parts, charged: Charged, name: str, chosen: Predicate, known
 
 
 def _mean_of(
-    parts: Parts, name: str, total: Noisy, size: Noisy, *, pieces: int
+    parts: Parts, name: str, total: Noisy, size: Noisy, *, pieces: int, times: float = 1.0
 ) -> tuple[float, Interval | None]:
     attribute = parts.numeric(name)
     middle, bounds = (attribute.lower + attribute.upper) / 2, (attribute.lower, attribute.upper)
@@ -267,7 +291,8 @@ def _mean_of(
         return middle + top / max(bottom, 1.0)
 
     each = parts.confidence_of_each(pieces)
-    wide = corners(average, [total.within(each), size.within(each)], bounds)
+    found = [total.within(each, times=times), size.within(each, times=times)]
+    wide = corners(average, found, bounds)
     return clip(average(total.value, size.value), bounds), wide
 
 

@@ -30,12 +30,16 @@ class Estimate(Record):
         The answer, within its public bounds.
     interval : (float, float) or None
         Where the noiseless answer on the imputed table lies with probability at least
-        ``confidence`` over the noise. None if no error bar was paid for (the scale is private).
-        It covers the noise only: not sampling, and not the uncertainty of the imputed values.
+        ``confidence`` over the noise. It costs nothing where the scale of the noise is public: for
+        answers that read no cell filled from other rows. For all others it is None unless the scale
+        was paid for with a `ScaleRelease`. It covers the noise only: not sampling, and not the
+        uncertainty of the imputed values, also with ``uncertainty="worst-case"``, which never
+        changes it (the answer has nine tenths of the cost then, and noise to match).
     confidence : float
         Of the interval, and of ``imputation_interval``; each alone, not both at once.
     guarantee : Guarantee
-        What this answer alone promises; the budget holds the total.
+        What this answer promises, with the releases that it shares with others, as of the scale;
+        the budget holds the total.
     imputation_interval : (float, float) or None
         Where the statistic of the complete table lies with probability at least ``confidence``
         over the noise: the same rows, every missing cell that the question reads holding *some*
@@ -47,6 +51,9 @@ class Estimate(Record):
     applicable : tuple of str
         Attributes that the question is of and that do not apply to everybody: it is answered for
         the rows to which they surely apply. Public.
+    note : str
+        A line on why there is no noise interval, or why it is the whole range, and about which
+        epsilon would help; from public facts and released numbers only. Empty if it is of use.
     """
 
     name: str
@@ -56,12 +63,13 @@ class Estimate(Record):
     guarantee: Guarantee
     imputation_interval: Interval | None = None
     applicable: Names = ()
+    note: str = ""
 
     def __float__(self) -> float:
         return self.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` only where it says something."""
+        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
         return _without_nothing(super().to_dict())
 
 
@@ -69,7 +77,7 @@ class Estimate(Record):
 class Histogram(Record):
     """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
 
-    ``applicable`` as in `Estimate`.
+    ``applicable`` and ``note`` as in `Estimate`.
     """
 
     name: str
@@ -79,14 +87,15 @@ class Histogram(Record):
     confidence: float
     guarantee: Guarantee
     applicable: Names = ()
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``applicable`` only where it says something."""
+        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
         return _without_nothing(super().to_dict())
 
 
 def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in shown.items() if v or k != "applicable"}
+    return {k: v for k, v in shown.items() if v or k not in ("applicable", "note")}
 
 
 def corners(

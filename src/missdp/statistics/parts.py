@@ -71,6 +71,7 @@ def share(cost: Cost, part: float) -> Cost:
 
 
 _CLOSEST = 1e-150
+_TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
 
 
 def check_range(attribute: AnyAttribute) -> None:
@@ -261,6 +262,17 @@ class Parts:
         left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
         return 1 - left / pieces
 
+    def single(
+        self, label: str, noisy: Noisy, asks: list[Ask], bounds: Interval, about: Names = ()
+    ) -> Estimate:
+        """Return one released number, within public bounds."""
+        each = self.confidence_of_each(1)
+
+        def interval(times: float) -> Interval | None:
+            return corners(lambda n: n, [noisy.within(each, times=times)], bounds)
+
+        return self.estimate(label, clip(noisy.value, bounds), interval, asks, bounds, about)
+
     def quotient(
         self,
         label: str,
@@ -276,24 +288,71 @@ class Parts:
         def ratio(top: float, bottom: float) -> float:
             return shift(top / max(bottom, 1.0))
 
-        each = self.confidence_of_each(2)
-        interval = corners(ratio, [part.within(each), whole.within(each)], bounds)
+        def interval(times: float) -> Interval | None:
+            each = self.confidence_of_each(2)
+            known = [part.within(each, times=times), whole.within(each, times=times)]
+            return corners(ratio, known, bounds)
+
         value = clip(ratio(part.value, whole.value), bounds)
-        return self.estimate(label, value, interval, asks, about)
+        return self.estimate(label, value, interval, asks, bounds, about)
 
     def estimate(
         self,
         name: str,
         value: float,
-        interval: Interval | None,
+        interval: Callable[[float], Interval | None],
         asks: list[Ask],
+        bounds: Interval,
         about: Iterable[str] = (),
     ) -> Estimate:
-        """Put an answer, its guarantee, and the attributes that it is of, together."""
+        """Put an answer, its guarantee, and the attributes that it is of, together.
+
+        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``.
+        """
+        found = interval(1.0)
+        note = self.without_interval(asks) if found is None else ""
+        if found == bounds:
+            half = (bounds[1] - bounds[0]) / 2
+            boxes = ((times, interval(times)) for times in _TIMES)
+            enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
+            # Noise for filled cells falls with the square of epsilon, about: so does its scale.
+            needed = self._worth(asks, math.sqrt(enough) if self._rough(asks) else enough)
+            note = (
+                "The interval is the whole range: noise is as large as what it is added to. It "
+                f"would be half as wide with an {needed}"
+            )
         return Estimate(
-            name=name, value=value, interval=interval, confidence=self.confidence,
+            name=name, value=value, interval=found, confidence=self.confidence, note=note,
             guarantee=self.door.guarantee(*asks), applicable=self.applicable(about),
         )  # fmt: skip
+
+    def without_interval(self, asks: Sequence[Ask]) -> str:
+        """Return why an answer has no interval, and about which epsilon would help; public."""
+        scale = self.door.scale
+        if scale is None:
+            return (
+                "No noise interval: the answer reads filled cells, so the scale of its noise is "
+                f"private, and was not paid for. That takes an {self._worth(asks, 0.25)} more "
+                "(ScaleRelease, or --error-bar)"
+            )
+        # A question may be no rougher than the released scale; its beta is epsilon / 3 at most.
+        short = (max(3, a.dimension + 1) * scale.beta / a.epsilon for a in self._rough(asks))
+        needed = self._worth(asks, 1.1 * max(1.0, *short))
+        return (
+            f"No noise interval: the question is too cheap beside the scale. It takes an {needed}"
+        )
+
+    def _rough(self, asks: Sequence[Ask]) -> list[Ask]:
+        """Return the releases whose noise follows a private bound."""
+        filled = self.imputation.shared() if self.door.needs_scale else frozenset()
+        return [ask for ask in asks if ask.reads & filled and not ask.observed]
+
+    def _worth(self, asks: Sequence[Ask], times: float) -> str:
+        """Return so many times what an answer costs, the released scale apart, in words."""
+        costs = [ask.cost for ask in asks if isinstance(ask.cost, Cost)]
+        whole = math.fsum(cost.amount for cost in costs)
+        name, power = ("rho", 2) if costs[0].currency == "zcdp" else ("epsilon", 1)
+        return f"{name} of about {float(f'{whole * times**power:.2g}'):g}"
 
     def applicable(self, names: Iterable[str]) -> Names:
         """Return those attributes that are not applicable to some rows."""

@@ -294,7 +294,8 @@ class AIM(GraphicalSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` counts every row in every marginal, missing being a level, and fits a model of
         the *complete* data together with a model of what goes missing given the row, so that

@@ -31,7 +31,8 @@ class AllPairs(PairsSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` releases, beside the tables of the observed cells, how holes of one attribute
         go with the levels and the holes of every other, models what goes missing given the row,

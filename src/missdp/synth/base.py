@@ -21,7 +21,7 @@ from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
 from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.cuts import cuts_share, release_cuts
-from missdp.synth.noisy_counts import whole_rows
+from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
 from missdp.synth.restore import KindShares, release_kinds
 from missdp.synth.row_blocks import MissingValues, Sampler
 from missdp.synth.state import (
@@ -55,7 +55,8 @@ class Synthesizer(Sampler):
     epsilon : float
         Privacy budget of the whole fit, add-remove adjacency.
     delta : float or None
-        The same; None is 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        The same; None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n, are
+        declared. Nothing looks at how many there are: for more, state a delta or ``n_rows``.
     missing : str
         Missing-data strategy; one of ``strategies``.
     n_rows : "noisy" or int
@@ -137,7 +138,8 @@ class Synthesizer(Sampler):
         Warns
         -----
         SmallTableWarning
-            If the released number of rows cannot be told from none.
+            If the released number of rows cannot be told from none, or by what was released hardly
+            a row is complete and only complete ones are learned from.
         """
         del y
         own = self._check_parameters()
@@ -178,6 +180,7 @@ class Synthesizer(Sampler):
         self._adopt(fresh)
         if not declared:  # released by now, so it may be spoken about
             warn_if_weak(0.0, self._delta, n=self.n_rows_)
+        warn_if_hardly_complete(door.complete_rows, rows=self.n_rows_)
         return self
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:

@@ -35,7 +35,8 @@ class MST(GraphicalSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         See :class:`~missdp.synth.aim.AIM`.
     structural_zeros, shrink, ridge, model_rows, imputer, imputer_share

@@ -22,15 +22,20 @@ __all__ = [
     "least_squares_total",
     "make_consistent",
     "project_to_simplex",
+    "warn_if_hardly_complete",
     "whole_rows",
 ]
 
 
 _SMALL = 3.0  # standard deviations of the noise
+_HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
 
 
 class SmallTableWarning(MissDPWarning):
     """The table is too small for its epsilon: the noise is as large as the number of rows.
+
+    Or hardly a row of it is complete, and complete rows are all that ``missing="complete-rows"``
+    learns from.
 
     Told from released values and public parameters only.
 
@@ -99,6 +104,30 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             stacklevel=3,
         )
     return max(1, round(total.value))
+
+
+def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
+    """Warn with `SmallTableWarning` if hardly any of the rows that are learned from is complete.
+
+    Parameters
+    ----------
+    complete : iterable of Total
+        Number of complete rows, once from each release that tells it.
+    rows : int
+        Number of all rows, declared or released.
+    """
+    known = list(complete)
+    found = least_squares_total(known) if known else Total(math.inf, 0.0)
+    noise = _SMALL * found.std
+    if noise < rows and found.value < max(_HARDLY * rows, min(noise, _FEW * rows)):
+        warnings.warn(
+            f"by what was released, about {max(0.0, found.value):.0f} of {rows} rows are complete, "
+            f"give or take {2 * found.std:.0f}, and missing='complete-rows' learns from these "
+            "alone: they may differ from all others. missing='joint', or 'observed' where a family "
+            "lacks it, reads the rest as well",
+            SmallTableWarning,
+            stacklevel=3,
+        )
 
 
 _ROUNDS = 5

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget, Cost
-from missdp.errors import MissDPWarning, ParameterError
+from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
-from missdp.inference.model import Draws, Zeros
+from missdp.inference.model import Zeros
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
@@ -63,8 +60,6 @@ class PairsSynthesizer(Synthesizer):
 
     released: ClassVar[tuple[str, ...]] = ("model_",)
     model_: RowModel = field(init=False)
-    _draws: Draws = field(default="even", init=False)
-    _with_holes: bool = field(default=False, init=False)
 
     def _check_parameters(self) -> Budget:
         super()._check_parameters()
@@ -204,29 +199,8 @@ class PairsSynthesizer(Synthesizer):
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
         return impossible_pairs(self._modelled.impossible, schema.names)
 
-    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        """Yield models fitted as this one was, to tables drawn from it as real rows are."""
-        strategy = self._applied_strategy
-        keep: MissingValues = "keep" if strategy.models_holes else "fill"
-        rows = max(1, round(self.model_.n_rows))
-        for _ in range(multiple):
-            source = copy.copy(self)
-            source._draws = "independent"
-            # Each pair is counted where it is observed: no more rows than that speak for it.
-            source._with_holes = not (strategy.complete_only or strategy.fills)
-            seed = int(rng.integers(2**63))
-            table = source.sample_table(rows, missing_values=keep, random_state=seed)
-            parameters = self._fitted_with | {"random_state": int(rng.integers(2**31))}
-            with warnings.catch_warnings():  # they would speak of a table that was made up
-                warnings.simplefilter("ignore", MissDPWarning)
-                again = type(self)(**parameters).fit(table)
-            again.n_rows_, again.schema_, again.kind_ = self.n_rows_, self.schema_, self.kind_
-            again._draws = "independent"  # combining takes the variance of real samples for given
-            yield again
-
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        keep = self._with_holes or missing_values == "keep"
-        codes = self.model_.sample(n, rng, keep_holes=keep, draws=self._draws)
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep")
         return dict(zip(self.modelled_.names, codes, strict=True))

@@ -48,8 +48,8 @@ class PrivBayes(Synthesizer):
     epsilon : float, above 0
         Budget of the whole fit under add-remove adjacency.
     delta : float in [0, 1) or None, default 0
-        0 gives pure epsilon-DP. None is 1e-6, or 1 / (100 n) if n rows are declared and that is
-        smaller.
+        0 gives pure epsilon-DP. None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n)
+        if more, n, are declared.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
         ``"joint"`` models values and holes together, every row counts everywhere, holes of
         synthetic rows are filled from the model. ``"observed"`` (PrivBayesE, Mohapatra et al. 2024)

@@ -103,8 +103,9 @@ class Sampler(FittedState, abc.ABC):
             is never the noise's.
         multiple : int, optional
             Draw that many tables, at least 2, each from a model of its own that differs from the
-            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
-            with :func:`~missdp.evaluate.combine_estimates`. One refit each; not of PrivBayes.
+            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates of
+            means and shares with :func:`~missdp.evaluate.combine_estimates`. One refit each; AIM
+            and MST only. Intervals of regression coefficients do not hold.
         holes : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
@@ -134,15 +135,20 @@ class Sampler(FittedState, abc.ABC):
             At least 2.
         random_state : int, optional
             Makes the models repeatable, and what is drawn from them.
+
+        Raises
+        ------
+        ParameterError
+            If the family has no such models: all but AIM and MST.
         """
         if not (is_whole(multiple) and multiple >= 2):
             raise ParameterError("multiple must be a whole number of tables, at least 2")
         self._check_fitted()
         rng = sampling_generator(self.random_state if random_state is None else random_state)
-        return self._each_with_seed(int(multiple), rng)
+        return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
-    def _each_with_seed(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        for model in self._uncertain(multiple, rng):
+    def _each_with_seed(self, models: Iterator[Self], rng: np.random.Generator) -> Iterator[Self]:
+        for model in models:
             model.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
             model.guarantee_ = self.guarantee_
@@ -235,8 +241,9 @@ class Sampler(FittedState, abc.ABC):
         """Yield fitted models that vary as this one is uncertain."""
         del multiple, rng
         raise ParameterError(
-            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain; "
-            "leave 'multiple' out, or use AllPairs, AIM or MST"
+            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: leave "
+            "'multiple' out, or use AIM for means and shares; no family's intervals hold for "
+            "regression coefficients yet"
         )
 
     def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002

@@ -84,6 +84,19 @@ def test_a_loaded_model_draws_the_same_tables(tmp_path):
         pd.testing.assert_frame_equal(one, two)
 
 
+def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
+    model = fit()
+    before, drawn = model.guarantee_, model.sample(30, random_state=1)
+    tables = model.sample(50, multiple=2, random_state=3)
+    for one, table in zip(model.uncertain_models(2, random_state=3), tables, strict=True):
+        pd.testing.assert_frame_equal(one.sample(50), table)
+        assert one.guarantee_ == before
+        one.save(tmp_path / "one.json")
+        assert AIM.load(tmp_path / "one.json").guarantee_ == before
+    assert model.guarantee_ == before
+    pd.testing.assert_frame_equal(model.sample(30, random_state=1), drawn)
+
+
 @pytest.mark.parametrize(("within", "most"), [(0.0, 0.97), (0.2, 0.98), (1.0, 0.995)])
 def test_intervals_cover_when_tables_vary_as_they_should(within, most):
     rng = np.random.default_rng(0)

@@ -51,7 +51,8 @@ class Kamino(PairsSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` (KaminoI) learns a head from the rows in which its attribute is observed, and
         fills in what they lack of its context by the earlier heads, or counts it as 0.

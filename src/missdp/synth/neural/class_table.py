@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Codes, Draws, Levels, split_rows
+from missdp.inference.model import Codes, Levels, split_rows
 from missdp.inference.row_model import RowModel
 
 __all__ = ["ClassTable", "draw_classes"]
@@ -53,14 +53,14 @@ class ClassTable(RowModel):
     n_rows: float
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``.
 
-        ``draws="even"`` spreads them over the classes, and over the levels in each, as evenly as
+        They are spread over the classes, and over the levels in each, as evenly as
         whole rows can be: less chance than in independent rows, and the same law of each.
         """
-        classes, rows = draw_classes(self.shares, self.heads, n, rng, draws=draws)
+        classes, rows = draw_classes(self.shares, self.heads, n, rng)
         holes = np.zeros(rows.shape, dtype=bool)
         if keep_holes:
             holes = self._holes(classes, rows, rng)
@@ -95,25 +95,19 @@ class ClassTable(RowModel):
 
 
 def draw_classes(
-    shares: Floats,
-    heads: tuple[Floats, ...],
-    n: int,
-    rng: np.random.Generator,
-    *,
-    draws: Draws = "even",
+    shares: Floats, heads: tuple[Floats, ...], n: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Codes]:
     """Return the class of each of ``n`` rows, and their values; see `ClassTable`."""
-    uniforms = (np.arange(n) + rng.random()) / max(1, n) if draws == "even" else rng.random(n)
+    uniforms = (np.arange(n) + rng.random()) / max(1, n)
     classes = _placed(np.cumsum(shares)[np.newaxis], uniforms, np.zeros(n, dtype=np.int64))
     rows = np.empty((n, len(heads)), dtype=np.int64)
     counts = np.bincount(classes, minlength=len(shares))
     first = np.cumsum(counts) - counts
     for a, head in enumerate(heads):
-        uniforms = rng.random(n)
-        if draws == "even":  # a random place among the rows of its class, and a point in that place
-            place = np.empty(n, dtype=np.int64)
-            place[np.lexsort((uniforms, classes))] = np.arange(n)
-            uniforms = (place - first[classes] + rng.random(n)) / np.maximum(1, counts[classes])
+        # A random place among the rows of its class, and a point in that place.
+        place = np.empty(n, dtype=np.int64)
+        place[np.lexsort((rng.random(n), classes))] = np.arange(n)
+        uniforms = (place - first[classes] + rng.random(n)) / np.maximum(1, counts[classes])
         rows[:, a] = _placed(np.cumsum(head, axis=1), uniforms, classes)
     order = rng.permutation(n)
     return classes[order], rows[order]

@@ -46,7 +46,8 @@ class DPMisGAN(NeuralSynthesizer):
     epsilon : float
         Budget of the whole fit.
     delta : float, optional
-        Above 0. By default 1e-6, or 1 / (100 n) if n rows are declared and that is smaller.
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row, its observed values and its mask; holes can be sampled.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from missdp.inference.model import Codes, Draws, Levels, draw_each, split_rows
+from missdp.inference.model import Codes, Levels, split_rows
 from missdp.inference.row_model import RowModel
 from missdp.record import Record
 from missdp.synth.neural.critics import LEAK
@@ -153,7 +153,7 @@ class NetworkModel(RowModel):
         return slice(int(self.starts[a]), int(self.starts[a + 1]))
 
     def sample(
-        self, n: int, rng: np.random.Generator, *, keep_holes: bool, draws: Draws = "even"
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
     ) -> list[NDArray[np.int64]]:
         """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)
@@ -161,7 +161,7 @@ class NetworkModel(RowModel):
         for start in range(0, n, _AT_ONCE):
             part = slice(start, min(n, start + _AT_ONCE))
             laws, given = self.laws(part.stop - start, rng)
-            rows[part] = self.picked(laws, given, rng, draws=draws)
+            rows[part] = self.picked(laws, given, rng)
             if keep_holes:
                 lost = self.missing(rows[part], rng)
                 holes[part, list(self.holed)] = rng.random(lost.shape) < lost
@@ -192,13 +192,11 @@ class NetworkModel(RowModel):
             found.append(law / law.sum(axis=1, keepdims=True))
         return found
 
-    def picked(
-        self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator, *, draws: Draws
-    ) -> Codes:
+    def picked(self, laws: Sequence[Floats], given: Codes, rng: np.random.Generator) -> Codes:
         """Draw a level of each attribute, but for what the condition says."""
         rows = np.zeros((len(given), len(laws)), dtype=np.int64)
         for a, law in enumerate(laws):
-            rows[:, a] = draw_each(law, rng) if draws == "independent" else _spread(law, rng)
+            rows[:, a] = _spread(law, rng)
             asked = (given >= self.starts[a]) & (given < self.starts[a + 1])
             rows[asked, a] = given[asked] - self.starts[a]
         return rows
@@ -260,7 +258,7 @@ def calibrated(
 def _margins(model: NetworkModel, rng: np.random.Generator) -> tuple[list[Floats], Floats]:
     """Return margins of a model's observed cells, and its rates of holes, by simulation."""
     laws, given = model.laws(_ROWS, rng)
-    rows = model.picked(laws, given, rng, draws="even")
+    rows = model.picked(laws, given, rng)
     lost = model.missing(rows, rng)
     weight = np.ones((_ROWS, len(laws)))
     weight[:, list(model.holed)] = np.maximum(1 - lost, _LEAST)
