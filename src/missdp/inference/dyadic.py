@@ -9,6 +9,7 @@ of it in a wide interval would ruin means and standard deviations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,6 +23,8 @@ Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 3.0  # standard deviations that a count must reach to be divided
+_PARTS = 3  # of the outermost interval, each half of what is left of it
+_FADES = 0.4  # of the outermost interval's mass, in its outer half
 _TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
 
 
@@ -113,6 +116,7 @@ def fit_histogram(
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
     _trim(starts, mass, counts, noise)
+    starts, mass = _faded(starts, mass)
     rows = float(mass.sum())
     return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
 
@@ -210,6 +214,29 @@ def _trim(
         one[:outer] = 0.0
 
 
+def _faded(starts: NDArray[np.int64], mass: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Divide the outermost interval with mass at either end: less and less of it further out."""
+    for outwards in (1, -1):
+        held = np.flatnonzero(mass)
+        if held.size < 2:
+            return starts, mass
+        place = int(held[-1] if outwards == 1 else held[0])
+        first, last = int(starts[place]), int(starts[place + 1])
+        inner: list[int] = []
+        near: list[float] = []
+        left, share = last - first, 1.0
+        while left > 1 and len(near) < _PARTS:
+            half = left // 2
+            inner.append(last - half if outwards == 1 else first + half)
+            near.append(share * (1 - _FADES))
+            first, last = (last - half, last) if outwards == 1 else (first, first + half)
+            left, share = half, share * _FADES
+        parts = np.array([*near, share])[::outwards]
+        starts = np.insert(starts, place + 1, inner[::outwards])
+        mass = np.concatenate([mass[:place], mass[place] * parts, mass[place + 1 :]])
+    return starts, mass
+
+
 def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
     """Whether so many cells, the first ones, hold more than noise: as one node for each bit."""
     total, variance = 0.0, 0.0
@@ -218,4 +245,4 @@ def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
         if length >> bit & 1:
             total += float(counts[(length >> bit) - 1])
             variance += std * std
-    return total > _TRIM * np.sqrt(variance)
+    return total > _TRIM * math.sqrt(variance)

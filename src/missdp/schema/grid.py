@@ -35,8 +35,8 @@ MOST_CODES = 15
 
 _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is to be found
 _NUMBERS = 4096  # that are cells of their own
-_CELLS = 2**13  # of the grid otherwise
-_FINEST = 1e-6  # of the range, the unit of numbers without a step
+_CELLS = 2**12  # of the grid otherwise
+_FINEST = 1e-8  # of the range, the unit of numbers without a step
 _DECIMALS = 10  # of edges, so that 0.1 + 0.2 is 0.3
 _HAIR = 1e-12
 _LINEAR = 0.25  # of the range; bounds further from 0 are cut evenly
@@ -108,8 +108,8 @@ def on_grid(schema: Schema) -> Schema:
 
     The cells are equal in asinh((x - c) / unit): fine around c, and further out as wide as their
     numbers are large. c is 0 where that is in the domain, else the bound that is nearest to 0; the
-    unit is the step, or a millionth of the range. Bounds that are far from 0, as those of years
-    are, have cells of equal width. Where there are few numbers, each has a cell of its own.
+    unit is the step, or a hundred millionth of the range. Bounds that are far from 0, as those of
+    years are, have cells of equal width. Where there are few numbers, each has a cell of its own.
     """
     grids = {a.name: _on_grid(_uncut(a)) for a in schema if is_pending(a)}
     return _with(schema, grids)
