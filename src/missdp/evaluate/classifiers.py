@@ -32,6 +32,7 @@ from missdp.errors import (
     DataError,
     MissingDependencyError,
     ParameterError,
+    did_you_mean,
     names_of,
     replacing,
     whole,
@@ -171,7 +172,8 @@ def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
     """
     chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
-        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}")
+        near = did_you_mean(unknown[0], LEARNERS)
+        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}{near}")
     if not chosen or len(set(chosen)) != len(chosen):
         raise ParameterError("name at least one learner, each once")
     for name in chosen:

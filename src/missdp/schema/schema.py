@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias, get_args
 
 import tomli_w
 
-from missdp.errors import MissDPError, SchemaError, replacing
+from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import (
@@ -137,7 +137,8 @@ class Schema(Record):
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}")
+        near = did_you_mean(name, self.names)
+        raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}{near}")
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
         """Sizes of the attributes of a clique, missing not counted."""
