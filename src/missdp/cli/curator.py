@@ -91,7 +91,7 @@ def draft(
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
     if drafted.doubts:
-        lines += ["Drafted with levels, which is right only if these are no numbers:"]
+        lines += ["Drafted with the levels that occur in the rows, which is hardly right:"]
         lines += [f"  {why}" for why in drafted.doubts.values()]
     text = "\n".join(lines)
     emit({}, text, as_json=False)

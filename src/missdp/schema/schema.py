@@ -265,6 +265,9 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 
 _PLACE = re.compile(r" \(at .*\)$")
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
+_READ_BOUNDS = (
+    "# The least and the greatest cell: write bounds that are publicly known, with room to spare."
+)
 _HEADER = """\
 # missdp schema: public facts about the columns of a table.
 # Every fact here enters released output. A name in `undeclared` marks a fact that was read from
@@ -312,4 +315,5 @@ def write_tables(
 def _on_one_line(marks: re.Match[str]) -> str:
     """Write the marks of an attribute as one line, which a person can delete whole."""
     items = (line.strip() for line in marks[0].splitlines())
-    return " ".join(items).replace("[ ", "[").replace(", ]", "]")
+    line = " ".join(items).replace("[ ", "[").replace(", ]", "]")
+    return f"{line}\n{_READ_BOUNDS}" if '"lower"' in line else line
