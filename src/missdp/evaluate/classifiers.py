@@ -231,7 +231,7 @@ class ClassifierF1(Record):
         width = max(map(len, rows))
         held = "held out" if self.held_out else "not held out from the generator"
         lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
-        lines += [f"  {name:<{width}}  {score:.4f}" for name, score in rows.items()]
+        lines += [f"  {name:<{width}}  {score:.3f}" for name, score in rows.items()]
         if self.skipped:
             lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
         return "\n".join(lines)
