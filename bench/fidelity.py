@@ -6,7 +6,8 @@ Runs on any complete table with public facts about its columns, in the form of `
 mar:0.35`); the scores are those of `missdp.evaluate.fidelity`, always against the complete truth.
 Each fit is a process of its own, with a user's defaults.  Other libraries run in environments of
 their own (`bench/.environments/NAME`, made at the first run: `holes_elsewhere.py`; dpmm 0.1.9 needs
-a `python3.11`, with NumPy and pandas of its time).  They are told levels, bounds and which numbers
+a `python3.11`, with NumPy and pandas of its time; dpsynth is on no index: make its environment by
+hand).  They are told levels, bounds and which numbers
 are whole, and find bins themselves.
 
     python bench/fidelity.py ../shared/data/adult/truth.parquet ../shared/data/adult/domain.json
@@ -28,13 +29,15 @@ from holes_elsewhere import environment
 
 import missdp
 from missdp import Categorical, Numeric, Schema, Table
+from missdp.accounting import zcdp_rho
 from missdp.evaluate import fidelity
 from missdp.missingness import MAR, MCAR
 
 READ = """
 import json, sys, warnings, numpy as np, pandas as pd
 warnings.simplefilter("ignore")
-private, domain, made, epsilon, delta = *sys.argv[1:4], *map(float, sys.argv[4:6])
+private, domain, made = sys.argv[1:4]
+epsilon, delta, rho = map(float, sys.argv[4:])
 domain = json.load(open(domain))
 numbers = [n for n in domain if domain[n]["kind"] == "numeric"]
 types = {n: float if n in numbers else str for n in domain}
@@ -66,7 +69,7 @@ facts |= {{
 }}
 config = discrete_mechanisms.{name}Config()
 model = dpsynth.TabularConfig(domains={{n: facts[n] for n in domain}}, discrete_mechanism=config)
-found = model.calibrate(epsilon=epsilon, delta=delta)(np.random.default_rng(), frame)
+found = model.configure(zcdp_rho=rho)(np.random.default_rng(), frame)
 found = found.synthetic_data[list(domain)]
 found[whole] = found[whole].astype(float).apply(np.floor)
 found.to_csv(made, index=False)
@@ -103,7 +106,7 @@ def with_holes(truth, asked, seed):
     return HOLES[kind](rate=float(rate)).apply(truth, random_state=seed)
 
 
-def fit_one(method, private, domain, made, epsilon, delta):
+def fit_one(method, private, domain, made, epsilon, delta, _rho):
     """Fit one of ours in this process."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
     model = missdp.synthesizers()[method](epsilon=float(epsilon), delta=float(delta))
@@ -120,10 +123,9 @@ def commands(options):
     return found
 
 
-def scores(command, truth, scoring, limit):
+def scores(command, made, truth, scoring, limit):
     """Scores, seconds, and what went wrong."""
     began = time.monotonic()
-    made = Path(command[-3])
     made.unlink(missing_ok=True)
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
@@ -164,7 +166,8 @@ def main():
             for a in default_schema(domain)
         )
     )
-    best = fidelity(truth.to_native("pandas"), truth.to_native("pandas"), schema=scoring)
+    complete = truth.to_native("pandas")
+    best = fidelity(complete, complete, schema=scoring)
     columns, done = list(best.scores), []
     print(f"{'method':<14}" + "".join(f"{SHORT.get(c, c):>9}" for c in columns) + f"{'s':>8}")
     print(f"two samples of the truth would have deciles {best.by_chance:.4f}", flush=True)
@@ -173,11 +176,10 @@ def main():
         for run in range(options.runs):
             holed = with_holes(truth, options.holes, run)
             holed.to_native("pandas").to_csv(private, index=False)
-            files = [str(private), options.domain, str(made)]
-            budget = [str(options.epsilon), str(options.delta)]
+            budget = options.epsilon, options.delta, zcdp_rho(options.epsilon, options.delta)
+            given = [str(fact) for fact in (private, options.domain, made, *budget)]
             for name, command in commands(options).items():
-                frame = truth.to_native("pandas")
-                found = scores([*command, *files, *budget], frame, scoring, options.limit)
+                found = scores([*command, *given], made, complete, scoring, options.limit)
                 done.append((name, *found))
                 print(line(name, *found, columns), flush=True)
     print(f"\nmeans of {options.runs} runs, holes {options.holes}, epsilon {options.epsilon:g}")
