@@ -39,7 +39,7 @@ LIBRARIES = {
     "opendp": (("opendp[polars]==0.16.0", "pandas"), None, 300, 2),
     "dpsynth": (("dpsynth==0.3.0",), "python3.12", 2000, 1),
     "smartnoise": (("smartnoise-synth==1.0.8",), None, 300, 3),
-    "dpmm": (("dpmm==0.1.9",), None, 100, 3),
+    "dpmm": (("dpmm==0.1.9",), "python3.11", 100, 3),
 }
 # Of these, tables are cut down to the column that differs and one more.
 SLOW = ("dpmm", "dpsynth", "smartnoise")

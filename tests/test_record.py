@@ -27,6 +27,7 @@ from missdp.accounting import (
 from missdp.errors import MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
+from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import PairViolations, RuleViolations
 from missdp.ground_truth.amplified import AmplifiedEvent
@@ -184,6 +185,7 @@ SINGLE = [
     MarginalDistance(2, {("a", "b"): 0.1, ("a", "c"): 1 / 3}),
     MissingFidelity({"a": 0.1}, {"a": 0.2}, {("a", "b"): 0.3}, 0.4),
     MissingnessByKind({"kind": {"refused": 0.1}}, {"kind": {"refused": 1 / 3}}),
+    Fidelity({"two_way_deciles": 0.1}, {"a": 0.1}, {"a": (1.0, 2.0)}, {"a": (0.5,)}, 0.03, 50),
     PairViolations(20, {"t1&t2&EQ(t1.a,t2.a)": 9}, {"t1&t2&EQ(t1.a,t2.a)": 3}, {}),
     RuleViolations(3, 1, {"kind": 1, "start <= end": 0}),
     ClassifierF1({"a": {"MLP": 0.5}}, ("b",), True),

@@ -9,9 +9,11 @@ in the place of another library's.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from itertools import islice
 from numbers import Integral, Real
 from types import TracebackType
 from typing import Any
@@ -29,6 +31,7 @@ __all__ = [
     "SchemaError",
     "UnprovenError",
     "WeakGuaranteeWarning",
+    "did_you_mean",
     "names_of",
     "number",
     "replacing",
@@ -140,6 +143,30 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
         except MissDPError:
             fresh.__cause__ = fresh.__context__ = None
             raise
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """Return what a refusal of a name adds if a known one is much like it, else empty text.
+
+    Parameters
+    ----------
+    name : object
+        What was written.
+    known : iterable
+        **Public** names only: of attributes, declared levels, parameters. Never what was found in
+        rows or in a header, which is a row of cells where a file has none.
+
+    Examples
+    --------
+    >>> did_you_mean("agee", ["sex", "age"]), did_you_mean("town", ["sex", "age"])
+    ("; did you mean 'age'?", '')
+    """
+    among = {str(one).casefold(): one for one in islice(known, _MOST_NAMES)}
+    near = difflib.get_close_matches(str(name).casefold(), among, n=1)
+    return f"; did you mean {among[near[0]]!r}?" if near else ""
+
+
+_MOST_NAMES = 10_000  # that are compared, each with time that grows with its length
 
 
 def whole(name: str, value: Any, *, least: int = 1) -> int:

@@ -200,7 +200,7 @@ def test_evaluate_says_nothing_of_what_a_schema_does_not_have(
     code, out, _ = run(capsys, "evaluate", "other.csv", "other.csv", "--schema", "rules.toml",
                        "--ways", "1", "--json")  # fmt: skip
     assert code == 0
-    assert set(json.loads(out)) == {"curator_only", "marginals", "missing", "warnings"}
+    assert set(json.loads(out)) == {"curator_only", "fidelity", "marginals", "missing", "warnings"}
     Path("schema.toml").write_text(plain, encoding="utf-8")
     survey(50, 0).to_csv("other.csv", index=False)
     document = json.loads(run(capsys, *EVALUATE, "--json")[1])

@@ -159,9 +159,9 @@ WRONG: list[tuple[Any, str]] = [
     (Determined("a", by="work", map=(("no", 1), ("yes", 10**400))), "not in the domain"),
     (Determined("a", by="work", map=(("no", 1), ("yes", 1.5))), "1.5 is not in the domain"),
     (Determined("a", by="work", map=(("no", 1), ("yes", True))), "True is not in the domain"),
-    (Determined("a", by="flag", map=((0, 1), (1, 1))), "a level that the schema has not: 0"),
-    (Determined("a", by="work", map=((["no"], 1),)), "a level that the schema has not"),  # type: ignore[arg-type]
-    (Determined("flag", by="work", map=(("no", 0), ("yes", 1))), "0 is not in the domain"),
+    (Determined("a", by="flag", map=((0, 1), (1, 1))), "0 is not a level of 'flag'"),
+    (Determined("a", by="work", map=((["no"], 1),)), "is not a level of 'work'"),  # type: ignore[arg-type]
+    (Determined("flag", by="work", map=(("no", 0), ("yes", 1))), "0 is not a level of 'flag'"),
     (Determined("a", by="work", map=7), "lacks a value"),  # type: ignore[arg-type]
     (Denial("t1&GTE(t1.a,0)"), "no row in which 'a' is"),
     (Denial("t1&t2&EQ(t1.a,t2.x)&IQ(t1.b,t2.b)"), "no attribute 'x'"),

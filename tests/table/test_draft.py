@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from missdp import Schema, Table
 from missdp.cli.app import app
+from missdp.cli.main import main
 from missdp.errors import DataError, OutputError
 from missdp.table import draft_columns, draft_schema
 
@@ -129,13 +130,87 @@ def test_an_odd_column_becomes_a_comment_and_the_others_are_drafted(tmp_path: Pa
     assert again["born"].levels == ("1999-01-01", "2020-01-01")
     assert again["yes"].levels == (False, True)
     assert (again["price"].lower, again["price"].upper) == (0.1, 2.5)
-    assert '# name = "big"' in written
-    assert '# name = "odd\\nname"' in written
-    assert "\nname" not in written.replace('\nname = "', "")
     assert str(SECRET) not in written
-    # Filled in by hand, the comment is an attribute.
-    tail = written[written.index('# [[attribute]]\n# name = "none"') :].replace("# ", "")
-    assert tomllib.loads(tail.replace("[]", '["x"]'))["attribute"][0]["name"] == "none"
+    # Pasted, the comments are attributes: they are valid, and read what they are for.
+    pasted = {a.name: a for a in blocks(written)}
+    assert list(pasted) == ["big", "odd\nname", "none", "born"]
+    none = frame[["big", "odd\nname", "none"]]
+    table = Table.read(none, Schema(tuple(pasted[name] for name in none)))
+    assert all(table.mask(name).all() for name in none)
+    years = Table.read(pd.DataFrame({"born": [2020, None, 1999]}), Schema((pasted["born"],)))
+    assert years.values("born")[[0, 2]].tolist() == [2020, 1999]
+
+
+def blocks(written: str) -> list[Any]:
+    """The attributes of a draft's comments, as a person pastes them."""
+    notes = written.split("\n\n# column ")[1:]
+    pasted = [line[2:] for note in notes for line in note.splitlines()[1:]]
+    return list(Schema.from_dict(tomllib.loads("\n".join(pasted))))
+
+
+DATES = [f"{1950 + i // 12}-{1 + i % 12:02}-11" for i in range(800)]
+
+
+@pytest.mark.parametrize("dates", [DATES[:3], DATES, [cell + " 10:30" for cell in DATES[:3]]])
+def test_dates_are_said_to_be_so_and_the_block_reads_years(
+    dates: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    rows = tmp_path / "visits.csv"
+    pd.DataFrame({"age": np.arange(len(dates)) % 90, "visit": dates}).to_csv(rows, index=False)
+    assert main(["schema", "draft", str(rows), "-o", str(tmp_path / "d.toml")]) == 0
+    assert "column 'visit' looks like dates" in capsys.readouterr().out
+    written = (tmp_path / "d.toml").read_text()
+    assert written.count("# column 'visit' looks like dates: write a year") == 1
+    (years,) = blocks(written)
+    assert (years.name, years.integer, years.undeclared) == ("visit", True, ())
+    recoded = pd.DataFrame({"visit": [date[:4] for date in dates]})
+    assert not Table.read(recoded, Schema((years,))).mask("visit").any()
+
+
+def test_bounds_read_from_the_cells_are_said_to_be_so(tmp_path: Path) -> None:
+    draft_columns(pd.DataFrame({"age": [31, 70], "sex": ["f", "m"]})).to_toml(tmp_path / "d.toml")
+    written = (tmp_path / "d.toml").read_text()
+    said = "# The least and the greatest cell: write bounds that are publicly known"
+    assert written.count(said) == 1
+    above, below = written.split(said)
+    assert 'name = "age"' in above
+    assert below.splitlines()[1:3] == ["lower = 31.0", "upper = 70.0"]
+    assert "bins" not in written  # they are found privately
+    public = Schema.from_toml(tmp_path / "d.toml").declare_public()
+    public.to_toml(tmp_path / "public.toml")
+    assert said not in (tmp_path / "public.toml").read_text()
+
+
+ZIPS = [f"{7 * i % 100_000:05}" for i in range(30_000)]
+
+
+@pytest.mark.parametrize("rare", [False, True])
+@pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])
+def test_many_codes_with_zeros_in_front_are_no_numbers(
+    form: str, rare: bool, tmp_path: Path
+) -> None:
+    """Also where the only one is the last of all, long after the distinct cells were too many."""
+    codes = [*(str(10_000 + i) for i in range(30_000)), "01067"] if rare else ZIPS
+    frame: Any = pd.DataFrame({"zip": pd.Series(codes, dtype=object), "other": "a"})
+    if form == "csv":
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        frame = tmp_path / "rows.csv"
+    elif form != "object":
+        column = pa.array(codes)
+        frame = pa.table({"zip": column.dictionary_encode() if form[0] == "d" else column})
+    draft = draft_columns(frame)
+    assert "some with zeros in front: it looks like an identifier" in draft.stubs["zip"]
+    draft.to_toml(tmp_path / "d.toml")
+    (digits,) = blocks((tmp_path / "d.toml").read_text())
+    first = pd.DataFrame({"zip": [code[0] for code in codes]})
+    assert not Table.read(first, Schema((digits,))).mask("zip").any()
+
+
+def test_many_numbers_stay_numbers(tmp_path: Path) -> None:
+    numbers = [*(f" {i}" for i in range(25_000)), "0", "0.5", "-0.25", "0e3"]
+    pd.DataFrame({"x": numbers}).to_csv(tmp_path / "rows.csv", index=False)
+    drafted = draft_schema(tmp_path / "rows.csv")["x"]
+    assert (drafted.kind, drafted.lower, drafted.upper) == ("numeric", -0.25, 24_999)
 
 
 @pytest.mark.parametrize(

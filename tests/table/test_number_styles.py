@@ -92,7 +92,7 @@ def test_a_draft_says_that_dates_are_to_be_recoded(written: str) -> None:
     others = draft_columns(pd.DataFrame({"id": [f"{day}x{k}" for k, day in enumerate(days)]}))
     assert "dates" not in others.stubs["id"]
     few = draft_columns(pd.DataFrame({"day": days[:30]}))
-    assert (few.stubs, few.doubts, len(few.attributes)) == ({}, {}, 1)
+    assert (few.stubs, few.doubts, len(few.attributes)) == ({}, stubs, 1)
 
 
 def test_no_bound_is_a_negative_zero() -> None:
@@ -127,7 +127,7 @@ def test_the_draft_command_prints_and_writes_it(
     assert f"column 'pay' looks like numbers with {GROUPS}: write" in capsys.readouterr().out
     assert main(["schema", "draft", "few.csv", "-o", "few.toml"]) == 0
     said = f"column 'pay' looks like numbers with {GROUPS}: write"
-    assert f"only if these are no numbers:\n  {said}" in capsys.readouterr().out
+    assert f"that occur in the rows, which is hardly right:\n  {said}" in capsys.readouterr().out
     assert f"# {said}" in (folder / "few.toml").read_text()
     assert Schema.from_toml(folder / "few.toml")["pay"].levels == ("1,500.00", "2,000.00")
 

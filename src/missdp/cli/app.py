@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from missdp import __version__
 from missdp.cli import say, warning_texts
-from missdp.errors import MissDPError, ParameterError, UnprovenError
+from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_mean
 
 __all__ = [
     "COMMANDS",
@@ -108,6 +108,11 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         del ctx
         return command_named(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         commands: dict[str, Any] = {n: TyperGroup(name=n, help=h) for n, h in COMMANDS.items()}

@@ -91,7 +91,7 @@ def draft(
         lines += ["To be written by hand (comments at the end of the file):"]
         lines += [f"  {why}" for why in drafted.stubs.values()]
     if drafted.doubts:
-        lines += ["Drafted with levels, which is right only if these are no numbers:"]
+        lines += ["Drafted with the levels that occur in the rows, which is hardly right:"]
         lines += [f"  {why}" for why in drafted.doubts.values()]
     text = "\n".join(lines)
     emit({}, text, as_json=False)
@@ -283,6 +283,10 @@ def evaluate(
         typer.Option(help="Held-out true rows for --f1 that were not synthesized from."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the classifiers.")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw every column into this file: .svg, .png or .pdf (an extra)."),
+    ] = None,
     parts: PartsOption = False,
     table: TableOption = None,
     select: SelectOption = None,
@@ -292,10 +296,14 @@ def evaluate(
     """Compare a synthetic table with the private one. The result is private, for the curator."""
     del memory  # in force by now
     # Learners take long to import, and no other command here needs them.
-    from missdp.evaluate import classifier_f1, marginal_distance, missing_fidelity
+    from missdp.evaluate import classifier_f1, fidelity, marginal_distance, missing_fidelity
+    from missdp.evaluate.pictures import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
     private = rows_at(data, parts=parts, table=table, select=select)
+    if plot is not None:
+        picture_format(plot)
+        check_apart([plot], private, synthetic, schema)
     truth, other = _held((private, synthetic), facts)
     if f1 and not (isinstance(truth, Table) and isinstance(other, Table)):
         raise ParameterError("--f1 learns from both tables in memory: they are too large for that")
@@ -313,9 +321,9 @@ def evaluate(
             )
         document["marginals"][str(k)] = distance.to_dict()
         texts.append(str(distance))
-    fidelity = missing_fidelity(truth, other, schema=facts)
-    document["missing"] = fidelity.to_dict()
-    texts.append(str(fidelity))
+    holes = missing_fidelity(truth, other, schema=facts)
+    document["missing"] = holes.to_dict()
+    texts.append(str(holes))
     texts += _public_facts(document, truth, other, facts, sources=(private, synthetic))
     if f1:
         with progress_bar() as progress:
@@ -328,6 +336,11 @@ def evaluate(
             )
         document["f1"] = scores.to_dict()
         texts.append(str(scores))
+    kept = fidelity(truth, other, schema=facts)
+    document["fidelity"] = kept.to_dict()
+    if plot is not None:
+        plot_columns(truth, other, plot, schema=facts)
+    texts += [str(kept), kept.verdict]
     emit(document, "\n\n".join(texts), as_json=as_json)
 
 

@@ -13,7 +13,9 @@ from missdp.evaluate.distances import (
     marginal_distance,
     missing_fidelity,
 )
+from missdp.evaluate.fidelity import Fidelity, fidelity
 from missdp.evaluate.kinds import MissingnessByKind, missingness_by_kind
+from missdp.evaluate.pictures import plot_columns
 from missdp.evaluate.violations import (
     PairViolations,
     RuleViolations,
@@ -26,6 +28,7 @@ __all__ = [
     "LEARNERS",
     "ClassifierF1",
     "Combined",
+    "Fidelity",
     "MarginalDistance",
     "MissingFidelity",
     "MissingnessByKind",
@@ -34,11 +37,13 @@ __all__ = [
     "RuleViolations",
     "classifier_f1",
     "combine_estimates",
+    "fidelity",
     "holdout",
     "marginal_distance",
     "missing_fidelity",
     "missingness_by_kind",
     "pair_violations",
+    "plot_columns",
     "progress_bar",
     "rule_violations",
 ]

@@ -32,6 +32,7 @@ from missdp.errors import (
     DataError,
     MissingDependencyError,
     ParameterError,
+    did_you_mean,
     names_of,
     replacing,
     whole,
@@ -171,7 +172,8 @@ def check_learners(names: Iterable[str] | None) -> tuple[str, ...]:
     """
     chosen = tuple(LEARNERS) if names is None else names_of("learners", names)
     if unknown := [name for name in chosen if name not in LEARNERS]:
-        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}")
+        near = did_you_mean(unknown[0], LEARNERS)
+        raise ParameterError(f"unknown learners {unknown}; there are {list(LEARNERS)}{near}")
     if not chosen or len(set(chosen)) != len(chosen):
         raise ParameterError("name at least one learner, each once")
     for name in chosen:
@@ -229,7 +231,7 @@ class ClassifierF1(Record):
         width = max(map(len, rows))
         held = "held out" if self.held_out else "not held out from the generator"
         lines = [f"F1 over {len(self.scores)} targets, test rows {held}"]
-        lines += [f"  {name:<{width}}  {score:.4f}" for name, score in rows.items()]
+        lines += [f"  {name:<{width}}  {score:.3f}" for name, score in rows.items()]
         if self.skipped:
             lines.append(f"  skipped, one value only: {', '.join(self.skipped)}")
         return "\n".join(lines)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ive
 
 from missdp.errors import ParameterError, whole
 from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
@@ -67,6 +68,8 @@ class MarginalDistance(_ByClique):
         Number of attributes per marginal.
     per_marginal : dict of tuple of str to float
         Total variation distance in [0, 1] for every k-subset of the attributes.
+    rows : int, optional
+        Number of rows of the shorter table, which decides how many digits are printed.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class MarginalDistance(_ByClique):
 
     k: int
     per_marginal: dict[tuple[str, ...], float]
+    rows: int | None = None
 
     derived: ClassVar[tuple[str, ...]] = ("mean", "max")
     _written: ClassVar[dict[str, str]] = {"per_marginal": "marginals"}
@@ -102,12 +106,13 @@ class MarginalDistance(_ByClique):
 
     def __str__(self) -> str:
         lines = [
-            f"{self.k}-way marginals, total variation distance: mean {self.mean:.4f}, "
-            f"max {self.max:.4f} ({len(self.per_marginal)} marginals)"
+            f"{self.k}-way marginals, total variation distance: mean "
+            f"{rounded(self.mean, self.rows)}, max {rounded(self.max, self.rows)} "
+            f"({len(self.per_marginal)} marginals)"
         ]
         worst = {" × ".join(clique): d for clique, d in self.worst().items()}
         width = max(map(len, worst))
-        lines += [f"  {name:<{width}}  {distance:.4f}" for name, distance in worst.items()]
+        lines += [f"  {name:<{width}}  {rounded(d, self.rows)}" for name, d in worst.items()]
         return "\n".join(lines)
 
 
@@ -184,7 +189,7 @@ def marginal_distance(
         distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}
         if progress is not None:
             progress(f"{k}-way marginals", len(distances) / total)
-    return MarginalDistance(k, distances)
+    return MarginalDistance(k, distances, min(counted.rows for counted in both))
 
 
 class _Counted:
@@ -194,13 +199,15 @@ class _Counted:
         def plain(table: Table) -> Table:
             return levels_and_holes(table if bins is None else rebin(table, bins))
 
-        self._blocks, self._plain = aligned(data, declared), plain
+        self._blocks, self._plain, self.rows = aligned(data, declared), plain, 0
         self.schema = plain(next(self._blocks())).schema
 
     def counts(self, cliques: list[tuple[str, ...]], rows: Rows) -> Counts:
         """Count the rows in every cell of every clique, in one pass."""
         counter = Counter(self.schema, check_cliques(self.schema, cliques, rows))
+        self.rows = 0
         for block in map(self._plain, self._blocks()):
+            self.rows += len(block)
             codes = {name: block.codes(name) for name in counter.names}
             for start in range(0, len(block), CHUNK_ROWS):
                 part = {name: column[start : start + CHUNK_ROWS] for name, column in codes.items()}
@@ -214,6 +221,35 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
     if n_one == 0 or n_two == 0:
         return float(n_one != n_two)
     return float(min(1.0, 0.5 * np.abs(one / n_one - two / n_two).sum()))
+
+
+def by_chance(truth: NDArray[np.int64], rows: int) -> float:
+    """Mean distance of two samples of a table, with replacement: one of its size, one of another.
+
+    A cell of share p counts ``X`` and ``Y`` in samples of n rows each. If they were Poisson with
+    mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
+    of binomials in large samples. For unequal sizes n is their harmonic mean.
+    """
+    total = int(truth.sum())
+    if not total or not rows:
+        return 0.0
+    shares = truth[truth > 0] / total
+    n = 2.0 * total * rows / (total + rows)
+    means = n * shares
+    gaps = 2 * means * (ive(0, 2 * means) + ive(1, 2 * means)) * np.sqrt(1 - shares)
+    return float(0.5 * gaps.sum() / n)
+
+
+def rounded(share: float, rows: int | None) -> str:
+    """Return a share, or a difference of shares, with the digits that so many rows support.
+
+    Examples
+    --------
+    >>> rounded(0.01384, 500), rounded(0.01384, 30_000), rounded(0.01384, None)
+    ('0.01', '0.014', '0.0138')
+    """
+    digits = 4 if rows is None else math.ceil(math.log10(2 * max(rows, 1) ** 0.5))
+    return f"{share:.{max(digits, 1)}f}"
 
 
 def _batches(schema: Schema, k: int) -> Iterator[list[tuple[str, ...]]]:
@@ -242,6 +278,8 @@ class MissingFidelity(_ByClique):
         Per pair of attributes, the total variation distance of its four mask patterns.
     patterns : float
         Total variation distance of the whole-row patterns.
+    rows : int, optional
+        Number of rows of the shorter table, which decides how many digits are printed.
 
     Examples
     --------
@@ -254,6 +292,7 @@ class MissingFidelity(_ByClique):
     synthetic_rates: dict[str, float]
     pairs: dict[tuple[str, str], float]
     patterns: float
+    rows: int | None = None
 
     derived: ClassVar[tuple[str, ...]] = (
         "mean_rate_difference",
@@ -283,14 +322,17 @@ class MissingFidelity(_ByClique):
         return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
 
     def __str__(self) -> str:
+        def text(share: float) -> str:
+            return rounded(share, self.rows)
+
         width = max(map(len, self.truth_rates))
         lines = [
-            f"missing rates: mean difference {self.mean_rate_difference:.4f}, "
-            f"max {self.max_rate_difference:.4f}; mask patterns, total variation distance: "
-            f"pairs {self.mean_pair_distance:.4f}, whole rows {self.patterns:.4f}"
+            f"missing rates: mean difference {text(self.mean_rate_difference)}, "
+            f"max {text(self.max_rate_difference)}; mask patterns, total variation distance: "
+            f"pairs {text(self.mean_pair_distance)}, whole rows {text(self.patterns)}"
         ]
         for name, rate in self.truth_rates.items():
-            lines.append(f"  {name:<{width}}  {rate:.4f} → {self.synthetic_rates[name]:.4f}")
+            lines.append(f"  {name:<{width}}  {text(rate)} → {text(self.synthetic_rates[name])}")
         return "\n".join(lines)
 
 
@@ -331,6 +373,7 @@ def missing_fidelity(
         synthetic_rates=two.rates,
         pairs=_pair_distances(one, two),
         patterns=_pattern_distance(one, two),
+        rows=min(one.rows, two.rows),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from missdp.evaluate.align import aligned, schema_of
+from missdp.evaluate.distances import rounded
 from missdp.record import Record
 from missdp.schema import Schema
 from missdp.table import Table
@@ -29,6 +30,8 @@ class MissingnessByKind(Record):
     truth_shares, synthetic_shares : dict of str to dict of str to float
         Per attribute and kind, the share of its cells that are of this kind (0 for a table without
         rows).
+    rows : int, optional
+        Number of rows of the shorter table, which decides how many digits are printed.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class MissingnessByKind(Record):
 
     truth_shares: Shares
     synthetic_shares: Shares
+    rows: int | None = None
 
     derived: ClassVar[tuple[str, ...]] = ("mean_difference", "max_difference")
 
@@ -67,14 +71,16 @@ class MissingnessByKind(Record):
 
     def __str__(self) -> str:
         lines = [
-            f"cells without a value, by kind: mean difference {self.mean_difference:.4f}, "
-            f"max {self.max_difference:.4f}"
+            "cells without a value, by kind: mean difference "
+            f"{rounded(self.mean_difference, self.rows)}, "
+            f"max {rounded(self.max_difference, self.rows)}"
         ]
         labels = {(n, k): f"{n}, {k.replace('_', ' ')}" for n, k in self.differences}
         width = max(map(len, labels.values()), default=0)
         for (name, kind), label in labels.items():
-            one, two = self.truth_shares[name][kind], self.synthetic_shares[name][kind]
-            lines.append(f"  {label:<{width}}  {one:.4f} → {two:.4f}")
+            both = (self.truth_shares[name][kind], self.synthetic_shares[name][kind])
+            one, two = (rounded(share, self.rows) for share in both)
+            lines.append(f"  {label:<{width}}  {one} → {two}")
         return "\n".join(lines)
 
 
@@ -110,7 +116,8 @@ def missingness_by_kind(
     {('pay', 'missing'): 0.5, ('pay', 'refused'): 0.0}
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    one, two = (_shares(aligned(data, declared)(), declared) for data in (truth, synthetic))
+    both = [_shares(aligned(data, declared)(), declared) for data in (truth, synthetic)]
+    (one, rows), (two, others) = both
     listed = {
         attribute.name: [
             kind
@@ -119,20 +126,21 @@ def missingness_by_kind(
         ]
         for attribute, shares in zip(declared, one.values(), strict=True)
     }
-    return MissingnessByKind(_of(one, listed), _of(two, listed))
+    return MissingnessByKind(_of(one, listed), _of(two, listed), min(rows, others))
 
 
-def _shares(tables: Iterator[Table], declared: Schema) -> Shares:
+def _shares(tables: Iterator[Table], declared: Schema) -> tuple[Shares, int]:
     rows = 0
     found: dict[str, CountOf[str]] = {name: CountOf() for name in declared.names}
     for table in tables:
         rows += len(table)
         for a in table.schema:
             found[a.name].update({kind: int(table.mask(a.name, kind).sum()) for kind in a.kinds})
-    return {
+    shares = {
         name: {kind: count / max(rows, 1) for kind, count in counts.items()}
         for name, counts in found.items()
     }
+    return shares, rows
 
 
 def _of(shares: Shares, listed: Mapping[str, list[str]]) -> Shares:

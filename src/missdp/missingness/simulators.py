@@ -35,7 +35,7 @@ from missdp.missingness.mechanism import (
     sum_scores,
     target_rate,
 )
-from missdp.schema import AnyAttribute, Categorical, Level, Schema
+from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.schema.applicable import not_everywhere
 from missdp.table import Table
 
@@ -225,12 +225,11 @@ def _score(attribute: AnyAttribute, weight: Weight) -> NDArray[np.float64]:
                 f"attribute {attribute.name!r} has no order: give a weight per level"
             )
         return weight * positions(attribute)
-    levels = getattr(attribute, "levels", None)
-    if levels is None:
+    if isinstance(attribute, Numeric):
         raise ParameterError(f"attribute {attribute.name!r} is numeric: give one slope")
-    if unknown := [level for level in weight if level not in levels]:
-        raise ParameterError(f"attribute {attribute.name!r} has no levels {unknown}")
-    return np.array([float(weight.get(level, 0.0)) for level in levels])
+    if unknown := [level for level in weight if level not in attribute.levels]:
+        raise ParameterError(attribute.not_a_level(unknown[0]))
+    return np.array([float(weight.get(level, 0.0)) for level in attribute.levels])
 
 
 @dataclass(frozen=True, kw_only=True)

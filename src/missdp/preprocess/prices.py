@@ -15,7 +15,13 @@ from sklearn.pipeline import Pipeline
 
 from missdp.accounting import Guarantee
 from missdp.accounting.events import Adjacency
-from missdp.errors import MissingDependencyError, ParameterError, UnprovenError, replacing
+from missdp.errors import (
+    MissingDependencyError,
+    ParameterError,
+    UnprovenError,
+    did_you_mean,
+    replacing,
+)
 from missdp.preprocess import estimators, impute, near_rows, scale, steps
 from missdp.preprocess.chain import Stage, bounds
 from missdp.preprocess.domain import RowDomain
@@ -434,4 +440,5 @@ def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
     if unknown:
         raise ParameterError(
             f"{where} does not take {', '.join(unknown)}; it takes {', '.join(sorted(names))}"
+            f"{did_you_mean(unknown[0], sorted(names))}"
         )

@@ -14,7 +14,7 @@ from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, get_args
 
-from missdp.errors import SchemaError
+from missdp.errors import SchemaError, did_you_mean
 from missdp.record import Record
 
 __all__ = [
@@ -144,12 +144,9 @@ class LevelReader:
 
     def _add_codes(self, codes: Iterable[str | float], mark: int) -> None:
         for code in codes:
-            number: float | None
             if isinstance(code, str):
                 self._text.setdefault(code.strip(), mark)
-                number = read_number(code.strip())
-            else:
-                number = float(code)
+            number = read_number(code.strip()) if isinstance(code, str) else float(code)
             if number is not None:
                 self._number.setdefault(number, mark)
 
@@ -164,11 +161,9 @@ class LevelReader:
     def _read_text(self, text: str) -> int:
         if not text:
             return MISSING
-        code = self._text.get(text)
-        if code is not None:
+        if (code := self._text.get(text)) is not None:
             return code
-        number = read_number(text)
-        if number is not None:
+        if (number := read_number(text)) is not None:
             return self.read(number)
         truth = _TRUTH.get(text.lower())
         return OUTSIDE if truth is None else self._truth.get(truth, OUTSIDE)
@@ -176,9 +171,7 @@ class LevelReader:
 
 def _chosen(found: list[tuple[str, int]], shortest: str) -> int:
     """Return the level that a value without text stands for."""
-    if len(found) == 1:
-        return found[0][1]
-    return dict(found).get(shortest, OUTSIDE)
+    return found[0][1] if len(found) == 1 else dict(found).get(shortest, OUTSIDE)
 
 
 Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
@@ -256,7 +249,9 @@ class Attribute(Record, abstract=True):
         known = {f.name: f.default is REQUIRED for f in fields(cls)}
         lacking = [name for name, required in known.items() if required and name not in facts]
         for name in facts.keys() - known.keys():
-            raise _refusal(facts.get("name"), f"there is no fact {name!r}")
+            raise _refusal(
+                facts.get("name"), f"there is no fact {name!r}{did_you_mean(name, known)}"
+            )
         for name in lacking if facts else ():  # a copy or a pickle names its facts later
             raise _refusal(facts.get("name"), f"{name} is required")
         return super().__new__(cls)
@@ -417,6 +412,11 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels."""
         return len(self.levels)
+
+    def not_a_level(self, value: object) -> str:
+        """Say that a value is none, and which level may be meant, if these are declared public."""
+        public = () if "levels" in self.undeclared else self.levels
+        return f"{value!r} is not a level of {self.name!r}{did_you_mean(value, public)}"
 
 
 @dataclass(frozen=True, kw_only=True)

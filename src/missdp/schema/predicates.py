@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, SchemaError, replacing
+from missdp.errors import ParameterError, SchemaError, did_you_mean, replacing
 from missdp.schema.attributes import Categorical, Level
 from missdp.schema.numeric import Numeric
 
@@ -217,6 +217,7 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
     unknown = [] if schema is None else [name for name in named if name not in schema]
     if schema is not None and unknown:
         hint = backticks_hint(text, schema.names) or f"; it has {list(schema.names)}"
+        hint += did_you_mean(unknown[0], schema.names)
         raise SchemaError(f"the schema has no attribute {unknown[0]!r}{hint}")
     return named
 
@@ -392,7 +393,8 @@ class _Parser:
         name = self.expect("name", "quoted")
         name = name[1:-1] if name.startswith("`") else name
         if name not in self._schema:
-            raise _Unreadable(f"the schema has no attribute {name!r}")
+            near = did_you_mean(name, self._schema.names)
+            raise _Unreadable(f"the schema has no attribute {name!r}{near}")
         return self._schema[name]
 
     def _constant(self) -> Level | float:
@@ -431,7 +433,7 @@ def _compare(attribute: AnyAttribute, sign: str, value: Level | float) -> Predic
     wanted = _as_level(value, kind)
     codes = [code for code, level in enumerate(attribute.levels) if level == wanted]
     if wanted is None or not codes:
-        raise _Unreadable(f"{value!r} is not a level of {attribute.name!r}")
+        raise _Unreadable(attribute.not_a_level(value))
     return Compare(attribute, sign, float(codes[0]))
 
 

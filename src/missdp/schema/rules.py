@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from missdp.errors import MissDPError, ParameterError, SchemaError, replacing
+from missdp.errors import MissDPError, ParameterError, SchemaError, did_you_mean, replacing
 from missdp.record import Record
 from missdp.schema.attributes import Level, is_number
 from missdp.schema.bound import Bound, Derives, Forbids, Routes
@@ -66,7 +66,8 @@ class Rule(Record, abstract=True):
 
     def _attribute(self, schema: Schema, name: Any) -> AnyAttribute:
         if not isinstance(name, str) or name not in schema:
-            raise self._wrong(f"the schema has no attribute {name!r}")
+            near = did_you_mean(name, schema.names)
+            raise self._wrong(f"the schema has no attribute {name!r}{near}")
         return schema[name]
 
     def _predicate(self, text: Any, schema: Schema) -> Predicate:
@@ -200,7 +201,7 @@ class Determined(Rule):
         levels = [self._domain(attribute) for attribute in given]
         if math.prod(map(len, levels)) > _MOST_ROWS:
             raise self._wrong(f"the map would need more than {_MOST_ROWS:,} rows")
-        rows = self._rows(levels)
+        rows = self._rows(given, levels)
         value = self._values(target)
         values = [value(rows[row]) for row in product(*levels)]
         lookup = np.array(values, dtype=np.float64).reshape([len(found) for found in levels])
@@ -218,7 +219,9 @@ class Determined(Rule):
             )
         return tuple(range(int(attribute.lower), int(attribute.upper) + 1))
 
-    def _rows(self, levels: list[tuple[Level, ...]]) -> dict[tuple[Any, ...], Any]:
+    def _rows(
+        self, given: list[AnyAttribute], levels: list[tuple[Level, ...]]
+    ) -> dict[tuple[Any, ...], Any]:
         """Return the value of each combination of levels."""
         width = len(levels)
         kinds = [type(found[0]) for found in levels]
@@ -227,9 +230,9 @@ class Determined(Rule):
         for row in self.map if isinstance(self.map, tuple) else ():
             if not isinstance(row, tuple) or len(row) != width + 1:
                 raise self._wrong(f"each row of the map needs {width} levels and a value")
-            for level, kind, among in zip(row, kinds, known, strict=False):
+            for level, kind, among, attribute in zip(row, kinds, known, given, strict=False):
                 if type(level) is not kind or level not in among:
-                    raise self._wrong(f"the map has a level that the schema has not: {level!r}")
+                    raise self._wrong(f"the map: {_not_in(attribute, level)}")
             if row[:-1] in rows:
                 raise self._wrong(f"the map has two values for {list(row[:-1])}")
             rows[row[:-1]] = row[-1]
@@ -242,7 +245,7 @@ class Determined(Rule):
         """Return what reads a value of the map: a number, or the code of a level."""
 
         def outside(value: Any) -> SchemaError:
-            return self._wrong(f"{value!r} is not in the domain of {target.name!r}")
+            return self._wrong(f"the map: {_not_in(target, value)}")
 
         if isinstance(target, Numeric):
 
@@ -261,6 +264,12 @@ class Determined(Rule):
             return float(codes[value])
 
         return code
+
+
+def _not_in(attribute: AnyAttribute, value: object) -> str:
+    if isinstance(attribute, Numeric):
+        return f"{value!r} is not in the domain of {attribute.name!r}"
+    return attribute.not_a_level(value)
 
 
 def _several(names: Any) -> tuple[Any, ...]:

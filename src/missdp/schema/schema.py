@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias, get_args
 
 import tomli_w
 
-from missdp.errors import MissDPError, SchemaError, replacing
+from missdp.errors import MissDPError, SchemaError, did_you_mean, replacing
 from missdp.files import write_atomically
 from missdp.record import Record
 from missdp.schema.attributes import (
@@ -137,7 +137,8 @@ class Schema(Record):
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}")
+        near = did_you_mean(name, self.names)
+        raise SchemaError(f"the schema has no attribute {name!r}; it has {list(self.names)}{near}")
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
         """Sizes of the attributes of a clique, missing not counted."""
@@ -289,6 +290,9 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 
 _PLACE = re.compile(r" \(at .*\)$")
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
+_READ_BOUNDS = (
+    "# The least and the greatest cell: write bounds that are publicly known, with room to spare."
+)
 _HEADER = """\
 # missdp schema: public facts about the columns of a table.
 # Every fact here enters released output. A name in `undeclared` marks a fact that was read from
@@ -336,4 +340,5 @@ def write_tables(
 def _on_one_line(marks: re.Match[str]) -> str:
     """Write the marks of an attribute as one line, which a person can delete whole."""
     items = (line.strip() for line in marks[0].splitlines())
-    return " ".join(items).replace("[ ", "[").replace(", ]", "]")
+    line = " ".join(items).replace("[ ", "[").replace(", ]", "]")
+    return f"{line}\n{_READ_BOUNDS}" if '"lower"' in line else line

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError
+from missdp.errors import DataError, ParameterError, did_you_mean
 from missdp.schema import Schema
 from missdp.sources.code_store import streams_codes
 from missdp.sources.counts import Clique, MarginalSource, MemorySource, Reads, Rows, weighing
@@ -162,7 +162,8 @@ def strategy_named(name: str) -> Strategy:
         If there is none.
     """
     if not isinstance(name, str) or name not in STRATEGIES:
-        raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}")
+        near = did_you_mean(name, STRATEGIES)
+        raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{near}")
     return STRATEGIES[name]
 
 

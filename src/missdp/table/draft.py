@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tomli_w
@@ -26,7 +26,7 @@ from missdp.table.encode import encode
 from missdp.table.frames import columns_from_native
 from missdp.table.number_styles import date_style, number_style
 from missdp.table.streams import RowStream, stream_of
-from missdp.table.tally import Tally
+from missdp.table.tally import Tally, is_padded
 from missdp.table.usual import Proposed, number_codes, text_codes
 
 __all__ = ["Draft", "draft_columns", "draft_schema"]
@@ -41,6 +41,56 @@ _RULES = """
 # unless = "employed = 'yes'"
 """
 
+# What follows what is said of a column: how to go on, and a block that is valid as it stands.
+_LEVELS: Final = """\
+Drop the column, or write its levels here; as it stands, this leaves every cell missing:
+[[attribute]]
+{name}
+kind = "categorical"
+levels = ["other"]
+nullable = true
+outside = "missing"
+"""
+_NUMBERS: Final = """\
+This reads numbers; write the bounds that are publicly known:
+[[attribute]]
+{name}
+kind = "numeric"
+lower = 0
+upper = 100
+nullable = true
+"""
+_YEARS: Final = """\
+This reads years:
+[[attribute]]
+{name}
+kind = "numeric"
+lower = 1900
+upper = 2100
+integer = true
+nullable = true
+"""
+_DIGITS: Final = """\
+Drop the column, or keep the first digit, each cell by itself; this reads it:
+[[attribute]]
+{name}
+kind = "categorical"
+levels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+nullable = true
+"""
+
+
+class _Stub(NamedTuple):
+    """Why a column has no draft, or hardly the right one, and the block that is proposed."""
+
+    why: str
+    block: str = _LEVELS
+
+    def note(self, name: str) -> str:
+        title = tomli_w.dumps({"name": name.encode("utf-8", "replace").decode()}).strip()
+        lines = f"column {name!r} {self.why}. {self.block.format(name=title)}".strip().split("\n")
+        return "\n" + "".join(f"# {line}\n" for line in lines)
+
 
 @dataclass(frozen=True, repr=False)
 class Draft:
@@ -53,27 +103,20 @@ class Draft:
     stubs : mapping of str to str
         Columns for which nothing could be guessed, and why.
     doubts : mapping of str to str, optional
-        Columns that were drafted with levels, although these look like numbers in a spelling that
-        is not read as numbers.
+        Columns that were drafted with levels, although these look like dates, or like numbers in a
+        spelling that is not read as numbers.
+    notes : str, optional
+        What the file says of all these, with blocks to be uncommented.
     """
 
     attributes: tuple[AnyAttribute, ...]
     stubs: Mapping[str, str]
     doubts: Mapping[str, str] = field(default_factory=dict)
+    notes: str = ""
 
     def to_toml(self, path: str | Path) -> None:
         """Write the draft, whole or not at all; a stub is a comment to be completed by hand."""
-        notes = _RULES + "".join(_stub(*stub) for stub in self.stubs.items())
-        notes += "".join(f"\n# {doubt}.\n" for doubt in self.doubts.values())
-        write_tables(self.attributes, Path(path), notes=notes)
-
-
-def _stub(name: str, why: str) -> str:
-    title = tomli_w.dumps({"name": name.encode("utf-8", "replace").decode()}).strip()
-    return (
-        f"\n# {why}.\n# Complete this by hand, or drop the column from the data.\n"
-        f'# [[attribute]]\n# {title}\n# kind = "categorical"\n# levels = []\n'
-    )
+        write_tables(self.attributes, Path(path), notes=_RULES + self.notes)
 
 
 def draft_columns(data: Any) -> Draft:
@@ -103,22 +146,37 @@ def draft_columns(data: Any) -> Draft:
         raise DataError("the data has no columns to draft a schema from")
     drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
     chosen = {name: next(tried) for name, tried in drafts.items()}
-    waiting = {name: a for name, a in chosen.items() if not isinstance(a, str)}
+    waiting = {name: a for name, a in chosen.items() if not isinstance(a, _Stub)}
     while waiting:
         unread = columns.unread(waiting)
         chosen |= {name: next(drafts[name]) for name in unread}
-        waiting = {name: a for name in unread if not isinstance(a := chosen[name], str)}
-    attributes = [a for a in chosen.values() if not isinstance(a, str)]
-    stubs = {n: f"column {n!r} {why}" for n, why in chosen.items() if isinstance(why, str)}
-    doubts = {a.name: f"column {a.name!r} {why}" for a in attributes if (why := _doubt(a))}
-    return Draft(tuple(attributes), stubs, doubts)
+        waiting = {name: a for name in unread if not isinstance(a := chosen[name], _Stub)}
+    attributes = [a for a in chosen.values() if not isinstance(a, _Stub)]
+    stubs = {name: stub for name, stub in chosen.items() if isinstance(stub, _Stub)}
+    doubts = {a.name: doubt for a in attributes if (doubt := _doubt(a))}
+    why, doubted = (
+        {name: f"column {name!r} {stub.why}" for name, stub in found.items()}
+        for found in (stubs, doubts)
+    )
+    notes = "".join(stub.note(name) for name, stub in (stubs | doubts).items())
+    return Draft(tuple(attributes), why, doubted, notes)
 
 
-def _doubt(attribute: AnyAttribute) -> str | None:
-    """Say that levels look like numbers, as people write them and as they are not read."""
+def _doubt(attribute: AnyAttribute) -> _Stub | None:
+    """Say that levels look like dates, or like numbers as they are not read."""
     if isinstance(attribute, Numeric) or not isinstance(attribute.levels[0], str):
         return None
-    return number_style([str(level) for level in attribute.levels], every=True)
+    stub = _odd([str(level) for level in attribute.levels], every=True)
+    instead = "In place of its block above, whose levels are those of the rows, this"
+    return stub and stub._replace(block=stub.block.replace("This", instead, 1))
+
+
+def _odd(texts: list[str], *, every: bool) -> _Stub | None:
+    """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
+    if style := date_style(texts):
+        return _Stub(style, _YEARS)
+    style = number_style(texts, every=every)
+    return _Stub(style, _NUMBERS) if style else None
 
 
 def draft_schema(data: Any) -> Schema:
@@ -209,17 +267,17 @@ def _reads(attribute: AnyAttribute, cells: Cells) -> bool:
     return True
 
 
-def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | str]:
+def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        yield "has cells that are neither text in UTF-8, numbers nor true/false"
+        yield _Stub("has cells that are neither text in UTF-8, numbers nor true/false")
         return
     for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):
             drafted = _draft_with(name, found, codes, tally.numbers)
             yield drafted
-    yield "has a name or values that a schema cannot hold"
+    yield _Stub("has a name or values that a schema cannot hold")
 
 
 def _proposals(found: list[tuple[Plain, int]], numbers_in_all: int) -> Iterator[Proposed]:
@@ -250,23 +308,18 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
 
 def _draft_with(
     name: str, found: list[tuple[Plain, int]], codes: Proposed, numbers_in_all: int
-) -> AnyAttribute | str:
+) -> AnyAttribute | _Stub:
     counted = _known(found, codes)
     if not counted:
-        return "is empty"
+        return _Stub("is empty")
     holes = any(_is_missing(cell) for cell, _ in found)
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
     facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
     numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
-    if len(numbers) == len(counted) and not any(_is_padded(cell) for cell, _ in counted):
+    if len(numbers) == len(counted) and not any(is_padded(cell) for cell, _ in counted):
         return _draft_numeric(np.array(numbers), facts, numbers_in_all)
     return _draft_levels([cell for cell, _ in counted], facts)
-
-
-def _is_padded(cell: Plain) -> bool:
-    """Whether digits begin with a zero that a number would lose, as in postal codes."""
-    return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
 def _fact(kind: Kind) -> str:
@@ -286,13 +339,13 @@ def _as_number(cell: Plain) -> float | None:
 
 def _draft_numeric(
     counted: NDArray[np.float64], facts: dict[str, Any], numbers_in_all: int
-) -> Numeric | str:
+) -> Numeric | _Stub:
     numbers, counts = counted.T
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
-        return "has no finite numbers"
+        return _Stub("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_WHOLE - 1:
-        return "has numbers too large to be told apart: it looks like an identifier"
+        return _Stub("has numbers too large to be told apart: it looks like an identifier")
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
     marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
@@ -325,18 +378,17 @@ def _piles(
     return tuple(np.unique(values[found]).tolist())
 
 
-def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | str:
+def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:
     levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({_as_text(cell) for cell in known}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
         texts = [str(level) for level in levels]
-        if style := date_style(texts) or number_style(texts, every=False):
-            return style
-        return (
-            f"has more than {_MAX_DRAFT_LEVELS} distinct values: it looks like an identifier or "
-            "free text"
-        )
+        many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
+        if all(text.isdecimal() for text in texts):
+            return _Stub(f"{many}, some with zeros in front: it looks like an identifier", _DIGITS)
+        text = f"{many}: it looks like an identifier or free text"
+        return _odd(texts, every=False) or _Stub(text)
     return Categorical(levels=levels, **{**facts, "undeclared": ("levels", *facts["undeclared"])})
 
 

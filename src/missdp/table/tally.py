@@ -13,12 +13,13 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from missdp.schema.attributes import read_number
 from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "is_padded"]
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Counts: TypeAlias = NDArray[np.int64]
@@ -68,9 +69,11 @@ class Tally:
             self._cells[type(value), value] += int(count)
 
     def _add_numbers(self, chunk: Chunk) -> None:
-        """Count cells that are numbers, or text written like one, as numbers; others as cells."""
+        """Count numbers, and text written like one, as numbers; others, and "007", as cells."""
         values, _ = read_numbers(chunk)
         known = ~np.isnan(values)
+        if not _native(chunk):
+            known &= ~_padded(chunk)
         self._merge(*np.unique(values[known] + 0.0, return_counts=True))
         rest = np.flatnonzero(~known)
         if rest.size:
@@ -105,18 +108,42 @@ class Tally:
         self._values, self._counts = self._values[keep], self._counts[keep]
 
     def _take_numbers_for_numbers(self) -> None:
-        """Move texts written like numbers to the numbers: of so many, none is a level."""
+        """Move texts written like numbers to the numbers: of so many, none is a level.
+
+        Those that begin with zeros stay: they tell that the others are no numbers either.
+        """
         cells, self._cells = self._cells, Counter()
         numbers: Counter[float] = Counter()
         for (kind, value), count in cells.items():
             number = read_number(value) if isinstance(value, str) else value
-            if isinstance(number, float) and number == number:
+            if isinstance(number, float) and number == number and not is_padded(value):
                 numbers[number] += count
             else:
                 self._cells[kind, value] += count
         values = np.fromiter(numbers.keys(), np.float64, len(numbers))
         counts = np.fromiter(numbers.values(), np.int64, len(numbers))
         self._merge(values + 0.0, counts)
+
+
+def is_padded(cell: Plain) -> bool:
+    """Whether digits begin with a zero that a number would lose, as in postal codes.
+
+    Examples
+    --------
+    >>> is_padded("01067"), is_padded("0"), is_padded("0.5")
+    (True, False, False)
+    """
+    return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
+
+
+def _padded(chunk: Chunk) -> NDArray[np.bool_]:
+    """Return which cells are padded."""
+    if isinstance(chunk, pa.Array) and chunk.type in (pa.string(), pa.large_string()):
+        found = pc.match_substring_regex(chunk, r"^\s*0[0-9]+\s*$")
+        return np.asarray(found.fill_null(False), dtype=np.bool_)
+    cells, indices = distinct(chunk)
+    padded = [is_padded(cell.strip() if isinstance(cell, str) else cell) for cell in cells]
+    return np.array([*padded, False])[indices]
 
 
 def _native(chunk: Chunk) -> bool:

@@ -1,0 +1,204 @@
+"""How well numbers and relations survive: ours with no bins declared, and other libraries.
+
+Runs on any complete table with public facts about its columns, in the form of `shared/data`:
+`{"age": {"kind": "numeric", "lower": 0, "upper": 99, "integer": true}, "sex": {"kind":
+"categorical", "levels": ["f", "m"]}}`.  Holes can be punched into it (`--holes mcar:0.2`, `--holes
+mar:0.35`); the scores are those of `missdp.evaluate.fidelity`, always against the complete truth.
+Each fit is a process of its own, with a user's defaults.  Other libraries run in environments of
+their own (`bench/.environments/NAME`, made at the first run: `holes_elsewhere.py`; dpmm 0.1.9 needs
+a `python3.11`, with NumPy and pandas of its time; dpsynth is on no index: make its environment by
+hand).  They are told levels, bounds and which numbers
+are whole, and find bins themselves.
+
+    python bench/fidelity.py ../shared/data/adult/truth.parquet ../shared/data/adult/domain.json
+    python bench/fidelity.py TRUTH.parquet DOMAIN.json --holes mar:0.35 --peers "dpmm MST"
+    python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs --epsilon 0.3 --runs 3
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+from holes_elsewhere import environment
+
+import missdp
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.accounting import zcdp_rho
+from missdp.evaluate import fidelity
+from missdp.missingness import MAR, MCAR
+
+READ = """
+import json, sys, warnings, numpy as np, pandas as pd
+warnings.simplefilter("ignore")
+private, domain, made = sys.argv[1:4]
+epsilon, delta, rho = map(float, sys.argv[4:])
+domain = json.load(open(domain))
+numbers = [n for n in domain if domain[n]["kind"] == "numeric"]
+types = {n: float if n in numbers else str for n in domain}
+frame = pd.read_csv(private, dtype=types, keep_default_na=False, na_values=[""])
+whole = [n for n in numbers if domain[n].get("integer")]
+for name in whole:
+    if frame[name].notna().all():
+        frame[name] = frame[name].astype(int)
+levels = {n: [str(v) for v in f["levels"]] for n, f in domain.items() if n not in numbers}
+"""
+# Its bins are found with a tenth of epsilon, and the model is fitted with the rest.
+DPMM = """
+from dpmm.pipelines.{module} import {name}Pipeline
+facts = {{n: {{"categories": v}} for n, v in levels.items()}}
+facts |= {{n: {{k: domain[n][k] for k in ("lower", "upper")}} for n in numbers}}
+model = {name}Pipeline(epsilon=0.9 * epsilon, delta=delta, proc_epsilon=0.1 * epsilon, n_jobs=1)
+model.fit(frame, domain=facts)
+found = model.generate(n_records=len(frame))[list(domain)]
+found[whole] = found[whole].astype(float).apply(np.floor)
+found.to_csv(made, index=False)
+"""
+DPSYNTH = """
+import dpsynth
+from dpsynth import discrete_mechanisms
+facts = {{n: dpsynth.CategoricalAttribute(v) for n, v in levels.items()}}
+facts |= {{
+    n: dpsynth.NumericalAttribute(domain[n]["lower"], domain[n]["upper"], clip_to_range=True)
+    for n in numbers
+}}
+config = discrete_mechanisms.{name}Config()
+model = dpsynth.TabularConfig(domains={{n: facts[n] for n in domain}}, discrete_mechanism=config)
+found = model.configure(zcdp_rho=rho)(np.random.default_rng(), frame)
+found = found.synthetic_data[list(domain)]
+found[whole] = found[whole].astype(float).apply(np.floor)
+found.to_csv(made, index=False)
+"""
+PEERS = {
+    "dpmm MST": ("dpmm", DPMM.format(module="mst", name="MST")),
+    "dpmm AIM": ("dpmm", DPMM.format(module="aim", name="AIM")),
+    "dpsynth MST": ("dpsynth", DPSYNTH.format(name="MST")),
+    "dpsynth AIM": ("dpsynth", DPSYNTH.format(name="AIM")),
+}
+HOLES = {"mcar": MCAR, "mar": MAR}
+SHORT = {"two_way_equal": "equal", "two_way_deciles": "deciles", "two_way_worst": "worst"}
+SHORT |= {"rank_corr": "rank", "subgroup_means": "groups", "quantiles": "quant"}
+
+
+def default_schema(domain, **changes):
+    """Levels, bounds, and what steps numbers take: no bins."""
+    known = {field.name for field in fields(Numeric)} & {"lower", "upper", "integer", "step"}
+    return Schema(
+        tuple(
+            Numeric(**{"name": name, **{k: v for k, v in fact.items() if k in known}, **changes})
+            if fact["kind"] == "numeric"
+            else Categorical(name=name, levels=tuple(map(str, fact["levels"])), nullable=True)
+            for name, fact in domain.items()
+        )
+    )
+
+
+def with_holes(truth, asked, seed):
+    """The table with holes completely at random, or at random, at a rate: a new draw each time."""
+    if asked is None:
+        return truth
+    kind, _, rate = asked.partition(":")
+    return HOLES[kind](rate=float(rate)).apply(truth, random_state=seed)
+
+
+def fit_one(method, private, domain, made, epsilon, delta, _rho):
+    """Fit one of ours in this process."""
+    schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
+    model = missdp.synthesizers()[method](epsilon=float(epsilon), delta=float(delta))
+    rows = Table.read(private, schema)
+    model.fit(rows).sample_table(len(rows)).to_native("pandas").to_csv(made, index=False)
+
+
+def commands(options):
+    """Every method with the command that fits it."""
+    found = {name: [sys.executable, __file__, "--one", name] for name in options.methods}
+    for name in options.peers:
+        library, code = PEERS[name]
+        found[name] = [str(environment(library)), "-c", READ + code]
+    return found
+
+
+def scores(command, made, truth, scoring, limit):
+    """Scores, seconds, and what went wrong."""
+    began = time.monotonic()
+    made.unlink(missing_ok=True)
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return {}, limit, f"killed after {limit:g} s"
+    seconds = time.monotonic() - began
+    if run.returncode:
+        return {}, seconds, (run.stderr.strip().splitlines() or ["failed"])[-1][:100]
+    return fidelity(truth, made, schema=scoring).scores, seconds, ""
+
+
+def line(name, found, seconds, problem, columns):
+    numbers = "".join(f"{found.get(c, float('nan')):>9.4f}" for c in columns)
+    return f"{name:<14}{numbers}{seconds:>8.0f}  {problem}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("truth", help="Parquet file without holes")
+    parser.add_argument("domain", help="JSON file with the public facts")
+    parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
+    parser.add_argument("--methods", nargs="*", default=["all-pairs", "aim", "mst"])
+    parser.add_argument("--peers", nargs="*", default=[], choices=list(PEERS))
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=3600, help="seconds per fit")
+    parser.add_argument("--json", help="also write every run to this file")
+    options = parser.parse_args()
+    domain = json.loads(Path(options.domain).read_text("utf-8"))
+    truth = Table.read(options.truth, default_schema(domain))
+    # Others write whole numbers with fractions: numbers are scored as they are.
+    scoring = Schema(
+        tuple(
+            replace(a, integer=False, outside="clamp", nullable=True)
+            if isinstance(a, Numeric)
+            else replace(a, outside="missing", nullable=True)
+            for a in default_schema(domain)
+        )
+    )
+    complete = truth.to_native("pandas")
+    best = fidelity(complete, complete, schema=scoring)
+    columns, done = list(best.scores), []
+    print(f"{'method':<14}" + "".join(f"{SHORT.get(c, c):>9}" for c in columns) + f"{'s':>8}")
+    print(f"two samples of the truth would have deciles {best.by_chance:.4f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        private, made = Path(folder) / "private.csv", Path(folder) / "made.csv"
+        for run in range(options.runs):
+            holed = with_holes(truth, options.holes, run)
+            holed.to_native("pandas").to_csv(private, index=False)
+            budget = options.epsilon, options.delta, zcdp_rho(options.epsilon, options.delta)
+            given = [str(fact) for fact in (private, options.domain, made, *budget)]
+            for name, command in commands(options).items():
+                found = scores([*command, *given], made, complete, scoring, options.limit)
+                done.append((name, *found))
+                print(line(name, *found, columns), flush=True)
+    print(f"\nmeans of {options.runs} runs, holes {options.holes}, epsilon {options.epsilon:g}")
+    for name in dict.fromkeys(row[0] for row in done):
+        runs = [row for row in done if row[0] == name and not row[3]]
+        means = {
+            c: statistics.mean(row[1].get(c, float("nan")) for row in runs) for c in columns if runs
+        }
+        seconds = statistics.mean(row[2] for row in runs) if runs else float("nan")
+        print(line(name, means, seconds, "" if runs else "no run", columns))
+    if options.json:
+        rows = [
+            dict(zip(("method", "scores", "seconds", "problem"), row, strict=True)) for row in done
+        ]
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        fit_one(*sys.argv[2:])
+    else:
+        main()

@@ -1,0 +1,331 @@
+"""What people look at first in a synthetic table: its numbers, and how its columns go together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from missdp.errors import whole
+from missdp.evaluate.align import aligned, schema_of
+from missdp.evaluate.distances import by_chance, rounded, total_variation
+from missdp.record import Record
+from missdp.schema import Numeric, Schema
+from missdp.table import Table
+
+__all__ = ["Fidelity", "fidelity", "sampled", "values_of"]
+
+_Floats: TypeAlias = NDArray[np.float64]
+_Coded: TypeAlias = dict[str, tuple[NDArray[np.int64], int]]  # codes, -1 if missing; how many
+
+_POINTS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_LEAST_GROUP = 100  # rows of the truth
+_STRONG = 0.1  # rank correlations of which the share that is kept is told
+_MOST_CELLS = 2**22  # of a table that is counted as a whole
+_SAID = {
+    "two_way_equal": "two-way tables, numbers in ten equal bins: mean distance",
+    "two_way_deciles": "two-way tables, numbers cut at the real deciles: mean distance",
+    "two_way_worst": "two-way tables, numbers cut at the real deciles: worst distance",
+    "ks": "Kolmogorov-Smirnov distance of the numbers, mean",
+    "ks_worst": "Kolmogorov-Smirnov distance of the numbers, worst",
+    "mean": "means, off by (in real standard deviations)",
+    "sd": "standard deviations, off by (in real ones)",
+    "quantiles": "quantiles, off by (in real standard deviations)",
+    "rank_corr": "rank correlations, off by",
+    "corr": "linear correlations, off by",
+    "slope": "share of real rank correlations that is kept (1 is best)",
+    "subgroup_means": "means of subgroups, off by (in real standard deviations)",
+}
+
+
+@dataclass(frozen=True)
+class Fidelity(Record):
+    """How well numbers and relations are kept. Private: made from the truth without noise.
+
+    Parameters
+    ----------
+    scores : dict of str to float
+        ``two_way_equal``, ``two_way_deciles``, ``two_way_worst``: total variation distance of the
+        two-way tables, numbers in ten equal bins or cut at the deciles of the truth; mean, mean and
+        worst. ``ks``, ``ks_worst``: Kolmogorov-Smirnov distance of the numeric columns. ``mean``,
+        ``sd``, ``quantiles``: differences in standard deviations of the truth, quantiles at 5, 25,
+        50, 75 and 95 %. ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric
+        columns; ``slope``: the share of true rank correlations above .1 that is kept.
+        ``subgroup_means``: differences of means by level of each other column, weighted by rows, in
+        standard deviations, where the truth has at least 100 rows.
+    ks : dict of str to float
+        Per numeric column.
+    truth, synthetic : dict of str to tuple of float
+        Per numeric column the mean, the standard deviation and the five quantiles (NaN if there is
+        no value).
+    by_chance : float
+        What ``two_way_deciles`` would be for two samples of the truth of these sizes, drawn with
+        replacement.
+    rows : int
+        Number of rows of the shorter table.
+    """
+
+    scores: dict[str, float]
+    ks: dict[str, float]
+    truth: dict[str, tuple[float, ...]]
+    synthetic: dict[str, tuple[float, ...]]
+    by_chance: float
+    rows: int
+
+    derived: ClassVar[tuple[str, ...]] = ("verdict",)
+
+    @property
+    def verdict(self) -> str:
+        """One line: how far the tables are, beside two samples of the real one."""
+        far = self.scores["two_way_deciles"]
+        ratio = far / self.by_chance if self.by_chance else math.inf * far
+        so = "no further than by chance"
+        if not ratio <= 1.05:
+            so = f"{ratio:.1f} times as far" if math.isfinite(ratio) else "further than by chance"
+        return (
+            "Verdict: two-way tables of the synthetic and the real rows are "
+            f"{rounded(far, self.rows)} apart (mean distance, numbers cut at deciles); those of "
+            "two samples of the real table of this size would be "
+            f"{rounded(self.by_chance, self.rows)} apart: {so}."
+        )
+
+    def __str__(self) -> str:
+        width = max(map(len, _SAID.values()))
+        lines = ["numbers and relations of the synthetic rows, compared with the real ones"]
+        for name, score in self.scores.items():
+            lines.append(f"  {_SAID[name]:<{width}}  {rounded(score, self.rows)}")
+        heads = ["", "", "KS", "mean", "SD", *(f"{p:.0%}" for p in _POINTS)]
+        cells = [heads] if self.ks else []
+        for name, ks in self.ks.items():
+            error = self.truth[name][1] / max(self.rows, 1) ** 0.5
+            real, made = ([_text(x, error) for x in d[name]] for d in (self.truth, self.synthetic))
+            cells += [[name, "real", "", *real], ["", "synthetic", rounded(ks, self.rows), *made]]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            name, which, *numbers = (f"{c:>{w}}" for c, w in zip(row, widths, strict=True))
+            lines.append("  ".join(["", name.strip().ljust(widths[0]), which, *numbers]).rstrip())
+        return "\n".join(lines)
+
+
+def _text(number: float, error: float) -> str:
+    """Return a number with the digits that a standard error leaves."""
+    if not math.isfinite(number) or not error > 0:
+        return f"{number:g}"
+    digits = -math.floor(math.log10(error))
+    return f"{round(number, digits) + 0.0:,.{max(digits, 0)}f}"
+
+
+def fidelity(
+    truth: Any, synthetic: Any, *, schema: Schema | None = None, max_rows: int = 200_000
+) -> Fidelity:
+    """Compare the numbers of two tables, and how their columns go together.
+
+    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+
+    Parameters
+    ----------
+    truth, synthetic : Table, or any table or file that Table.read takes
+        Frames need ``schema``, or a Table on the other side. Each distance is over the cells that
+        have a value; that a cell is not applicable counts as a level.
+    schema : Schema, optional
+        The declared domain; its bins make no difference.
+    max_rows : int, default 200000
+        Of a longer table, a random sample of so many rows is compared: always the same one.
+
+    Returns
+    -------
+    Fidelity
+        Scores, the numbers behind them, and a verdict.
+
+    Raises
+    ------
+    DataError
+        If a table holds bins only.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.evaluate import fidelity
+    >>> schema = Schema((Numeric(name="pay", lower=0, upper=100),))
+    >>> one, two = pd.DataFrame({"pay": [1, 2, 3, 4]}), pd.DataFrame({"pay": [1, 2, 3, 40]})
+    >>> found = fidelity(one, two, schema=schema)
+    >>> found.ks["pay"], found.truth["pay"][0], found.synthetic["pay"][0]
+    (0.25, 2.5, 11.5)
+    """
+    declared = schema_of(truth, synthetic, schema=schema)
+    most = whole("max_rows", max_rows)
+    one, two = (sampled(aligned(data, declared)(), most) for data in (truth, synthetic))
+    x, y = values_of(one), values_of(two)
+    numeric = [a for a in declared if isinstance(a, Numeric)]
+    equal = {a.name: np.linspace(a.lower, a.upper, 11)[1:-1] for a in numeric}
+    tenths = np.linspace(0.1, 0.9, 9)
+    deciles = {
+        n: np.unique(np.quantile(k, tenths)) if len(k := _known(v)) else k for n, v in x.items()
+    }
+    coded = [_coded(t, v, deciles) for t, v in ((one, x), (two, y))]
+    distances, chances = _two_way(coded[0], coded[1], declared.names)
+    rough = [_coded(t, v, equal) for t, v in ((one, x), (two, y))]
+    pairs = {pair for pair in distances if {*pair} & x.keys()}
+    equally = distances | _two_way(rough[0], rough[1], declared.names, only=pairs)[0]
+    scores = {
+        "two_way_equal": float(np.mean([*equally.values()])),
+        "two_way_deciles": float(np.mean([*distances.values()])),
+        "two_way_worst": max(distances.values()),
+    }
+    ks = {name: _ks(_known(x[name]), _known(y[name])) for name in x if len(_known(x[name]))}
+    true, made = ({name: _summary(_known(v[name])) for name in ks} for v in (x, y))
+    scores |= _of_columns(ks, true, made) | _correlations(x, y)
+    scores |= _subgroups(
+        x, y, {n: (coded[0][n], coded[1][n]) for n in declared.names if n not in x}
+    )
+    chance = float(np.mean(chances))
+    return Fidelity(scores, ks, true, made, chance, min(len(one), len(two)))
+
+
+def sampled(blocks: Iterator[Table], most: int) -> Table:
+    """Return at most so many rows, the same ones however the table is cut into blocks."""
+    rng, kept, keys = np.random.default_rng(0), next(blocks), np.zeros(0)
+    keys = rng.random(len(kept))
+    for block in itertools.chain(blocks, [None]):
+        if len(kept) > most:
+            chosen = np.sort(np.argpartition(keys, most)[:most])
+            kept, keys = kept.take(chosen), keys[chosen]
+        if block is not None:
+            kept = Table.joined([kept, block])
+            keys = np.append(keys, rng.random(len(block)))
+    return kept
+
+
+def values_of(table: Table) -> dict[str, _Floats]:
+    """Return the values of each numeric column, NaN where there is none."""
+    names = [a.name for a in table.schema if isinstance(a, Numeric)]
+    return {name: np.where(table.mask(name), np.nan, table.values(name)) for name in names}
+
+
+def _known(values: _Floats) -> _Floats:
+    return values[~np.isnan(values)]
+
+
+def _coded(table: Table, values: Mapping[str, _Floats], cuts: Mapping[str, _Floats]) -> _Coded:
+    found: _Coded = {}
+    for a in table.schema:
+        size = len(cuts[a.name]) + 1 if a.name in cuts else a.size
+        codes = table.codes(a.name).astype(np.int64)
+        if a.name in cuts:
+            codes = np.searchsorted(cuts[a.name], values[a.name], side="right")
+        codes = np.where(table.mask(a.name), -1, codes)
+        if a.not_applicable is not None:
+            codes[table.mask(a.name, "not_applicable")] = size
+            size += 1
+        found[a.name] = codes, size
+    return found
+
+
+def _two_way(
+    one: _Coded, two: _Coded, names: Sequence[str], *, only: set[tuple[str, ...]] | None = None
+) -> tuple[dict[tuple[str, ...], float], list[float]]:
+    """Return the distance of every two-way table (one-way, if there is one column), and chance."""
+    distances, chances = dict[tuple[str, ...], float](), list[float]()
+    for clique in itertools.combinations(names, min(2, len(names))):
+        if only is not None and clique not in only:
+            continue
+        size = math.prod(one[name][1] for name in clique)
+        cells = [_cells(coded, clique) for coded in (one, two)]
+        if size > _MOST_CELLS:
+            found, places = np.unique(np.concatenate(cells), return_inverse=True)
+            cells, size = np.split(places.reshape(-1), [len(cells[0])]), len(found)
+        real, made = (np.bincount(part, minlength=size) for part in cells)
+        distances[clique] = total_variation(real, made)
+        chances.append(by_chance(real, int(made.sum())))
+    return distances, chances
+
+
+def _cells(coded: _Coded, clique: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the cell of every row that has a value of all the columns."""
+    cells, seen = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
+    for name in clique:
+        codes, size = coded[name]
+        cells, seen = cells * size + codes, seen & (codes >= 0)
+    return cells[seen]
+
+
+def _ks(one: _Floats, two: _Floats) -> float:
+    if not len(two):
+        return 1.0
+    one, two, grid = np.sort(one), np.sort(two), np.unique(np.concatenate([one, two]))
+    below = [np.searchsorted(part, grid, side="right") / len(part) for part in (one, two)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def _summary(values: _Floats) -> tuple[float, ...]:
+    if not len(values):
+        return (math.nan,) * (2 + len(_POINTS))
+    return tuple(map(float, (values.mean(), values.std(), *np.quantile(values, _POINTS))))
+
+
+def _of_columns(
+    ks: Mapping[str, float],
+    truth: Mapping[str, tuple[float, ...]],
+    synthetic: Mapping[str, tuple[float, ...]],
+) -> dict[str, float]:
+    if not ks:
+        return {}
+    true, made = (np.array([numbers[name] for name in ks]) for numbers in (truth, synthetic))
+    spread = np.where(true[:, 1] > 0, true[:, 1], 1.0)
+    off = np.abs(made - true) / spread[:, None]
+    off[:, 1] = np.abs(made[:, 1] / spread - 1)
+    off[np.isnan(off)] = 1.0  # no value at all: off by as much as there is
+    mean, sd, quantiles = off[:, 0].mean(), off[:, 1].mean(), off[:, 2:].mean()
+    scores = np.mean([*ks.values()]), max(ks.values()), mean, sd, quantiles
+    return dict(zip(("ks", "ks_worst", "mean", "sd", "quantiles"), map(float, scores), strict=True))
+
+
+def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str, float]:
+    found = dict[str, float]()
+    upper = np.triu_indices(len(one), 1)
+    if not len(upper[0]):
+        return found
+    for name, method in (("rank_corr", "spearman"), ("corr", "pearson")):
+        frames = (pd.DataFrame(values) for values in (one, two))
+        t, s = (f.corr(method=method).fillna(0.0).to_numpy()[upper] for f in frames)  # type: ignore[arg-type]
+        found[name] = float(np.abs(t - s).mean())
+        strong = np.abs(t) > _STRONG
+        if method == "spearman" and strong.any():
+            found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return found
+
+
+def _subgroups(
+    one: Mapping[str, _Floats],
+    two: Mapping[str, _Floats],
+    groups: Mapping[str, tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]]],
+) -> dict[str, float]:
+    errors, weights = list[_Floats](), list[_Floats]()
+    for (name, x), (in_one, in_two) in itertools.product(one.items(), groups.values()):
+        known = _known(x)
+        spread = float(known.std(ddof=1)) if len(known) > 1 else 0.0
+        rows, true = _means(x, *in_one)
+        gap = np.abs(true - _means(two[name], *in_two)[1]) / (spread or 1.0)
+        large = rows >= _LEAST_GROUP
+        errors.append(np.where(np.isnan(gap), 1.0, gap)[large])
+        weights.append(rows[large])
+    weight = np.concatenate([np.zeros(0), *weights])
+    if not weight.sum():
+        return {}
+    return {"subgroup_means": float(np.average(np.concatenate(errors), weights=weight))}
+
+
+def _means(values: _Floats, codes: NDArray[np.int64], size: int) -> tuple[_Floats, _Floats]:
+    """Return the rows of each group, and the mean of their values."""
+    known = (codes >= 0) & ~np.isnan(values)
+    sums = np.bincount(codes[known], values[known], size)
+    with np.errstate(invalid="ignore"):
+        means = sums / np.bincount(codes[known], minlength=size)
+    return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64), means

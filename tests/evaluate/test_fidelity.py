@@ -1,0 +1,270 @@
+"""Scores of numbers and relations: against another program, and where the answer is known."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.cli.main import main
+from missdp.errors import DataError, MissingDependencyError, OutputError, ParameterError
+from missdp.evaluate import Fidelity, fidelity, plot_columns
+from missdp.evaluate.distances import by_chance, rounded, total_variation
+from missdp.evaluate.fidelity import sampled
+
+ORACLE = Path(__file__).parents[3] / "shared" / "tools" / "fidelity.py"
+SCHEMA = Schema(
+    (
+        Numeric(name="age", lower=0, upper=99, integer=True, nullable=True),
+        Numeric(name="pay", lower=-10, upper=500, nullable=True),
+        Numeric(name="debt", lower=0, upper=1e6, bins=3),
+        Categorical(name="work", levels=("none", "part", "full"), nullable=True),
+        Categorical(name="sex", levels=("f", "m")),
+    )
+)
+
+
+def people(n: int, seed: int, holes: float = 0.0) -> pd.DataFrame:
+    """Skewed, heaped and related numbers, with holes."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 100, n)
+    pay = np.clip(np.round(rng.lognormal(3, 1, n) * (1 + age / 50)), -10, 500)
+    debt = np.where(rng.random(n) < 0.6, 0.0, np.clip(rng.pareto(1, n) * 100, 0, 1e6))
+    frame = pd.DataFrame({"age": age, "pay": pay, "debt": debt}).astype(float)
+    frame["work"] = np.array(["none", "part", "full"])[np.clip(age // 30, 0, 2)]
+    frame["sex"] = rng.choice(["f", "m"], n)
+    for name in ("age", "pay", "work"):
+        frame[name] = frame[name].mask(rng.random(n) < holes)
+    return frame
+
+
+def domain() -> dict[str, Any]:
+    return {
+        a.name: {"kind": "numeric", "lower": a.lower, "upper": a.upper}
+        if isinstance(a, Numeric)
+        else {"kind": "categorical", "levels": list(a.levels)}
+        for a in SCHEMA
+    }
+
+
+def oracle() -> Any:
+    spec = importlib.util.spec_from_file_location("fidelity_of_shared", ORACLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not ORACLE.exists(), reason="needs the tool beside the repository")
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.tuples(st.integers(60, 900), st.integers(60, 900)),
+    holes=st.tuples(st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 0.3])),
+    drop=st.sampled_from([(), ("age",), ("age", "pay"), ("work", "sex")]),
+)
+def test_scores_are_those_of_another_program(
+    seed: int, rows: tuple[int, int], holes: tuple[float, float], drop: tuple[str, ...]
+) -> None:
+    schema = SCHEMA.subset([name for name in SCHEMA.names if name not in drop])
+    frames = [people(rows[k], seed + k, holes[k]).drop(columns=[*drop]) for k in (0, 1)]
+    tool, facts = oracle(), {name: domain()[name] for name in schema.names}
+    codes = {
+        name: {v: i for i, v in enumerate(f["levels"])}
+        for name, f in facts.items()
+        if "levels" in f
+    }
+    read = [
+        frame.assign(
+            **{n: frame[n].map(codes[n]).fillna(-1).astype(int) for n in codes}  # type: ignore[arg-type]
+        )
+        for frame in frames
+    ]
+    expected = tool.score(*read, facts)
+    found = fidelity(*frames, schema=schema)
+    expected = {name: score for name, score in expected.items() if score == score}
+    assert list(found.scores) == list(expected)
+    assert found.scores == pytest.approx(expected, abs=1e-9)
+
+
+def test_scores_of_tables_that_are_known() -> None:
+    n = 400
+    truth = people(n, 0)
+    same = fidelity(truth, truth.sample(frac=1, random_state=1), schema=SCHEMA)
+    best = {name: float(name == "slope") for name in same.scores}
+    assert same.scores == pytest.approx(best, abs=1e-12)
+    assert same.verdict.endswith("no further than by chance.")
+    old = fidelity(truth, truth.assign(age=99), schema=SCHEMA)
+    assert (old.truth["age"][0], old.synthetic["age"][0]) == (truth["age"].mean(), 99)
+    assert old.ks["age"] == pytest.approx((truth["age"] < 99).mean())
+    none = fidelity(truth, truth.assign(pay=np.nan), schema=SCHEMA)
+    assert (none.ks["pay"], none.ks["age"]) == (1.0, 0.0)
+    assert none.scores["mean"] == pytest.approx(1 / 3)
+    assert np.isnan(none.synthetic["pay"]).all()
+    assert Fidelity.from_json(none.to_json()).ks == none.ks
+
+
+def test_bins_cannot_hide_what_becomes_of_numbers_inside_them() -> None:
+    """The distance on ten equal bins is next to nothing, and everything else is lost."""
+    truth = people(4000, 1)
+    rng = np.random.default_rng(0)
+    bins = np.minimum((truth["debt"] / 1e5).astype(int), 9)
+    binned = truth.assign(debt=(bins + rng.random(4000)) * 1e5)
+    found = fidelity(truth, binned, schema=SCHEMA)
+    assert found.scores["two_way_equal"] < 1e-3
+    assert found.ks["debt"] > 0.9
+    assert found.scores["two_way_deciles"] > 0.3
+    assert "times as far" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
+)
+def test_what_chance_does_is_what_samples_do(sizes: tuple[int, int], off: float) -> None:
+    """Of tables of few frequent cells and of many rare ones; a simulation of 4,000 pairs."""
+    rng = np.random.default_rng(3)
+    for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
+        truth = rng.multinomial(sizes[0], shares)
+        p = truth / truth.sum()
+        pairs = zip(*(rng.multinomial(size, p, 4000) for size in sizes), strict=True)
+        drawn = [total_variation(*pair) for pair in pairs]
+        assert by_chance(truth, sizes[1]) == pytest.approx(np.mean(drawn), rel=off)
+
+
+def test_the_verdict_is_about_samples_of_this_size() -> None:
+    """Two samples are as far apart as the line says, columns drawn by themselves are not."""
+    truth = Table.read(people(3000, 5), SCHEMA)
+    rng = np.random.default_rng(0)
+    draws = [truth.take(rng.integers(3000, size=3000)) for _ in range(6)]
+    pairs = [fidelity(a, b) for a, b in zip(draws[::2], draws[1::2], strict=True)]
+    far = np.mean([found.scores["two_way_deciles"] for found in pairs])
+    assert far == pytest.approx(fidelity(truth, truth).by_chance, rel=0.1)
+    apart = people(3000, 5).apply(lambda column: column.sample(frac=1, random_state=rng).to_numpy())
+    found = fidelity(people(3000, 5), apart, schema=SCHEMA)
+    ratio = found.scores["two_way_deciles"] / found.by_chance
+    assert ratio > 2
+    assert found.verdict.endswith(f"apart: {ratio:.1f} times as far.")
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(0, 60), max_size=6), most=st.integers(1, 80))
+def test_the_same_rows_are_sampled_however_a_table_comes(cuts: list[int], most: int) -> None:
+    table = Table.read(people(60, 0), SCHEMA)
+    at = [0, *sorted(cuts), 60]
+    blocks = [table.take(np.arange(low, high)) for low, high in itertools.pairwise(at)]
+    one, two = sampled(iter([table]), most), sampled(iter(blocks), most)
+    assert len(one) == min(most, 60)
+    for name in SCHEMA.names:
+        assert np.array_equal(one.codes(name), two.codes(name))
+    rows = pd.DataFrame({"debt": one.values("debt"), "age": one.values("age")})
+    whole = pd.DataFrame({"debt": table.values("debt"), "age": table.values("age")})
+    assert len(rows.merge(whole.drop_duplicates())) == len(rows)
+
+
+@given(share=st.floats(0, 1), rows=st.integers(1, 10**9))
+def test_digits_are_those_that_the_rows_support(share: float, rows: int) -> None:
+    text = rounded(share, rows)
+    unit = 10.0 ** -len(text.partition(".")[2])
+    error = 0.5 / rows**0.5
+    assert abs(float(text) - share) <= unit / 2 + 1e-12
+    assert unit <= max(error, 0.1)  # the digit is no coarser than the error
+    assert unit > error / 10 or unit == 0.1  # nor is there another one
+
+
+def test_bins_without_values_are_refused() -> None:
+    table = Table.from_codes(SCHEMA, {name: [0, 1] for name in SCHEMA.names})
+    with pytest.raises(DataError, match="no numeric values"):
+        fidelity(table, table)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    SCHEMA.to_toml("schema.toml")
+    people(500, 0, 0.2).to_csv("real.csv", index=False)
+    people(500, 1, 0.2).to_csv("made.csv", index=False)
+    return tmp_path
+
+
+EVALUATE = ["evaluate", "real.csv", "made.csv", "--schema", "schema.toml"]
+
+
+def test_the_command_ends_with_a_verdict_and_rounds(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(EVALUATE) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("Verdict: two-way tables of the synthetic and the real rows are 0.")
+    assert not [line for line in lines if re.search(r"\b0\.\d{3}", line)]  # .02 is the error
+    assert any(re.match(r"  debt +real  +[\d,]+ ", line) for line in lines)
+    assert main([*EVALUATE, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)["fidelity"]
+    expected = fidelity(files / "real.csv", files / "made.csv", schema=SCHEMA)
+    assert document["scores"] == expected.scores
+    assert document["verdict"] == lines[-1]
+
+
+def test_pictures_are_whole_files_of_every_column(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        assert main([*EVALUATE, "--plot", f"columns.{suffix}"]) == 0
+        assert Path(f"columns.{suffix}").read_bytes().startswith(start)
+    drawn = Path("columns.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->" in drawn for name in SCHEMA.names)
+    assert "CURATOR ONLY" in drawn
+    capsys.readouterr()
+    for wrong, code in (("columns.gif", 2), ("made.csv/columns.svg", 5), ("real.svg", 5)):
+        if wrong == "real.svg":
+            Path(wrong).mkdir()
+        assert main([*EVALUATE, "--plot", wrong]) == code
+        assert capsys.readouterr().out == ""  # refused before anything is read
+
+
+def test_pictures_name_the_extra_and_their_formats(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Schema((Categorical(name="pay $x^", levels=("$a_", "b"), nullable=True),))
+    table = Table.from_codes(odd, {"pay $x^": [2, 2, 2]})
+    plot_columns(table, table, "odd.svg")
+    with pytest.raises(ParameterError, match=r"must end in .svg, .png or .pdf"):
+        plot_columns(table, table, "odd.jpeg")
+    with pytest.raises(OutputError):
+        plot_columns(table, table, "absent/odd.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match=r"missdp\[plot\]"):
+        plot_columns(table, table, "odd.svg")
+
+
+def test_the_bench_scores_any_table_with_holes(tmp_path: Path) -> None:
+    """Fits without bins, on a table with holes, are scored against the table without."""
+    truth = people(400, 0)
+    truth.to_parquet(tmp_path / "truth.parquet")
+    facts = domain() | {"age": {**domain()["age"], "integer": True, "step": 1}}
+    (tmp_path / "domain.json").write_text(json.dumps(facts))
+    bench = Path(__file__).parents[2] / "bench" / "fidelity.py"
+    run = subprocess.run(
+        [sys.executable, str(bench), "truth.parquet", "domain.json", "--holes", "mar:0.3",
+         "--methods", "mst", "no-such", "--json", "out.json"],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    fitted, refused = json.loads((tmp_path / "out.json").read_text())
+    same = fidelity(truth, truth, schema=SCHEMA)
+    assert fitted["scores"].keys() == same.scores.keys()
+    assert 0 < fitted["scores"]["ks"] < 1
+    assert (refused["method"], refused["scores"]) == ("no-such", {})
+    assert f"{same.by_chance:.4f}" in run.stdout
