@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 from missdp.accounting import Budget, Condition, Guarantee
 from missdp.accounting.weak import warn_if_weak
-from missdp.errors import BudgetExceededError, DataError, ParameterError, replacing
+from missdp.errors import BudgetExceededError, DataError, ParameterError, did_you_mean, replacing
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
 from missdp.record import WRONG, fits
@@ -356,6 +356,7 @@ class Synthesizer(Sampler):
         if self.missing not in self.strategies:
             raise ParameterError(
                 f"missing must be one of {list(self.strategies)}, not {self.missing!r}"
+                f"{did_you_mean(self.missing, self.strategies)}"
             )
         if self.cuts not in ("private", "equal"):
             raise ParameterError("cuts must be 'private' or 'equal'")

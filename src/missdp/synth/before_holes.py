@@ -21,7 +21,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
-from missdp.errors import ParameterError
+from missdp.errors import ParameterError, did_you_mean
 from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
 from missdp.ground_truth.gates import Structure
 from missdp.schema import Schema
@@ -174,7 +174,7 @@ def check_names(assumption: Condition | None, schema: Schema) -> None:
     if unknown := sorted(set(stated) - set(schema.names)):
         raise ParameterError(
             f"observed names attributes that the schema does not have: {', '.join(unknown)}; it "
-            f"has {', '.join(schema.names)}"
+            f"has {', '.join(schema.names)}{did_you_mean(unknown[0], schema.names)}"
         )
     never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
     if never:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import DataError, ParameterError, did_you_mean, replacing
 from missdp.mechanisms.door import RowProducts
 from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
@@ -84,7 +84,8 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
     added = _added()
     if name not in added:
         known = ", ".join((*BUILT_IN, *added))
-        raise ParameterError(f"there is no synthesizer {name!r}; there are {known}")
+        near = did_you_mean(name, (*BUILT_IN, *added))
+        raise ParameterError(f"there is no synthesizer {name!r}; there are {known}{near}")
     refusal = ParameterError(f"the synthesizer {name!r} is installed but cannot be imported")
     with replacing(Exception, by=refusal):  # whatever a stranger's module does when imported
         loaded = added[name].load()
@@ -214,7 +215,7 @@ def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[st
         if name not in types:
             raise ParameterError(
                 f"{family.__name__} has no parameter {name!r} to set; it has "
-                f"{', '.join(types) or 'none'}"
+                f"{', '.join(types) or 'none'}{did_you_mean(name, types)}"
             )
         if name in found:
             raise ParameterError(f"{name} is set twice")

@@ -241,7 +241,7 @@ def _codes(names: tuple[str, ...], cell: Any, schema: Schema) -> tuple[int, ...]
                 f"structural_zeros: {name!r} is numeric; give an array of bool over its bins"
             )
         if level not in attribute.levels:
-            raise ParameterError(f"structural_zeros: {level!r} is not a level of {name!r}")
+            raise ParameterError(f"structural_zeros: {attribute.not_a_level(level)}")
         codes.append(attribute.levels.index(level))
     return tuple(codes)
 
