@@ -185,17 +185,18 @@ class Synthesizer(Sampler):
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
         """Return the schema with the attributes marked whose bins this fit finds; public."""
-        return pending(schema, names) if self.cuts == "private" else schema
+        found = pending(schema, names) if self.cuts == "private" else schema
+        return schema if found == schema else found
 
     def _door(self, source: MarginalSource, **facts: Any) -> Door:
         """Return a door to the rows, in the bins that are declared or, for a charge, found."""
         admit = self._kept_within()
-        if self.schema_ == source.schema:
+        if self.schema_ is not source.schema and not cuts_share(self.schema_):
+            source = source.coded_as(self.schema_)  # type: ignore[attr-defined]
+        if not cuts_share(self.schema_):
             return Door(source, self._strategy, **facts).admitting(admit)
         grid = on_grid(self.schema_)
         door = Door(source.coded_as(grid), self._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
-        if not cuts_share(self.schema_):
-            return door
         self._report("finding bins", 0.0)
         self._settle(release_cuts(door, grid, self.schema_))
         cells = {
