@@ -266,10 +266,7 @@ class Synthesizer(Sampler):
         """Return the model of a parsed file."""
         stored = read_model(document, path, family=cls.__name__)
         broken = DataError(f"{str(path)!r} is not a missdp model file")
-        with (
-            replacing(Exception, by=lambda e: e if isinstance(e, DataError) else broken),
-            np.errstate(all="ignore"),
-        ):
+        with replacing(Exception, by=broken), np.errstate(all="ignore"):
             model = cls(**stored.parameters)
             model._fitted_with = stored.parameters
             model.schema_, model.kind_ = stored.schema, stored.frame
@@ -278,6 +275,11 @@ class Synthesizer(Sampler):
             model._take_facts(stored)
             if model.missing not in cls.strategies or not model._draws_schema():
                 raise broken
+            agrees = model._agrees_with(stored.guarantee)
+        if not agrees:
+            raise DataError(
+                "the guarantee of the model is not that of its parameters: the file was edited"
+            )
         model._adopt(model)
         return model
 

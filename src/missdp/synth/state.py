@@ -133,7 +133,6 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def _take_facts(self, stored: StoredModel) -> None:
         """Inverse of `_facts`; with the guarantee."""
-        self._check_agreement(stored.guarantee)
         self.guarantee_ = stored.guarantee
         self._kind_shares = self._checked_shares(stored.released.get(_KINDS, {}))
         caps, self._kept = stored.released.get(_CAPS), None
@@ -154,18 +153,15 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
             raise DataError("shares of kinds of missing must be those of the schema")
         return shares
 
-    def _check_agreement(self, guarantee: Guarantee) -> None:
-        """Refuse a guarantee that is not that of a fit with these parameters."""
+    def _agrees_with(self, guarantee: Guarantee) -> bool:
+        """Whether a guarantee is that of a fit with these parameters."""
         declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
-        if not (
+        return (
             math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
             and guarantee.delta == chosen_delta(self.delta, self.n_rows)
             and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
             and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
-        ):
-            raise DataError(
-                "the guarantee of the model is not that of its parameters: the file was edited"
-            )
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
