@@ -205,7 +205,8 @@ SINGLE = [
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,
     NetworkModel(
-        (LEVELS, LEVELS), LAYERS, LAYERS, (0,), True, {1: 0}, (np.ones(2) / 2,), np.ones(1), 12.0
+        (LEVELS, LEVELS), Layers((np.eye(4),), (np.ones(4),), ()), Layers((TABLE[[0, 1] * 2],),
+        (np.ones(2),), ()), (0, 1), True, {1: 0}, (np.ones(2) / 2,) * 2, np.ones(2), 12.0
     ),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(
