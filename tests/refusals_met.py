@@ -1,5 +1,6 @@
 """Every refusal of docs/refused.md, in the order of the page, met as a user meets it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from missdp.accounting import DataDependentDomain, Guarantee
 from missdp.cli.app import check_epsilon
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
+from missdp.record import sealed
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics import ImputedStatistics, KNNImputation, QueryRequest, run_query
 from missdp.synth.registry import synthesizer_named
@@ -62,6 +64,15 @@ def wide() -> Any:
     return AllPairs(epsilon=1.0).fit(
         pd.DataFrame({name: [0.5] for name in many.names}), schema=many
     )
+
+
+def loads_edited(edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Open a saved model after it was edited."""
+    PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).save("m.json")
+    document = json.loads(Path("m.json").read_text(encoding="utf-8"))
+    del document["sha256"]
+    Path("m.json").write_text(json.dumps(edit(document)), encoding="utf-8")
+    load("m.json")
 
 
 CASES: list[Callable[[], Any]] = [
@@ -116,6 +127,9 @@ CASES: list[Callable[[], Any]] = [
     lambda: fits(missing="complete-rows").sample(10, missing_values="keep"),
     lambda: load("nothing.json"),
     lambda: (Path("m.json").write_text("{}"), load("m.json")),
+    lambda: loads_edited(lambda document: document | {"n_rows": 7}),
+    lambda: loads_edited(lambda d: sealed(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})),
+    lambda: loads_edited(lambda document: document | {"format": 2}),
     lambda: combine_estimates([0.5], [0.1]),
     lambda: check_outputs([Path("no/such/folder.csv")]),
     # questions

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def test_a_long_name_that_is_possible_works(tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.fixture(params=[True, False], ids=["hidden", "nameless"])
+def named(request, monkeypatch):
+    """Whether temporary files have a name, as where the system has none without."""
+    if request.param:
+        monkeypatch.delattr("os.O_TMPFILE", raising=False)
+    elif not hasattr(os, "O_TMPFILE"):
+        pytest.skip("no files without a name here")
+    return request.param
+
+
 def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("private")
@@ -70,15 +81,14 @@ def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
             check_outputs(outputs, inputs=[data])
 
 
-def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp_path):
+def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp_path, named):
     written, unwritten = tmp_path / "written.json", tmp_path / "unwritten.json"
     with reserved([written, None, unwritten], room=5000):
         opened = [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
-        assert len(opened) == 2
-        assert all(path.stat().st_size == 5000 for path in opened)
+        assert [path.stat().st_size for path in opened] == [5000, 5000] * named
         write_atomically(written, b"model")
         assert written.read_bytes() == b"model"  # nothing of the room is left
-        assert len(list(tmp_path.iterdir())) == 2
+        assert len(list(tmp_path.iterdir())) == 1 + named
         write_atomically(written, b"again")
     assert os.listdir(tmp_path) == ["written.json"]
     assert written.read_bytes() == b"again"
@@ -90,11 +100,11 @@ def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp
 
 
 @posix
-def test_room_that_was_set_aside_can_be_used_when_the_disk_is_full(tmp_path, monkeypatch):
+def test_room_that_was_set_aside_can_be_used_when_the_disk_is_full(tmp_path, monkeypatch, named):
     """A file may not grow any more: what was set aside is enough, anything else is refused."""
     path, late = tmp_path / "model.json", tmp_path / "late.json"
     with reserved([path], room=5000):
-        monkeypatch.setattr("missdp.files.tempfile.mkstemp", full_disk)
+        monkeypatch.setattr("missdp.files._temporary", full_disk)
         write_atomically(path, b"x" * 4000)
         with pytest.raises(OutputError, match="No space left"):
             write_atomically(late, b"x")
@@ -107,7 +117,7 @@ def full_disk(*_, **__):
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "write", "ftruncate"])
-def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step):
+def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step, named):
     path = tmp_path / "model.json"
     path.write_bytes(b"old")
     monkeypatch.setattr(f"missdp.files.os.{step}", full_disk)
@@ -120,15 +130,56 @@ def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, step):
     assert os.listdir(tmp_path) == ["model.json"]
 
 
-def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
+def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch, named):
     steps = []
-    for name in ("fsync", "replace"):
+    for name in ("fsync", "replace", "link"):
         real = getattr(os, name)
         monkeypatch.setattr(
-            f"missdp.files.os.{name}", lambda *a, n=name, r=real: (steps.append(n), r(*a))[1]
+            f"missdp.files.os.{name}",
+            lambda *a, n=name, r=real, **k: (steps.append(n), r(*a, **k))[1],
         )
-    write_atomically(tmp_path / "model.json", b"model")
-    assert steps == ["fsync", "replace", "fsync"]  # the file, its name, the folder
+    for content in (b"model", b"again"):
+        write_atomically(tmp_path / "model.json", content)
+        assert (tmp_path / "model.json").read_bytes() == content
+    first, again = (["replace"], ["replace"]) if named else (["link"], ["link", "link", "replace"])
+    assert steps == ["fsync", *first, "fsync", "fsync", *again, "fsync"]  # file, name, folder
+    assert os.listdir(tmp_path) == ["model.json"]
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(OutputError, match="read-only"):
+        check_outputs([path])
+    with pytest.raises(OutputError, match="read-only"):
+        write_atomically(path, b"new")
+    assert path.read_text() == "old"
+
+
+@posix
+def test_nothing_is_left_of_a_run_that_is_killed_while_it_writes(tmp_path):
+    """Whatever was written of private rows by then is gone with the process."""
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from missdp.files import atomic_path\n"
+        "with atomic_path(Path(sys.argv[1])) as place:\n"
+        "    place.write_bytes(b'private' * 1000)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "rows.csv")], check=False)
+    assert done.returncode == -9
+    assert len(os.listdir(tmp_path)) == (not nameless_here(tmp_path))
+
+
+def nameless_here(folder):
+    """Whether the disk has files without a name."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 @posix

@@ -24,7 +24,7 @@ from missdp.accounting import (
     PureEvent,
     RDPEvent,
 )
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
 from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.fidelity import Fidelity
@@ -43,6 +43,7 @@ from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics.estimates import Estimate, Histogram
+from missdp.synth.first_formats import convert_file
 from missdp.synth.network import Family, Network
 from missdp.synth.neural.class_table import ClassTable
 from missdp.synth.neural.networks import Layers, NetworkModel
@@ -70,9 +71,14 @@ def arrays(value):
 
 
 @pytest.mark.parametrize("path", MODELS, ids=name_of)
-def test_models_of_older_versions_are_read(path, tmp_path):
+def test_models_of_older_versions_are_converted(path, tmp_path):
     """`tests/data/old`: commits 8dbbf03, 6206b78, 973b46c and 27c6b9c wrote these."""
-    model = missdp.load(path)
+    with pytest.raises(DataError, match="missdp convert"):
+        missdp.load(path)
+    found, sealed_before = convert_file(path, tmp_path / "new.json")
+    assert sealed_before == (path.parent.name == "fourth")
+    model = missdp.load(tmp_path / "new.json")
+    assert model.guarantee_ == found
     assert model.schema_ == Schema.from_toml(path.parent / "schema.toml")
     wanted = path.stem.split("-")[1]
     assert model.missing == {"auto": "joint", "adaptive": "observed"}.get(wanted, wanted)
@@ -89,13 +95,49 @@ def test_models_of_older_versions_are_read(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", GUARANTEES, ids=name_of)
-def test_guarantees_of_older_versions_are_read(path):
-    found = Guarantee.from_json(path.read_text())
+def test_guarantees_of_older_versions_are_converted(path, tmp_path):
+    with pytest.raises(DataError, match="missdp convert"):
+        Guarantee.from_json(path.read_text())
+    if name_of(path) == "first-guarantee-truth":  # perhaps adaptive: nothing proves it any more
+        with pytest.raises(DataError, match="without events"):
+            convert_file(path, tmp_path / "new.json")
+        return
+    found, sealed_before = convert_file(path, tmp_path / "new.json")
+    assert sealed_before == (path.parent.name == "fourth")
+    assert Guarantee.from_json((tmp_path / "new.json").read_text()) == found
     assert 0 < found.epsilon <= 2.001
     if path.parent.name == "first":  # perhaps adaptive: what was logged proves nothing any more
         assert "FixedSchedule" in path.read_text() or len(found.events) < 2
-    if found.events:
-        assert Guarantee.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("path", [*MODELS[:1], *MODELS[-1:], *GUARANTEES[:1], *GUARANTEES[-1:]])
+def test_what_no_older_version_wrote_is_not_converted(path, tmp_path):
+    """Neither edited files, nor those of formats or layouts that there never were."""
+    document, place = json.loads(path.read_text()), tmp_path / "old.json"
+    bare = {name: part for name, part in document.items() if name != "sha256"}
+    today = json.loads(SINGLE[-1].to_json())
+    wrong = [bare | {"format": n} for n in (0, -1, 3, True, None, "1", 4)]
+    wrong += [sealed(bare | {"format": n}) for n in (0, 1, 4)]
+    wrong += [bare | {"kind": "Guarantee", "more": 1}, {}, [], "x", today, today | {"format": 1}]
+    if "sha256" in document:
+        wrong += [document | {name: 1} for name in ("epsilon", "n_rows") if name in document]
+    if path in MODELS:
+        wrong += [bare | {"format": 1, "family": "AllPairs"}, bare | {"format": 1, "released": {}}]
+    for one in wrong:
+        place.write_text(json.dumps(one))
+        with pytest.raises(DataError) as caught:
+            convert_file(place, tmp_path / "new.json")
+        assert caught.value.__cause__ is caught.value.__context__ is None
+    assert not (tmp_path / "new.json").exists()
+
+
+@pytest.mark.parametrize("number", [None, 0, 1, 2, 3, 5, True, "4", -1])
+def test_no_other_number_of_the_format_switches_the_checksum_off(number):
+    for record in SINGLE:
+        document = record.to_dict() | ({} if number is None else {"format": number})
+        for one in (document, sealed(document)):
+            with pytest.raises(MissDPError):
+                type(record).from_json(json.dumps(one))
 
 
 EVENT = LaplaceEvent(sensitivity=1, scale=2.0, label="a count", gate={"age"})
@@ -163,7 +205,8 @@ SINGLE = [
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,
     NetworkModel(
-        (LEVELS, LEVELS), LAYERS, LAYERS, (0,), True, {1: 0}, (np.ones(2) / 2,), np.ones(1), 12.0
+        (LEVELS, LEVELS), Layers((np.eye(4),), (np.ones(4),), ()), Layers((TABLE[[0, 1] * 2],),
+        (np.ones(2),), ()), (0, 1), True, {1: 0}, (np.ones(2) / 2,) * 2, np.ones(2), 12.0
     ),
     Network((Family("kind", ()), FAMILY), {"kind": TABLE[0], "b": TABLE}, {("kind", "b"): TABLE}),
     Recipe(

@@ -1,14 +1,16 @@
 """Files are written whole or not at all, and opened before anything is paid for.
 
-What is written goes to a temporary file beside its target, which it replaces at the end. The
-temporary file is locked by the process that writes it: one that nobody holds any more was left over
-by a killed run, and the next run that writes into the folder removes it.
+What is written goes to a temporary file beside its target, which it replaces at the end. Where the
+system has files without a name (Linux), it gets one when it is complete: nothing is left of a run
+that is killed before. Elsewhere it is hidden, and locked by the process that writes it: one that
+nobody holds any more was left over, and the next run that writes into the folder removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import sys
 import tempfile
@@ -44,8 +46,7 @@ class _Draft:
         check_writable(path)
         self.target = Path(os.path.realpath(path))
         _sweep(self.target.parent)
-        self.handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=self.target.parent)
-        self.path = Path(name)
+        self.handle, self.path = _temporary(self.target.parent)
         self.used = False
         try:
             _locked(self.handle)
@@ -67,11 +68,25 @@ class _Draft:
         """Put the finished file in the target's place, so that not even a power cut halves it."""
         _set_permissions(self.path, self.target)
         os.fsync(self.handle)
-        if sys.platform == "win32":  # where an open file cannot be renamed
-            os.close(self.handle)
-            self.handle = -1
-        os.replace(self.path, self.target)
+        nameless = self.path.parent == _NAMELESS
+        if not (nameless and self._linked(self.target)):  # nothing stood there
+            if nameless:
+                hidden = self.target.parent / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+                self._linked(hidden)
+                self.path = hidden
+            if sys.platform == "win32":  # where an open file cannot be renamed
+                os.close(self.handle)
+                self.handle = -1
+            os.replace(self.path, self.target)
         _sync_folder(self.target.parent)
+
+    def _linked(self, name: Path) -> bool:
+        """Give a nameless file a name, unless it is taken."""
+        with contextlib.suppress(FileExistsError):
+            # Only with a descriptor does os.link follow the link that stands for the file.
+            os.link(self.path, name, src_dir_fd=self.handle, follow_symlinks=True)
+            return True
+        return False
 
     def close(self) -> None:
         """Let go of the file; what was not committed is gone."""
@@ -81,6 +96,20 @@ class _Draft:
             os.close(handle)
         with contextlib.suppress(OSError):
             self.path.unlink()
+
+
+_NAMELESS = Path("/proc/self/fd")
+
+
+def _temporary(folder: Path) -> tuple[int, Path]:
+    """Open a file in a folder, without a name if possible, and return where it can be opened."""
+    with contextlib.suppress(OSError, AttributeError):  # not every system and disk has these
+        handle = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        if (path := _NAMELESS / str(handle)).exists():
+            return handle, path
+        os.close(handle)
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
+    return handle, Path(name)
 
 
 _RESERVED: ContextVar[dict[Path, _Draft] | None] = ContextVar("reserved", default=None)
@@ -171,6 +200,8 @@ def check_writable(path: Path) -> None:
         kind = stat.S_IFMT(path.stat().st_mode)
     if kind == stat.S_IFDIR:
         raise OutputError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
+    if kind == stat.S_IFREG and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
+        raise OutputError(f"cannot write {str(path)!r}: it is read-only; name another file")
     if kind not in (None, stat.S_IFREG):
         # Replacing a device or a pipe by a file would destroy it.
         raise OutputError(f"cannot write {str(path)!r}: it is not an ordinary file")

@@ -86,7 +86,6 @@ class Record:
     kind: ClassVar[str] = ""
     derived: ClassVar[tuple[str, ...]] = ()
     _kinds: ClassVar[dict[str, type[Record]]] = {}
-    _sealed_since: ClassVar[int] = FORMAT  # the first format of the class that has a checksum
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -133,6 +132,8 @@ class Record:
             for name, hint in _types(cast(Hashable, found)).items():
                 if not fits(getattr(read, name), hint):
                     raise found._refusal(data, f"{name} is of the wrong type")
+            if not read._coheres():
+                raise found._refusal(data, "its parts do not fit each other")
             return read
 
     def to_json(self) -> str:
@@ -145,12 +146,12 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record that `to_json` wrote, in this version or an older one.
+        """Return the record that `to_json` wrote.
 
         Raises
         ------
         DataError
-            If the text was changed since.
+            If the text was changed since, or is of another format.
         ParameterError
             If it is not such a text.
         """
@@ -161,16 +162,15 @@ class Record:
         """Return the record of a parsed text; see `from_json`."""
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
-        if "format" not in document and cls._sealed_since < FORMAT:  # never written without one
+        if "format" not in document:  # never written without one
             raise ParameterError(f"{cls.kind} cannot be read: it has no number of its format")
-        written = document.get("format", 0)
-        if not fits(written, int) or not 0 <= written <= FORMAT:
+        if not fits(document["format"], int) or document["format"] != FORMAT:
             raise DataError(
-                f"the file was written by another version of missdp, not {FORMAT} or before"
+                f"the file is not of format {FORMAT}, the only one that is read; if an earlier "
+                "version of missdp wrote it, `missdp convert` writes it anew"
             )
-        if written >= cls._sealed_since or _NAME in document:
-            with replacing(RecursionError, by=ParameterError("nested too deeply")):
-                document = unsealed(document)
+        with replacing(RecursionError, by=ParameterError("nested too deeply")):
+            document = unsealed(document)
         return cls.from_dict(document)
 
     @classmethod
@@ -190,7 +190,7 @@ class Record:
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Return the record of a dictionary; override it to read older layouts."""
+        """Return the record of a dictionary."""
         names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
         skipped = {"kind", "format", "warnings", *cls.derived} - names  # commands add warnings
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
@@ -200,6 +200,10 @@ class Record:
         read = cls(**values)
         vars(read).update(later)
         return read
+
+    def _coheres(self) -> bool:
+        """Whether fields that were read fit each other; what would fail later only in some rows."""
+        return True
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> MissDPError:

@@ -133,18 +133,6 @@ def test_amplified_numbers_are_recomputed_from_what_they_rest_on():
             Guarantee.from_dict({**saved, "conditions": fewer})
 
 
-def test_old_files_of_adaptive_schedules_are_read_as_their_statement():
-    """What was spent along the way was written down then, the cap was not."""
-    saved = Guarantee(2.0, 1e-6, events=[GAUSSIAN, GAUSSIAN]).to_dict()
-    old = Guarantee.from_dict({**saved, "format": 1})
-    assert (old.epsilon, old.delta) == (2.0, 1e-6)
-    assert old.events == (ApproximateEvent(epsilon=2.0, delta=1e-6),)
-    assert Guarantee.from_dict(saved).events == (GAUSSIAN, GAUSSIAN)
-    for claim in (0.1, 0.99 * epsilon_of([GAUSSIAN] * 2, 1e-6)):  # edited
-        with pytest.raises(ParameterError, match="smaller than the events prove"):
-            Guarantee.from_dict({**saved, "format": 1, "epsilon": claim})
-
-
 def test_words_for_the_ground_truth_and_for_large_epsilons():
     known = MissingCompletelyAtRandom({"a": 0.5})
     truth = ground_truth_guarantee(PureEvent(epsilon=1.0), known)

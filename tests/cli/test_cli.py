@@ -275,7 +275,8 @@ def test_nothing_is_written_over_an_input_or_another_output(folder, capsys):
 
 
 def test_a_guarantee_that_cannot_be_written_is_typed(folder, capsys, monkeypatch):
-    monkeypatch.setattr("missdp.files.os.replace", fail_to_replace)
+    for step in ("link", "replace"):  # either gives a file its name
+        monkeypatch.setattr(f"missdp.files.os.{step}", fail_to_replace)
     code, _, err = run(capsys, *SYNTHESIZE, "--guarantee", "g.json")
     assert code == 8
     assert "No space left" in err
@@ -283,7 +284,7 @@ def test_a_guarantee_that_cannot_be_written_is_typed(folder, capsys, monkeypatch
     assert not {"g.json", "out.csv", "out.model.json"} & set(os.listdir(folder))
 
 
-def fail_to_replace(*_):
+def fail_to_replace(*_, **__):
     raise OSError(28, "No space left on device")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     frame.to_csv("complete.csv", index=False)
     frame.mask(rng.random((500, 2)) < 0.2).to_csv("patients.csv", index=False)
     Path("pipeline.toml").write_text(re.findall(r"```toml\n(.*?)```", PAGE, re.S)[0])
+    shutil.copy(Path(__file__).parents[1] / "data/old/fourth/mst-joint.json", "old.model.json")
     for line in LINES:
         if line == "missdp demo":  # run with the README's commands
             continue

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,14 +167,14 @@ def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, 
 
 
 def test_a_model_that_cannot_be_put_in_place_is_put_elsewhere(folder, capsys, monkeypatch):
-    replace = os.replace
-
-    def refuse(source, target):
+    def refuse(source, target, *, named, **more):
         if Path(target).name == "m.json" and Path(target).parent == folder:
             raise OSError(errno.EBUSY, "busy")
-        replace(source, target)
+        named(source, target, **more)
 
-    monkeypatch.setattr("missdp.files.os.replace", refuse)
+    for step in ("link", "replace"):
+        given = partial(refuse, named=getattr(os, step))
+        monkeypatch.setattr(f"missdp.files.os.{step}", given)
     (folder / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     code, _, err = run(capsys, *SYNTHESIZE, "--model", "m.json")

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,3 +157,14 @@ def test_what_is_no_schema_is_not_quoted(tmp_path):
         Schema.from_toml(path)
     assert "secret" not in str(caught.value).replace(str(path), "")
     assert "§" not in str(caught.value).replace(str(path), "")
+
+
+@pytest.mark.parametrize("part", ["a.", '"a b" . ', "'a'."])
+@pytest.mark.parametrize("around", ["{}b = 1", "[{}b]", "x = {{{}b = 1}}"])
+def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
+    path = tmp_path / "deep.toml"
+    path.write_text(around.format(part * 20_000), encoding="utf-8")
+    started = time.process_time()
+    with pytest.raises(SchemaError, match="100 parts"):
+        Schema.from_toml(path)
+    assert time.process_time() - started < 0.1

@@ -157,15 +157,23 @@ class Unreadable(float):
         raise RuntimeError
 
 
+class Unclassed:
+    """A cell that tells what it holds if it is asked what it is."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("140")
+
+
 def released_view():
     view = memoryview(b"5")
     view.release()
     return view
 
 
-@pytest.mark.parametrize("odd", [Unreadable(5.0), released_view()], ids=["float", "memoryview"])
+@pytest.mark.parametrize("odd", [lambda: Unreadable(5.0), released_view, Unclassed])
 def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells(odd):
-    cells = np.array([5.0, odd, 7.0], dtype=object)
+    cells = np.array([5.0, odd(), 7.0], dtype=object)
     for policy in ("missing", "clamp"):
         frame, total = pd.DataFrame({"age": cells}), replace(AGE, outside=policy)
         table = Table.read(frame, Schema((total,)))

@@ -6,12 +6,11 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, Self, get_args
 
 from missdp.accounting.accountants import epsilon_under, proves
-from missdp.accounting.conditions import Assumption, Condition, FixedSchedule
+from missdp.accounting.conditions import Assumption, Condition
 from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
     Adjacency,
@@ -25,11 +24,9 @@ from missdp.accounting.events import (
 from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError
-from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta, check_nonnegative
+from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
 
 __all__ = ["Guarantee", "Protects"]
-
-_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,6 @@ class Guarantee(Record):
     protects: Protects = "incomplete"
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
-
-    _sealed_since: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -344,20 +339,11 @@ class Guarantee(Record):
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the guarantee of a dictionary, which must name every field: none may be lost."""
         known = {f.name for f in fields(cls)}
-        if not known <= set(data) or data.get("format", FORMAT) not in range(1, FORMAT + 1):
-            raise ParameterError(f"a guarantee needs {sorted(known)}, format {FORMAT} or before")
-        read = None
-        if data.get("format", FORMAT) != FORMAT:  # before sums were exact: rounded up if need be
-            with suppress(ParameterError):
-                read = super()._read(data)
-            data = {**data, "epsilon": check_nonnegative("epsilon", data["epsilon"]) * _UP}
-        read = read or super()._read(data)
+        if not known <= set(data) or data.get("format", FORMAT) != FORMAT:
+            raise ParameterError(f"a guarantee needs {sorted(known)}, format {FORMAT}")
+        read = super()._read(data)
         if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")
-        if data.get("format") == 1 and FixedSchedule() not in read.conditions:
-            # Perhaps of an adaptive schedule, whose cap was not written down: they prove only that
-            # the statement is none of too little.
-            return replace(read, events=())
         return read
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "simulate": "Punch holes into a complete table, for experiments.",
     "query": "Answer one question about a table with holes, privately.",
     "price": "Print what a saved model or a preprocessing pipeline really guarantees.",
+    "convert": "Write a model or guarantee of an earlier version in today's format.",
     "demo": "Synthesize a real survey with holes, and show what dropping rows does.",
 }
 """Each command with a line for the overview; its file is imported when it is called."""
@@ -83,6 +84,7 @@ EXAMPLES = {
         "missdp price synthetic.model.json --ground-truth --row-independent",
         "missdp price pipeline.toml",
     ),
+    "convert": ("missdp convert old.model.json -o new.model.json",),
     "demo": ("missdp demo",),
 }
 """What the help of each command shows; docs/commands.md explains them, and tests run them."""

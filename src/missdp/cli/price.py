@@ -23,6 +23,8 @@ from missdp.synth import load
 
 __all__ = ["price"]
 
+_TRUSTED = "The model file is trusted as given: its checksum shows damage, and is no signature."
+
 
 def price(
     target: Annotated[
@@ -71,7 +73,8 @@ def price(
     elif stated is not None:
         raise ParameterError("assumptions about missing values are for --ground-truth")
     warn_if_weak(guarantee.epsilon, guarantee.delta, n=model.n_rows_)
-    emit({"guarantee": guarantee.to_dict()}, guarantee.in_words(), as_json=as_json)
+    document = {"guarantee": guarantee.to_dict(), "says": _TRUSTED}
+    emit(document, f"{guarantee.in_words()}\n\n{_TRUSTED}", as_json=as_json)
 
 
 def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:

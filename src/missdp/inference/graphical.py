@@ -13,6 +13,7 @@ privacy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,12 +30,15 @@ from missdp.inference.model import (
     Draws,
     Levels,
     Zeros,
+    finite,
     merge_zeros,
     sample_tree,
+    shaped,
     split_rows,
     tree_steps,
 )
 from missdp.inference.raking import sample_raked
+from missdp.inference.row_model import masks_fit
 from missdp.record import Record
 
 __all__ = ["GraphicalModel", "Recipe"]
@@ -64,6 +68,17 @@ class GraphicalModel(Record):
     masks: MaskModel
     zeros: Zeros = field(default_factory=dict)
     tables: Parameters = field(default_factory=dict)
+
+    def _coheres(self) -> bool:
+        sizes = [level.n_groups for level in self.levels]
+        return (
+            shaped(self.parameters, sizes)
+            and shaped(self.tables, sizes)
+            and shaped(self.zeros, [len(level.groups) for level in self.levels])
+            and finite(self.parameters.values())
+            and finite(self.tables.values(), least=0.0)
+            and masks_fit(self.masks, sizes)
+        )
 
     @cached_property
     def law(self) -> Calibrated:
@@ -131,6 +146,11 @@ class Recipe(Record):
     model_rows: int
     always: dict[int, int] = field(default_factory=dict)
     pairs: Mapping[Clique, float] = field(default_factory=dict)
+
+    def _coheres(self) -> bool:
+        named = {v for clique in (*self.sigmas, *self.pairs) for v in clique} | {*self.always}
+        noise = (self.first_sigma, *self.sigmas.values(), *self.pairs.values())
+        return named <= {*range(len(self.extended))} and all(0 <= s < math.inf for s in noise)
 
     def repeat(self, model: GraphicalModel, rng: np.random.Generator) -> GraphicalModel:
         """Simulate a table from ``model``, release it again, and fit a model to that."""

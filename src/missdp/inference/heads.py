@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from missdp.inference.model import Codes, draw
+from missdp.inference.model import Codes, draw, finite, shaped
 from missdp.record import Record
 
 __all__ = ["Features", "Heads", "Pair", "barrier", "reachable"]
@@ -68,6 +68,21 @@ class Heads(Record):
     biases: tuple[Floats, ...]
     weights: dict[Pair, Floats]
     allowed: dict[Pair, Bools] = field(default_factory=dict)
+
+    def _coheres(self) -> bool:
+        sizes = [len(margin) for margin in self.margins]
+        place = {a: k for k, a in enumerate(self.order)}
+        return (
+            sorted(self.order) == [*range(len(sizes))] == [*range(len(self.biases))]
+            and [table.shape for table in (*self.margins, *self.biases)]
+            == 2 * [(n,) for n in sizes]
+            and shaped(self.weights, sizes)
+            and shaped(self.allowed, sizes)
+            and all(place[a] > place[c] for a, c in self.weights)
+            and finite((*self.biases, *self.weights.values()))
+            and finite(self.margins, least=0.0)
+            and all(margin.any() for margin in self.margins)
+        )
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:

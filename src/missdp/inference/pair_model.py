@@ -19,10 +19,12 @@ from missdp.inference.model import (
     Codes,
     Levels,
     cell_index,
+    finite,
+    shaped,
     split_rows,
 )
 from missdp.inference.raking import rake, resample
-from missdp.inference.row_model import RowModel
+from missdp.inference.row_model import RowModel, masks_fit
 from missdp.inference.shrinkage import scaled_to, shrunk
 from missdp.inference.swaps import swap
 
@@ -66,6 +68,15 @@ class PairModel(RowModel):
     masks: MaskModel
     base: Base
     n_rows: float
+
+    def _coheres(self) -> bool:
+        sizes = [level.n_groups for level in self.levels]
+        return (
+            sizes == [len(margin) for margin in self.law.margins]
+            and shaped(self.tables, sizes)
+            and finite(self.tables.values(), least=0.0)
+            and masks_fit(self.masks, sizes)
+        )
 
     def complete(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw ``n`` complete rows on groups of levels."""

@@ -288,6 +288,8 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     return found
 
 
+# The time that Python takes to read a key grows with the square of its parts.
+_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _READ_BOUNDS = (
@@ -318,7 +320,10 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
 
     with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
         # Editors of some systems begin a file with a mark that says it is UTF-8.
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        text = path.read_bytes().decode("utf-8-sig")
+        if _DEEP.search(text):
+            raise ValueError("too deep (at a key of 100 parts or more)")
+        return tomllib.loads(text)
 
 
 def write_tables(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from missdp.accounting import Budget, Cost
 from missdp.accounting.filters import counting_cost
 from missdp.errors import ParameterError
 from missdp.inference.graphical import GraphicalModel, Recipe
-from missdp.inference.masks import MaskModel
-from missdp.inference.model import Draws, Levels, Zeros
+from missdp.inference.model import Draws, Zeros
 from missdp.mechanisms.door import Door, Total
 from missdp.schema import Schema
 from missdp.schema.grid import is_pending
@@ -29,7 +28,7 @@ from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, 
 from missdp.synth.kept_back import KeptBack
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.restore import kinds_share
-from missdp.synth.state import first_array, is_declared, is_whole
+from missdp.synth.state import is_declared, is_whole
 from missdp.synth.workload import StructuralZeros, Workload, candidates, read_zeros, with_rules
 
 __all__ = ["AIM", "GraphicalSynthesizer"]
@@ -211,6 +210,11 @@ class GraphicalSynthesizer(Synthesizer):
         self._report("done", 1.0)
         return learner.rows()
 
+    def _draws_schema(self) -> bool:
+        sizes = [len(level.groups) for level in self.model_.levels]
+        known = len(self._recipe.extended) == len(sizes)
+        return known and sizes == [attribute.size for attribute in self.modelled_]
+
     def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
         for _ in range(multiple):
             another = copy.copy(self)
@@ -232,39 +236,6 @@ class GraphicalSynthesizer(Synthesizer):
     ) -> dict[str, NDArray[np.int64]]:
         codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep", draws=self._draws)
         return dict(zip(self.modelled_.names, codes, strict=True))
-
-    @classmethod
-    def _of_first_formats(
-        cls, parameters: dict[str, Any], released: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        model, recipe = released["model"], released["recipe"]
-        levels = zip(model["groups"], model["shares"], strict=True)
-        kept = model["masks"]
-        masks = MaskModel(first_array(kept["rates"]))
-        masks.intercepts = first_array(kept["intercepts"])
-        masks.correlation = first_array(kept["correlation"])
-        masks.slopes = {(a, b): first_array(slope) for a, b, slope in kept["slopes"]}
-        law = GraphicalModel(
-            tuple(Levels(np.array(g, dtype=np.int64), first_array(s)) for g, s in levels),
-            {clique: first_array(table) for clique, table in model["parameters"]},
-            masks,
-            {clique: np.array(table, dtype=bool) for clique, table in model.get("zeros", ())},
-        )
-        zeros = parameters.get("structural_zeros")
-        if zeros is not None:
-            parameters = parameters | {"structural_zeros": dict(map(_first_zeros, zeros))}
-        if isinstance(parameters.get("workload"), tuple):
-            parameters = parameters | {"workload": dict(parameters["workload"])}
-        return parameters, {
-            "model_": law,
-            "measured_": released["measured"],
-            "_recipe": Recipe(**{**recipe, "sigmas": dict(recipe["sigmas"])}),
-        }
-
-
-def _first_zeros(stored: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
-    table = stored.get("combinations")
-    return stored["names"], np.array(stored["table"], dtype=bool) if table is None else table
 
 
 _ROUNDS_PER_ATTRIBUTE = 3

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
+import numpy as np
+
 from missdp.accounting import Budget, Condition, Guarantee
 from missdp.accounting.weak import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, did_you_mean, replacing
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress
-from missdp.record import WRONG, fits
+from missdp.record import fits
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import found, on_grid, pending, widest
 from missdp.sources import MarginalSource, Reads, Strategy, readable
@@ -39,6 +41,9 @@ from missdp.synth.state import (
 from missdp.table import FrameKind
 
 __all__ = ["MissingValues", "Synthesizer"]
+
+
+_TRIED = 100  # rows that a model draws when it is opened
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -306,14 +311,22 @@ class Synthesizer(Sampler):
     @classmethod
     def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
         """Return the model of a parsed file."""
-        stored = read_model(document, path, family=cls.__name__, upgrade=cls._of_first_formats)
-        with replacing(*WRONG, by=DataError(f"{str(path)!r} is not a missdp model file")):
+        stored = read_model(document, path, family=cls.__name__)
+        broken = DataError(f"{str(path)!r} is not a missdp model file")
+        with replacing(Exception, by=broken), np.errstate(all="ignore"):
             model = cls(**stored.parameters)
             model._fitted_with = stored.parameters
             model.schema_, model.kind_ = stored.schema, stored.frame
             model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
             model._take_facts(stored)
+            if model.missing not in cls.strategies or not model._draws_schema():
+                raise broken
+            agrees = model._agrees_with(stored.guarantee)
+        if not agrees:
+            raise DataError(
+                "the guarantee of the model is not that of its parameters: the file was edited"
+            )
         model._adopt(model)
         return model
 
@@ -341,12 +354,17 @@ class Synthesizer(Sampler):
                 raise DataError(f"{name} is of the wrong type")
             setattr(self, name, released[name])
 
-    @classmethod
-    def _of_first_formats(
-        cls, parameters: dict[str, Any], released: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return parameters and released model of a file of the first two formats."""
-        return parameters, released
+    def _draws_schema(self) -> bool:
+        """Whether what was read from a file draws rows of the schema; any error says no."""
+        kinds: list[MissingValues] = ["fill", "keep"]
+        for missing_values in kinds[: 1 + self._applied_strategy.models_holes]:
+            codes = self._sample(_TRIED, missing_values, np.random.default_rng(0))
+            for attribute in self.modelled_:
+                size = attribute.extended_size if missing_values == "keep" else attribute.size
+                drawn = codes[attribute.name]
+                if drawn.shape != (_TRIED,) or drawn.min() < 0 or drawn.max() >= size:
+                    return False
+        return True
 
     def _check_schema(self, schema: Schema) -> None:
         """Refuse, before anything is charged, what public facts show to be impossible."""

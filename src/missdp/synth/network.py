@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import cell_index, draw, draw_each, sample_rows
+from missdp.inference.model import cell_index, draw, draw_each, finite, sample_rows
 from missdp.inference.raking import sample_raked
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
@@ -218,6 +218,24 @@ class Network(Record):
     families: tuple[Family, ...]
     conditionals: Mapping[str, NDArray[np.float64]]
     tables: dict[Clique, NDArray[np.float64]] = field(default_factory=dict)
+
+    def _coheres(self) -> bool:
+        sizes, before = self.sizes, [family.child for family in self.families]
+        laws = [(family.clique, self.conditionals[family.child]) for family in self.families]
+        return (
+            sorted(sizes) == sorted(before)
+            and all({*f.parents} <= {*before[:k]} for k, f in enumerate(self.families))
+            and all(
+                table.shape == tuple(sizes[name] for name in clique)
+                for clique, table in (*self.tables.items(), *laws)
+            )
+            and finite((*self.conditionals.values(), *self.tables.values()), least=0.0)
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of levels of each attribute."""
+        return {child: law.shape[-1] for child, law in self.conditionals.items()}
 
     @classmethod
     def from_joints(

@@ -199,6 +199,11 @@ class PairsSynthesizer(Synthesizer):
         """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
         return impossible_pairs(self._modelled.impossible, schema.names)
 
+    def _draws_schema(self) -> bool:
+        return [len(level.groups) for level in self.model_.levels] == [
+            attribute.size for attribute in self.modelled_
+        ]
+
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,11 @@ from missdp.synth.caps import Caps, chosen_caps, imputation_caps, one_gate_caps,
 from missdp.synth.cuts import each_cost, without_cuts
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.learn_network import Learner, Plan, check_cells, check_degree, make_plan
-from missdp.synth.network import Family, Network, fill_holes, fit_filling_model, observed_part
+from missdp.synth.network import Network, fill_holes, fit_filling_model, observed_part
 from missdp.synth.noisy_counts import least_squares_total
 from missdp.synth.restore import kinds_share
 from missdp.synth.restrict import restricted
-from missdp.synth.state import first_array, is_declared, is_number, is_whole
+from missdp.synth.state import is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]
 
@@ -262,6 +262,12 @@ class PrivBayes(Synthesizer):
     def _sizes(self) -> dict[str, int]:
         return {a.name: a.size for a in self.modelled_}
 
+    def _draws_schema(self) -> bool:
+        filled = self._applied_strategy.models_holes and bool(self.modelled_.nullable)
+        sizes = {a.name: a.extended_size if filled else a.size for a in self.modelled_}
+        filling = None if self._filling is None else self._filling.sizes
+        return self.network_.sizes == sizes and filling == (self._sizes() if filled else None)
+
     def _sample(
         self, n: int, missing_values: MissingValues, rng: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
@@ -269,18 +275,3 @@ class PrivBayes(Synthesizer):
         if missing_values == "fill" and self._filling is not None:
             codes = fill_holes(codes, self._sizes(), self._filling, rng)
         return codes
-
-    @classmethod
-    def _of_first_formats(
-        cls, parameters: dict[str, Any], released: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        filling = released["filling"]
-        return parameters, {
-            "network_": _first_network(released["network"]),
-            "_filling": None if filling is None else _first_network(filling),
-        }
-
-
-def _first_network(rows: Any) -> Network:
-    families = tuple(Family(row["child"], row["parents"]) for row in rows)
-    return Network(families, {row["child"]: first_array(row["conditional"]) for row in rows})

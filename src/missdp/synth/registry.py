@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -23,6 +23,7 @@ from missdp.synth.state import read_document
 __all__ = [
     "default_synthesizer",
     "load",
+    "opened_model",
     "own_parameters",
     "read_settings",
     "synthesizer_named",
@@ -154,8 +155,12 @@ def load(path: str | Path) -> Synthesizer:
     place = Path(path)
     if not os.path.exists(place):
         raise DataError(f"there is no model file {str(path)!r}")
-    document = read_document(place)
-    return _class_named(document["family"])._opened(document, place)
+    return opened_model(read_document(place), place)
+
+
+def opened_model(document: Mapping[str, Any], path: Path) -> Synthesizer:
+    """Return the model of a parsed file, whatever its family."""
+    return _class_named(document["family"])._opened(document, path)
 
 
 def _class_named(family: str) -> type[Synthesizer]:

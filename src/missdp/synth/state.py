@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard
+from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,9 @@ from missdp.accounting import (
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
 from missdp.files import write_atomically
 from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
+from missdp.inference.model import finite
 from missdp.mechanisms import Witness, domain_conditions
-from missdp.record import WRONG, Record, decoded, read_json
+from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
 from missdp.schema.schema import check_schema
 from missdp.sources import MarginalSource, Reads, is_source, open_source
@@ -48,13 +50,13 @@ __all__ = [
     "StoredModel",
     "check_settings",
     "chosen_delta",
-    "first_array",
     "fit_conditions",
     "is_declared",
     "is_noisy",
     "is_number",
     "is_whole",
     "open_data",
+    "parsed",
     "read_document",
     "read_model",
     "sampling_generator",
@@ -70,6 +72,9 @@ _CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
 class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """An estimator that is fitted or not, nothing in between."""
 
+    epsilon: float
+    delta: float | None
+    n_rows: int | Literal["noisy"]
     budget: Budget | None
     schema_: Schema
     guarantee_: Guarantee
@@ -130,7 +135,7 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
     def _take_facts(self, stored: StoredModel) -> None:
         """Inverse of `_facts`; with the guarantee."""
         self.guarantee_ = stored.guarantee
-        self._kind_shares = dict(stored.released.get(_KINDS, {}))
+        self._kind_shares = self._checked_shares(stored.released.get(_KINDS, {}))
         caps, self._kept = stored.released.get(_CAPS), None
         if caps is None:
             return
@@ -140,6 +145,24 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
         if not (known and capped and isinstance(whole, FilterEvent)):
             raise DataError("the caps of the parts of the fit are of the wrong type")
         self._kept = Caps(whole=whole.cost, events=parts, structure=structure)
+
+    def _checked_shares(self, shares: Mapping[str, NDArray[np.float64]]) -> KindShares:
+        """Refuse shares that are none of kinds of missing of the schema."""
+        kinds = {name: (len(self._modelled.kinds[name]),) for name in shares}
+        laws = finite(shares.values(), least=0.0) and all(law.any() for law in shares.values())
+        if not laws or kinds != {name: law.shape for name, law in shares.items()}:
+            raise DataError("shares of kinds of missing must be those of the schema")
+        return shares
+
+    def _agrees_with(self, guarantee: Guarantee) -> bool:
+        """Whether a guarantee is that of a fit with these parameters."""
+        declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
+        return (
+            math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
+            and guarantee.delta == chosen_delta(self.delta, self.n_rows)
+            and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
+            and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
@@ -293,16 +316,6 @@ def is_declared(n_rows: str | int) -> TypeGuard[int]:
     return not is_noisy(n_rows)
 
 
-_FIRST_FORMATS = (1, 2)  # without kinds of records; the first one without a checksum
-Upgrade: TypeAlias = Callable[
-    [dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]
-]
-"""From parameters and released model of the first two formats to those of today."""
-
-# What strategies were called in files written before version 0.2.
-_RENAMED = {"adaptive": "observed", "auto": "joint"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoredModel(Record):
     """What a model file holds: public facts and released values only.
@@ -332,29 +345,6 @@ class StoredModel(Record):
     guarantee: Guarantee
     released: dict[str, Any]
 
-    _sealed_since: ClassVar[int] = 2
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Return the model of a dictionary; the first two formats had no kinds of records."""
-        if isinstance(data, Mapping) and data.get("format") in _FIRST_FORMATS:
-            with replacing(*WRONG, by=ParameterError("this is no model of the first two formats")):
-                parameters = data["parameters"]
-                missing = _RENAMED.get(parameters["missing"], parameters["missing"])
-                data = {
-                    **{name: data[name] for name in data if name != "kind"},
-                    "frame": data["kind"],
-                    "parameters": {**parameters, "missing": missing},
-                    "schema": {"kind": "Schema", **data["schema"]},
-                    "guarantee": {"kind": "Guarantee", **data["guarantee"]},
-                }
-        return super().from_dict(data)
-
-
-def first_array(stored: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return an array of a file of the first two formats: little-endian doubles in base64."""
-    return np.asarray(decoded({"kind": "array", "type": "<f8", **stored}))
-
 
 def write_model(path: Path, model: StoredModel) -> None:
     """Write a released model, whole or not at all."""
@@ -371,36 +361,35 @@ def read_document(path: Path) -> Mapping[str, Any]:
         If the file is absent or is not a model file.
     """
     broken = DataError(f"{str(path)!r} is not a missdp model file")
-
-    def unreadable(error: BaseException) -> DataError:
-        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
-
-    with replacing(OSError, by=unreadable), replacing(ValueError, by=broken):
-        document = read_json(path.read_bytes().decode("utf-8"))
+    document = parsed(path, broken)
     if not (isinstance(document, Mapping) and isinstance(document.get("family"), str)):
         raise broken
     return document
 
 
-def read_model(
-    document: Mapping[str, Any], path: Path, *, family: str, upgrade: Upgrade
-) -> StoredModel:
-    """Return the model of a parsed file; ``upgrade`` is the family's, for the first two formats.
+def parsed(path: Path, broken: DataError) -> Any:
+    """Return the value of a JSON file; raise ``broken`` if it is none."""
+
+    def unreadable(error: BaseException) -> DataError:
+        return DataError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None)}")
+
+    with replacing(OSError, by=unreadable), replacing(ValueError, by=broken):
+        return read_json(path.read_bytes().decode("utf-8"))
+
+
+def read_model(document: Mapping[str, Any], path: Path, *, family: str) -> StoredModel:
+    """Return the model of a parsed file.
 
     Raises
     ------
     DataError
-        If it was damaged, is of another version, or holds a model of another family.
+        If it was damaged, is of another format, or holds a model of another family.
     """
     broken = DataError(f"{str(path)!r} is not a missdp model file")
     if document["family"] != family:
         raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
     with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
-        stored = StoredModel.from_document(document)
-        if document["format"] not in _FIRST_FORMATS:
-            return stored
-        parameters, released = upgrade(stored.parameters, stored.released)
-        return replace(stored, parameters=parameters, released=released)
+        return StoredModel.from_document(document)
 
 
 def fit_conditions(

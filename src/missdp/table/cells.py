@@ -86,12 +86,12 @@ def plain(cell: Any) -> Plain:
     """
     if cell is None or cell is pd.NA or cell is pd.NaT:
         return None
-    for kinds, read in _READERS:
-        if isinstance(cell, kinds):
-            try:
+    try:
+        for kinds, read in _READERS:
+            if isinstance(cell, kinds):  # which asks the cell for its class
                 return read(cell)
-            except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
-                return UNREADABLE
+    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+        return UNREADABLE
     return UNREADABLE
 
 

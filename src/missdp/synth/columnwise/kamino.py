@@ -10,6 +10,7 @@ import numpy as np
 from missdp.accounting import Budget
 from missdp.errors import ParameterError
 from missdp.inference.masks import MaskModel
+from missdp.inference.model import finite
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, Total
 from missdp.schema import Schema
@@ -246,6 +247,12 @@ class Kamino(PairsSynthesizer):
         rates = np.clip(1 - crude.observed, 0.0, 1.0)
         masks = MaskModel(rates, self._never_missing(crude), told=self._modelled.told)
         return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
+
+    def _draws_schema(self) -> bool:
+        named = {*self.pair_rates_} == {denial.text for denial in self._denials("mostly")}
+        return (
+            super()._draws_schema() and named and finite(map(np.array, self.pair_rates_.values()))
+        )
 
     def draws_together(self, schema: Schema) -> bool:
         """Whether all rows are drawn at once: where constraints compare two of them."""

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Codes, Levels, split_rows
+from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.inference.row_model import RowModel
 
 __all__ = ["ClassTable", "draw_classes"]
@@ -51,6 +51,17 @@ class ClassTable(RowModel):
     observed: Floats
     always: dict[int, int]
     n_rows: float
+
+    def _coheres(self) -> bool:
+        classes, sizes = len(self.shares), [level.n_groups for level in self.levels]
+        return (
+            [head.shape for head in self.heads] == [(classes, size) for size in sizes]
+            and self.shares.shape == (classes,)
+            and self.observed.shape == (classes, len(sizes))
+            and {*self.always} <= {*range(len(sizes))}
+            and finite((self.shares, *self.heads, self.observed), least=0.0)
+            and all((head.sum(axis=1) > 0).all() for head in (self.shares[np.newaxis], *self.heads))
+        )
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool

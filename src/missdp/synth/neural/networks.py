@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from missdp.inference.model import Codes, Levels, split_rows
+from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.inference.row_model import RowModel
 from missdp.record import Record
 from missdp.synth.neural.critics import LEAK
@@ -42,6 +42,15 @@ class Layers(Record):
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     bends: tuple[str, ...]
+
+    def _coheres(self) -> bool:
+        ends = [*(len(weight) for weight in self.weights), len(self.biases[-1])]
+        return (
+            [weight.shape for weight in self.weights] == [*pairwise(ends)]
+            and [bias.shape for bias in self.biases] == [(end,) for end in ends[1:]]
+            and len(self.bends) == len(self.weights) - 1
+            and finite((*self.weights, *self.biases))
+        )
 
     def __call__(self, inputs: Floats) -> Floats:
         """Return what comes out for each row of inputs.
@@ -142,6 +151,22 @@ class NetworkModel(RowModel):
     conditions: tuple[Floats, ...]
     asked: Floats
     n_rows: float
+
+    def _coheres(self) -> bool:
+        sizes, d = [level.n_groups for level in self.levels], len(self.levels)
+        inputs, masked = len(self.values.weights[0]), len(self.masks.weights[0])
+        laws = (*self.conditions, *([self.asked] if self.conditions else []))
+        return (
+            len(self.values.biases[-1]) == sum(sizes)
+            and len(self.masks.biases[-1]) == len(self.holed)
+            and masked >= sum(sizes) * self.sees_values
+            and {*self.holed, *self.always} <= {*range(d)}
+            and [law.shape for law in laws] == ([(n,) for n in (*sizes, d)] if laws else [])
+            and inputs >= sum(sizes) * bool(laws)
+            and finite(laws, least=0.0)
+            and all(abs(law.sum() - 1) < 1e-8 for law in self.conditions)
+            and (not laws or bool(self.asked.any()))
+        )
 
     @cached_property
     def starts(self) -> Codes:
