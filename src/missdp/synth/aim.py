@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
