@@ -4,8 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "src" / "missdp"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -37,16 +35,6 @@ def test_contracts_name_what_is_there_and_say_why_something_is_ignored():
     ignored = [line for line in PROJECT.splitlines() if " -> missdp" in line]
     assert len(ignored) == sum(len(one.get("ignore_imports", ())) for one in CONTRACTS) <= 20
     assert [line for line in ignored if not re.search(r"\", # \w.+", line)] == []
-
-
-@pytest.mark.parametrize("path", sorted(HOUSE.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_file_is_too_long_to_read(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
-
-
-def test_no_two_files_have_the_same_name():
-    names = [path.name for path in HOUSE.rglob("*.py") if not path.name.startswith("__")]
-    assert len(set(names)) == len(names)
 
 
 def test_files_that_the_page_names_are_there():

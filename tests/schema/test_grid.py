@@ -43,7 +43,7 @@ def spread(attribute, n, seed):
     rng = np.random.default_rng(seed)
     width = attribute.upper - attribute.lower
     values = attribute.lower + width * np.minimum(1, rng.exponential(rng.choice([0.01, 0.3]), n))
-    values[: n // 3] = values[0]
+    values[: n // 3] = rng.choice([attribute.lower, values[0], attribute.upper])
     values[-2:] = attribute.lower, attribute.upper
     values = np.rint(values) if attribute.integer else values
     return attribute.on_step(values)

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
+_FEW = "its numbers"  # of one that has so few numbers that each is a bin
 _FOUND = "an earlier fit"  # of one that was cut
 MOST_CODES = 15
 """Most bins and spikes of an attribute that are found privately."""
@@ -68,7 +69,7 @@ def _open(a: Attribute) -> TypeGuard[Numeric]:
 
 def _marked(a: Numeric) -> Numeric:
     if (numbers := _numbers(a)) <= _SINGLY:
-        return replace(a, bins=int(numbers))
+        return replace(a, bins=int(numbers), cuts_from=_FEW)
     return replace(a, bins=MOST_CODES, cuts_from=_PENDING)
 
 

@@ -225,7 +225,8 @@ class Synthesizer(Sampler):
     @property
     def cuts_(self) -> dict[str, Numeric]:
         """Numeric attributes with the bins, spikes and shares that were found privately."""
-        return {a.name: a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from}
+        cut = (a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from and a.edges)
+        return {a.name: a for a in cut}
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.

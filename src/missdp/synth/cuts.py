@@ -135,7 +135,7 @@ def _fading(
 ) -> NDArray[np.float64]:
     """Return shares for bins of which nothing is known: most beside what has mass, then less."""
     known = shares > 0
-    known[np.searchsorted(pieces, spikes, side="right") - 1] = True
+    known[np.searchsorted(pieces[1:-1], spikes, side="right")] = True
     away = np.abs(np.subtract.outer(np.arange(len(shares)), np.flatnonzero(known)))
     return _LEAST * _FADES ** (away.min(axis=1) if known.any() else np.zeros(len(shares)))
 

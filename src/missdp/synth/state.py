@@ -291,7 +291,7 @@ def cut_conditions(schema: Schema) -> list[Condition]:
     """Return which bins were found by other releases."""
     found: dict[str, list[str]] = {}
     for a in schema:
-        if isinstance(a, Numeric) and a.cuts_from is not None:
+        if isinstance(a, Numeric) and a.cuts_from is not None and a.edges is not None:
             found.setdefault(a.cuts_from, []).append(a.name)
     return [CutsFromRelease(tuple(names), release) for release, names in found.items()]
 
