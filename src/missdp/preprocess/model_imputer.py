@@ -371,7 +371,8 @@ def _laws_of(model: ReleasedModel) -> Conditionals:
         return known[1]
     modelled = Modelled(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
-    rows = modelled_codes(modelled.table(model.sample_table(_ROWS, random_state=_SEED)))
+    drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
+    rows = modelled_codes(modelled.table(drawn))
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
     place = {name: i for i, name in enumerate(modelled.schema.names)}
     impossible = {

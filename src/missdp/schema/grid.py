@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema.attributes import Attribute
-from missdp.schema.numeric import Numeric
+from missdp.schema.numeric import Numeric, decimals
 from missdp.schema.schema import Schema
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 
 _PENDING = "this fit"  # what ``cuts_from`` says of an attribute that a fit is about to cut
 _FEW = "its numbers"  # of one that has so few numbers that each is a bin
-_FOUND = "an earlier fit"  # of one that was cut
+_FOUND = "its own fit"  # of one that was cut
 MOST_CODES = 15
 """Most bins and spikes of an attribute that are found privately."""
 
@@ -38,7 +38,6 @@ _SINGLY = 16  # numbers, each of which is a bin of its own, so that nothing is t
 _NUMBERS = 4096  # that are cells of their own
 _CELLS = 2**12  # of the grid otherwise
 _FINEST = 1e-8  # of the range, the unit of numbers without a step
-_DECIMALS = 10  # of edges, so that 0.1 + 0.2 is 0.3
 _HAIR = 1e-12
 _LINEAR = 0.25  # of the range; bounds further from 0 are cut evenly
 
@@ -60,7 +59,10 @@ def pending(schema: Schema, names: Iterable[str]) -> Schema:
     and nothing is to be found. What follows from other attributes is not counted, and stays.
     """
     wanted = {*names} - {*schema.rulebook.derives}
-    return _with(schema, {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)})
+    earlier = {a.name: replace(a, cuts_from="an earlier fit") for a in schema if _is_found(a)}
+    return _with(
+        schema, earlier | {a.name: _marked(a) for a in schema if a.name in wanted and _open(a)}
+    )
 
 
 def _open(a: Attribute) -> TypeGuard[Numeric]:
@@ -89,10 +91,14 @@ def found(schema: Schema) -> Schema:
     return _with(schema, cuts)
 
 
+def _is_found(a: Attribute) -> TypeGuard[Numeric]:
+    return isinstance(a, Numeric) and a.cuts_from == _FOUND
+
+
 def uncut(schema: Schema) -> Schema:
-    """Return the schema as it was declared, before bins were found."""
-    plain = (_uncut(a) if isinstance(a, Numeric) and a.cuts_from else a for a in schema)
-    return Schema(tuple(plain), schema.rules)
+    """Return the schema of a fit as it was declared, before bins were found."""
+    own = (a for a in schema if isinstance(a, Numeric) and a.cuts_from in (_FOUND, _FEW))
+    return _with(schema, {a.name: _uncut(a) for a in own})
 
 
 def _uncut(a: Numeric) -> Numeric:
@@ -136,7 +142,7 @@ def _edges_of(first: NDArray[np.float64], a: Numeric) -> tuple[float, ...]:
     """Return edges before each of these values; the last value of all is never alone in two."""
     step = _step(a) or 0.0
     last = a.upper - step / 2  # the last bin is closed on both sides
-    inner = np.unique(np.round(np.minimum(first, last), _DECIMALS))
+    inner = np.unique(np.round(np.minimum(first, last), decimals(step, a.lower) + 1))
     inner = inner[(inner > a.lower) & (inner < a.upper)]
     return (a.lower, *inner.tolist(), a.upper)
 

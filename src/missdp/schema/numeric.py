@@ -23,7 +23,7 @@ from missdp.schema.attributes import (
     read_number,
 )
 
-__all__ = ["Bins", "Numeric"]
+__all__ = ["Bins", "Numeric", "decimals"]
 
 _Floats: TypeAlias = NDArray[Any]
 
@@ -208,9 +208,7 @@ class Numeric(Attribute):
         """Inverse of ``_units``, with no more digits than the step has."""
         if self.step is None:
             return units
-        values = np.round(
-            self.lower + self.step * units, max(map(_digits, (self.lower, self.step)))
-        )
+        values = np.round(self.lower + self.step * units, decimals(self.step, self.lower))
         return np.clip(values, self.lower, self.upper)
 
     def on_step(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -272,10 +270,16 @@ class Numeric(Attribute):
         return self._values(self._bins.decode(codes, uniform))
 
 
-def _digits(number: float) -> int:
-    """Return how many decimals a number is written with, at most 12."""
-    exponent = Decimal(repr(number)).normalize().as_tuple().exponent
-    return min(12, max(0, -int(exponent)))
+def decimals(*numbers: float) -> int:
+    """Return how many decimals numbers are written with, at most 20.
+
+    Examples
+    --------
+    >>> decimals(0.01, 2.5), decimals(1e-10), decimals(100.0)
+    (2, 10, 0)
+    """
+    exponents = (Decimal(repr(n)).normalize().as_tuple().exponent for n in numbers)
+    return min(20, max(0, *(-int(exponent) for exponent in exponents)))
 
 
 def _as_float(value: Any) -> Any:

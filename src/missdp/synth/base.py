@@ -215,7 +215,7 @@ class Synthesizer(Sampler):
         """Take over a schema in which bins were found."""
         if schema != self.schema_:
             self.schema_ = schema
-            self.__dict__.pop("_modelled", None)
+            self._modelled = Modelled(schema)
 
     @property
     def _planned(self) -> Schema:

@@ -17,6 +17,7 @@ import numpy as np
 
 from missdp.errors import ParameterError
 from missdp.schema import Schema
+from missdp.schema.grid import uncut
 from missdp.sources import Strategy, strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.restore import KindShares, restored
@@ -201,7 +202,7 @@ class Sampler(FittedState, abc.ABC):
             one = partial(self._sample, missing_values=missing_values, rng=rng)
             shares = self._kind_shares
             drawn = restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
-        return self._finished(drawn, rng)
+        return self._finished(drawn, rng).coded_as(uncut(self.schema_))
 
     @property
     def modelled_(self) -> Schema:

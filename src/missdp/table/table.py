@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -239,9 +240,10 @@ class Table:
             If the table holds bins only of an attribute whose bins differ.
         """
         columns = {}
-        for attribute, old in zip(schema, self.schema, strict=True):
+        plain = (replace(a, cuts_from=None) if isinstance(a, Numeric) else a for a in self.schema)
+        for attribute, old in zip(schema, plain, strict=True):
             column = self._columns[attribute.name]
-            if isinstance(attribute, Numeric) and attribute != old:
+            if isinstance(attribute, Numeric) and replace(attribute, cuts_from=None) != old:
                 if column.values is None:
                     raise DataError(f"attribute {old.name!r} has bins only, which cannot be recut")
                 codes = attribute.encode_values(column.values)

@@ -65,7 +65,7 @@ def rows_that_break_rules(on: Subject) -> None:
     said = set()
     for name, table in _hard_tables(on).items():
         model = on.build(n_rows=50).fit(table)
-        said.add(f"{model!r} {model.modelled_!r} {model.guarantee_.epsilon}")
+        said.add(f"{model!r} {model.modelled_.names} {model.guarantee_.epsilon}")
         for missing_values in _ways_of_holes(on):
             with Caught() as refused:
                 drawn = model.sample_table(50, missing_values=missing_values)
