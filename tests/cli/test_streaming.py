@@ -63,7 +63,7 @@ def run(capsys, *arguments):
 
 
 SYNTHESIZE = ("synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", 1, "-o", "out.csv",
-              "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
+              "--overwrite", "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
 
 
 # -- the limit -----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, mon
     frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
     assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
     commands = [
-        (*SYNTHESIZE, "--seed", 1, "--model", "m.json"),
+        (*SYNTHESIZE, "--seed", 1, "-o", "m.csv"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--bins", 7, "--json"),
         ("impute", "rows.csv", "--schema", "s.toml", "--model", "out.model.json", "-o", "f.csv",
@@ -112,7 +112,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, mon
         ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv"),
     ]  # fmt: skip
     held = [run(capsys, *command) for command in commands]
-    files = {name: Path(name).read_bytes() for name in ("out.csv", "f.csv", "h.csv")}
+    files = {name: Path(name).read_bytes() for name in ("m.csv", "f.csv", "h.csv")}
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
     for command, (code, out, _) in zip(commands, held, strict=True):
         assert code == 0
@@ -173,13 +173,21 @@ def test_odd_tables_stream(folder, streamed, capsys, odd, kind):
     for missing in ("joint", "complete-rows", "impute-first"):
         code, _, err = run(
             capsys, "synthesize", data, "--schema", "s.toml", "--epsilon", 1, "--missing", missing,
-            "-o", "o.csv", "--model", f"{missing}.json", "--rows", 20, "--method", "privbayes",
+            "-o", f"{missing}.csv", "--rows", 20, "--method", "privbayes",
         )  # fmt: skip
         assert code == 0, err
-        assert len(pd.read_csv("o.csv")) == 20
-    assert run(capsys, "evaluate", data, "o.csv", "--schema", "s.toml")[0] == 0
+        assert len(pd.read_csv(f"{missing}.csv")) == 20
+    assert run(capsys, "evaluate", data, "joint.csv", "--schema", "s.toml")[0] == 0
     code, _, err = run(
-        capsys, "impute", data, "--schema", "s.toml", "--model", "joint.json", "-o", "f.parquet"
+        capsys,
+        "impute",
+        data,
+        "--schema",
+        "s.toml",
+        "--model",
+        "joint.model.json",
+        "-o",
+        "f.parquet",
     )
     assert code == 0, err
     filled = pd.read_parquet("f.parquet")
@@ -292,7 +300,7 @@ def test_a_place_that_cannot_be_written_is_refused_first(folder, streamed, capsy
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder, number):
     with process(*SYNTHESIZE, "--rows", 20_000_000) as started:
-        while not Path("out.model.json").exists():  # what was paid for
+        while not list(Path().glob("out-*.model.json")):  # what was paid for
             assert started.poll() is None
             time.sleep(0.05)
         while not any(size > 10**5 for size in sizes_of_drafts(started.pid)):
@@ -303,10 +311,11 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder
     assert not Path("out.csv").exists()
     if number == signal.SIGTERM or hasattr(os, "O_TMPFILE"):
         assert not [*Path().glob(".missdp-*.tmp")]
-    assert missdp.load("out.model.json").guarantee_.epsilon == 1.0
+    (kept,) = Path().glob("out-*.model.json")
+    assert missdp.load(kept).guarantee_.epsilon == 1.0
     if number == signal.SIGTERM:
         assert "charged (epsilon = 1" in err
-        assert "missdp sample out.model.json" in err
+        assert f"missdp sample {kept}" in err
 
 
 def sizes_of_drafts(process):

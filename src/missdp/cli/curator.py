@@ -25,6 +25,7 @@ from missdp.cli.app import (
     SyntheticArgument,
     emit,
 )
+from missdp.cli.side_files import check_together
 from missdp.cli.where import (
     DataArgument,
     MemoryOption,
@@ -300,6 +301,7 @@ def evaluate(
     from missdp.evaluate.pictures import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
+    check_together(synthetic)
     private = rows_at(data, parts=parts, table=table, select=select)
     if plot is not None:
         picture_format(plot)
