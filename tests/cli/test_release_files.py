@@ -306,9 +306,15 @@ def test_commands_say_when_files_of_two_releases_are_mixed(replacing, capsys):
 
 def test_other_rows_do_not_take_the_place_of_a_released_table(replacing, capsys):
     before = Path("out.csv").read_bytes()
-    code, _, err = run(capsys, "sample", "out.model.json", "-o", "out.csv")
-    assert (code, "it is the table of release" in err) == (5, True)
-    assert Path("out.csv").read_bytes() == before
+    model, data = "out.model.json", ("data.csv", "--schema", "schema.toml")
+    for command in (
+        ("sample", model),
+        ("impute", *data, "--model", model),
+        ("simulate", *data, "--rate", 0.1, "--seed", 1),
+    ):
+        code, _, err = run(capsys, *command, "-o", "out.csv")
+        assert (code, "it is the table of release" in err) == (5, True)
+        assert Path("out.csv").read_bytes() == before
 
 
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")

@@ -25,7 +25,7 @@ from missdp.cli.app import (
     SyntheticArgument,
     emit,
 )
-from missdp.cli.side_files import check_together
+from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.where import (
     DataArgument,
     MemoryOption,
@@ -217,6 +217,7 @@ def simulate(
     del memory  # in force by now
     private = rows_at(data, parts=parts, table=table, select=select)
     check_apart([output, output_schema], private, schema)
+    check_no_table([output])
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(

@@ -58,8 +58,7 @@ def sample(
     outputs = [output] if multiple is None else numbered(output, multiple)
     check_outputs(outputs, inputs=[model])
     check_together(model)
-    for path in outputs:
-        check_no_table(path)
+    check_no_table(outputs)
     keep: MissingValues = "keep" if keep_holes else "fill"
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)

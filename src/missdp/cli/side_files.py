@@ -18,7 +18,7 @@ import shutil
 import stat
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,7 @@ class SideFile:
         """Return the content of the file."""
 
         def named(path: Path) -> str:
-            return os.path.relpath(path, self.path.parent)
+            return _relative(path, self.path.parent)
 
         said = {
             "release": self.id,
@@ -194,26 +194,29 @@ def check_together(path: Path) -> None:
             )
 
 
-def check_no_table(output: Path) -> None:
-    """Refuse to write other rows in the place of a released table.
+def check_no_table(outputs: Iterable[Path | None]) -> None:
+    """Refuse to write other rows in the place of a released table, or of one that is being made.
 
     Raises
     ------
     OutputError
     """
-    real = Path(os.path.realpath(output))
-    settle(real.parent)
-    note = SideFile.read(real.with_name(f"{real.stem}{SIDE}"))
-    if note is None or note.files.get("table") != real:
-        return
-    if not note.begun:
-        raise OutputError(
-            f"cannot write {str(output)!r}: it is the table of release {note.id}, and would not be "
-            f"what {shown(note.path)!r} says; name another output"
-        )
-    if _busy(note.path):
-        raise OutputError(of_claim(note))
-    _warn(of_claim(note))
+    for output in outputs:
+        if output is None:
+            continue
+        real = Path(os.path.realpath(output))
+        settle(real.parent)
+        note = SideFile.read(real.with_name(f"{real.stem}{SIDE}"))
+        if note is None or note.files.get("table") != real:
+            continue
+        if not note.begun:
+            raise OutputError(
+                f"cannot write {str(output)!r}: it is the table of release {note.id}, and would "
+                f"not be what {shown(note.path)!r} says; name another output"
+            )
+        if _busy(note.path):
+            raise OutputError(of_claim(note))
+        _warn(of_claim(note))
 
 
 def put_in_place(note: SideFile) -> None:
@@ -322,7 +325,13 @@ def left_models(note: SideFile) -> list[Path]:
 
 def shown(path: Path) -> str:
     """Return the shorter of a path's names, as people would write it."""
-    return min(str(path), os.path.relpath(path), key=len)
+    return min(str(path), _relative(path, Path.cwd()), key=len)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    with contextlib.suppress(ValueError):  # on another drive
+        return os.path.relpath(path, folder)
+    return str(path)
 
 
 def digest_of(path: Path) -> str:
