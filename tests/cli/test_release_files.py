@@ -141,6 +141,26 @@ def test_a_signal_that_comes_once_noise_is_drawn_waits_for_the_model(
     assert bool(out) == (code == 0)
 
 
+class Dying:
+    """What an interruption cannot leave: Python only prints it, and goes on."""
+
+    def __del__(self):
+        stop()
+
+
+@posix
+def test_a_stop_that_python_swallows_is_a_stop(bench, folder):
+    def hook():
+        sys.unraisablehook = sys.__unraisablehook__  # not that of the tests
+        at("missdp.synth.base", "release_kinds", Dying)()
+
+    code, out, err = bench.ended(bench.forked(folder, [*bench.RUN, "--epsilon", "1"], hook))
+    assert (code, out) == (143, "")
+    assert "missdp: interrupted" in err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+
+
 # -- names that are taken ------------------------------------------------------------------------
 
 

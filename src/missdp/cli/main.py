@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -86,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> NoReturn:
     """Console script."""
+    sys.unraisablehook = _unheard
     _on_stop(_stop_at_once)
     from missdp.cli.app import COMMANDS, command_named
 
@@ -124,6 +126,12 @@ def _stop(number: int, _: FrameType | None) -> None:
         return
     _stopped_by.append(number)
     raise KeyboardInterrupt
+
+
+def _unheard(found: sys.UnraisableHookArgs) -> None:
+    """Say nothing of errors that Python only prints: they may quote cells. Stop all the same."""
+    if isinstance(found.exc_value, KeyboardInterrupt) and _stopped_by:
+        threading.Timer(0.01, os.kill, (os.getpid(), _stopped_by[0])).start()
 
 
 @contextlib.contextmanager
