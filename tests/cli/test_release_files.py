@@ -80,11 +80,12 @@ def test_a_run_that_is_stopped_at_any_rename_leaves_no_mixture_and_says_what_is_
     old = base / "old" if template == "old" else None
     extra = ["--overwrite"] if old else []
     with bench.fresh(base, old) as folder:
-        renames = bench.steps_of(folder, [*bench.RUN, "--epsilon", "1", *extra])["replace"]
-    assert renames >= 8
-    for number in range(1, renames + 1):
-        hook = bench.stopping("replace", number, True, getattr(signal, how))
-        assert bench.stopped(base, old, hook) is None, number
+        counts = bench.steps_of(folder, [*bench.RUN, "--epsilon", "1", *extra])
+    moments = [(step, k + 1) for step in ("link", "replace") for k in range(counts[step])]
+    assert len(moments) >= 8
+    for step, number in moments:
+        hook = bench.stopping(step, number, True, getattr(signal, how))
+        assert bench.stopped(base, old, hook) is None, (step, number)
 
 
 @posix
