@@ -23,6 +23,7 @@ from missdp.synth.restore import KindShares, restored
 from missdp.synth.state import FittedState, is_whole, sampling_generator
 from missdp.table import FrameKind, Holes, Table, check_holes
 from missdp.table.blocks import in_order
+from missdp.threads import one_blas_thread
 
 __all__ = ["MissingValues", "Sampler", "block_sizes", "drawn_in_blocks"]
 
@@ -142,7 +143,10 @@ class Sampler(FittedState, abc.ABC):
         return self._each_with_seed(int(multiple), rng)
 
     def _each_with_seed(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
-        for model in self._uncertain(multiple, rng):
+        models = self._uncertain(multiple, rng)
+        for _ in range(multiple):
+            with one_blas_thread():
+                model = next(models)
             model.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
             model.guarantee_ = self.guarantee_
@@ -187,6 +191,7 @@ class Sampler(FittedState, abc.ABC):
         sizes = [rows] if together else block_sizes(rows, len(self.schema_))
         return drawn_in_blocks(partial(self._block, missing_values), sizes, rng)
 
+    @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
