@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from threadpoolctl import OpenBLASController, threadpool_limits
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 __all__ = ["one_blas_thread"]
 
 _lock = threading.Lock()
-_inside: list[threadpool_limits] = []  # the same as often as there is somebody inside
+_inside: list[Any] = []  # the same as often as there is somebody inside
 # From 3.8 on, threadpoolctl lets one thread alone change what belongs to all: who is in charge here
 # is whoever holds the lock.
 _in_charge: Callable[..., None] = getattr(
@@ -49,8 +51,14 @@ def one_blas_thread() -> Iterator[None]:
                 _in_charge(force=True)
 
 
-def _limited() -> threadpool_limits:
+def _limited() -> Any:
     _in_charge(force=True)
-    limits = threadpool_limits(1, user_api="blas")
+    limits = _libraries().limit(limits=1, user_api="blas")
     _in_charge(force=True)
     return limits
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Look for libraries once: it takes milliseconds, and all are loaded before the first fit."""
+    return ThreadpoolController()
