@@ -30,9 +30,9 @@ _HALVINGS = 12
 _RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
 _POOL = 100_000  # rows that are weighted, if fewer are drawn
 _LEAST_POOL = 20_000  # and if only a few are
-_TIMES = 16  # as many rows are weighted as are drawn: fewer, and some are drawn twice too often
+_TIMES = 12  # as many rows are weighted as are drawn: fewer, and some are drawn twice too often
 _MOST_ROWS = 1_000_000  # at once
-_ROUNDS = 200  # of swaps: more leave tables as they are, and rows less distinct
+_ROUNDS = 60  # of swaps: with more, tables hold little better, and all takes longer
 
 
 def effective_share(weights: Floats) -> float:
