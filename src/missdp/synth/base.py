@@ -35,6 +35,7 @@ from missdp.synth.state import (
     write_model,
 )
 from missdp.table import FrameKind
+from missdp.threads import one_blas_thread
 
 __all__ = ["MissingValues", "Synthesizer"]
 
@@ -97,6 +98,7 @@ class Synthesizer(Sampler):
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
 
+    @one_blas_thread()
     def fit(
         self,
         data: Any,

@@ -23,6 +23,7 @@ from missdp.synth.restore import KindShares, restored
 from missdp.synth.state import FittedState, is_whole, sampling_generator
 from missdp.table import FrameKind, Holes, Table, check_holes
 from missdp.table.blocks import in_order
+from missdp.threads import one_blas_thread
 
 __all__ = ["MissingValues", "Sampler", "block_sizes", "drawn_in_blocks"]
 
@@ -148,7 +149,11 @@ class Sampler(FittedState, abc.ABC):
         return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
     def _each_with_seed(self, models: Iterator[Self], rng: np.random.Generator) -> Iterator[Self]:
-        for model in models:
+        while True:
+            with one_blas_thread():
+                model = next(models, None)
+            if model is None:
+                return
             model.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
             model.guarantee_ = self.guarantee_
@@ -193,6 +198,7 @@ class Sampler(FittedState, abc.ABC):
         sizes = [rows] if together else block_sizes(rows, len(self.schema_))
         return drawn_in_blocks(partial(self._block, missing_values), sizes, rng)
 
+    @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)
