@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import read_number
+from missdp.schema.attributes import LONGEST, read_number
 
 __all__ = [
-    "LONGEST",
     "LONGEST_BYTES",
     "UNREADABLE",
     "Cells",
@@ -46,8 +45,7 @@ _Flags = NDArray[np.bool_]
 _EASY_NUMBER = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?$"
 
 
-LONGEST: Final = 4096  # characters of a text that is read
-LONGEST_BYTES: Final = 4 * LONGEST  # that so many characters take at the most, in UTF-8
+LONGEST_BYTES: Final = 4 * LONGEST  # that the longest text takes at the most, in UTF-8
 
 
 class Unreadable:
@@ -81,7 +79,7 @@ def plain(cell: Any) -> Plain:
 
     Bytes are text if they are UTF-8. A date, or a moment without time zone at midnight, is the text
     ``YYYY-MM-DD``. Other moments, durations, complex numbers, lists and strange objects are
-    ``UNREADABLE``, and so is text of more than `LONGEST` characters.
+    ``UNREADABLE``, and so is text of more than 4,096 characters.
 
     Examples
     --------

@@ -208,7 +208,9 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
     """
     with _readable(path):
         if not is_csv(path):
-            header = _Header("", tuple(pa.parquet.ParquetFile(path).schema_arrow.names), True)
+            about = pa.parquet.read_metadata(path)
+            _check_room(path, about)
+            header = _Header("", tuple(about.schema.to_arrow_schema().names), True)
         else:
             header = _read_header(path)
     if is_csv(path) and "" in header.names:
@@ -372,19 +374,24 @@ def _too_long(path: Path) -> DataError:
     )
 
 
-def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
-    about = pa.parquet.read_metadata(path)
-    leaves = [about.schema.column(i) for i in range(about.num_columns)]
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    room, width = batch_room() / _COPIES, sum(leaf.length for leaf in leaves)
+def _check_room(path: Path, about: pa.parquet.FileMetaData) -> None:
+    """Refuse a file whose rows are read together, as a group, with too much text in their cells."""
     for group in map(about.row_group, range(about.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))
         sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
-        if sum(max(0, size - _SHORT * group.num_rows) for size in sizes) > room:
+        if sum(max(0, size - _SHORT * group.num_rows) for size in sizes) > batch_room() / _COPIES:
             raise _too_long(path)
+
+
+def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
+    about = pa.parquet.read_metadata(path)
+    _check_room(path, about)
+    leaves = [about.schema.column(i) for i in range(about.num_columns)]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    width = sum(leaf.length for leaf in leaves)
     file = pa.parquet.ParquetFile(path, metadata=about, read_dictionary=texts)
-    rows = max(1, min(BATCH_ROWS, int(room / max(1, width))))
+    rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
     batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
     return batches
 
