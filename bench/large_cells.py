@@ -48,8 +48,7 @@ print(done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, don
 
 
 def text(path: Path, parts: Iterable[bytes]) -> None:
-    opened = gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb")
-    with opened as file:
+    with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as file:
         for part in parts:
             file.write(part)
 
@@ -93,7 +92,7 @@ COMMANDS = {
     "schema check": ["schema", "check", "s.toml", "DATA"],
     "synthesize": ["synthesize", "DATA", "--schema", "s.toml", "--epsilon", "1", "--method", "mst",
                    "--rows", "10", "-o", "o.csv"],
-    "schema draft": ["schema", "draft", "DATA", "-o", "d.toml"],
+    "schema draft": ["schema", "draft", "DATA", "-o", "d.toml", "--force"],
 }  # fmt: skip
 
 

@@ -137,9 +137,10 @@ def draft_columns(data: Any) -> Draft:
     >>> import pandas as pd
     >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
-    >>> found = draft.stubs["pets"].startswith("column 'pets' has cells that are neither short text")
-    >>> [attribute.name for attribute in draft.attributes], found
-    (['age'], True)
+    >>> [attribute.name for attribute in draft.attributes]
+    ['age']
+    >>> draft.stubs["pets"]
+    "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
     stream = stream_of(data)
     columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
