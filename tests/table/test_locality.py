@@ -470,6 +470,13 @@ def test_whole_decimals_of_duckdb_are_whole() -> None:
     assert counts[("x",)].tolist() == [10] * 10 + [0]
 
 
+def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path: Path) -> None:
+    for kind in (pa.string(), pa.binary()):
+        whole = arrow_of(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)
+        for start in (1, 3, 8):
+            assert read(whole.slice(start, 7)) == read(whole)[start : start + 7]
+
+
 def test_bytes_among_text_change_no_other_cell() -> None:
     schema = Schema((Categorical(name="x", levels=("a", "b"), nullable=True, outside="missing"),))
     for neighbour in (b"a", b"\xff", 2**70, "\ud800", ["a"]):
