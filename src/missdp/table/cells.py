@@ -332,11 +332,10 @@ def _native_numbers(data: pa.Array) -> _Floats:
 def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Floats, _Flags]:
     if not (pa.types.is_string(data.type) or pa.types.is_large_string(data.type)):
         data = data.cast(pa.large_binary())
-    # Not by `pc.if_else`, which took wrong rows of a slice before version 24.
-    easy = np.flatnonzero(pc.match_substring_regex(data, _EASY_NUMBER).fill_null(False))
-    text = data.take(pa.array(easy)).cast(pa.large_string())
-    values = np.full(len(data), np.nan)
-    values[easy] = _native_numbers(text.cast(pa.float64()))
+    easy = pc.match_substring_regex(data, _EASY_NUMBER)
+    # Not null instead of NaN: before Arrow 24 that took wrong rows of slices.
+    text = pc.if_else(easy, data, pa.scalar("nan").cast(data.type))
+    values = _native_numbers(text.cast(pa.large_string()).cast(pa.float64()))
     unreadable = np.zeros(len(values), dtype=bool)
     rest = np.flatnonzero(np.isnan(values) & np.asarray(data.is_valid()))
     if len(rest):
