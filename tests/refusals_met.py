@@ -46,6 +46,11 @@ def reads_csv(text: str) -> Table:
     return Table.read("rows.csv", SCHEMA)
 
 
+def reads_long_cell() -> Table:
+    with memory_limit("512MiB"):
+        return reads_csv("age,sex\n1," + "f" * 10**7 + "\n2,m\n")
+
+
 def fits(rows: Any = ROWS, **parameters: Any) -> Any:
     return AllPairs(**{"epsilon": 1.0, **parameters}).fit(rows, schema=SCHEMA)
 
@@ -121,6 +126,7 @@ CASES: list[Callable[[], Any]] = [
     lambda: Table.read("nothing.csv", SCHEMA),
     lambda: (Path("rows.xlsx").touch(), Table.read("rows.xlsx", SCHEMA)),
     lambda: reads_csv("age,sex\n1,f,2\n"),
+    lambda: reads_long_cell(),
     lambda: reads_csv("age,sex\n1,\xe9\n"),
     lambda: Table.read([[1, "f"]], SCHEMA),
     # the fit

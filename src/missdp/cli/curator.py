@@ -173,7 +173,7 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
         )
     if lost.unreadable:
         yield (
-            "But cells of these are neither text in UTF-8, numbers nor true/false: "
+            "But cells of these are neither short text in UTF-8, numbers nor true/false: "
             f"{', '.join(lost.unreadable)}."
         )
     if lost:

@@ -12,6 +12,7 @@ import typer
 from missdp.cli.app import HolesOption, JsonOption, SeedOption, emit
 from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.synthesize import arrow_rows, check_rows, counted, rows_wanted, write_rows
+from missdp.cli.where import MemoryOption
 from missdp.errors import ParameterError
 from missdp.files import check_outputs, reserved
 from missdp.progress import Progress, progress_bar
@@ -47,10 +48,12 @@ def sample(
         bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
     ] = False,
     holes: HolesOption = "nulls",
+    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model. Free: the model holds released values only."""
+    del memory  # in force since it was read
     output_format(output)
     if multiple is not None and not 2 <= multiple <= _MOST_TABLES:
         raise ParameterError(f"--multiple must be from 2 to {_MOST_TABLES:,} tables")
