@@ -22,7 +22,7 @@ def shares():
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(RUNS):
             out = subprocess.run(
-                ["missdp", "demo", "--json", "-o", f"{folder}/demo.csv"],
+                ["missdp", "demo", "--json", "--overwrite", "-o", f"{folder}/demo.csv"],
                 capture_output=True,
                 check=True,
                 text=True,

@@ -87,8 +87,7 @@ source.counts(itertools.combinations(schema.names, 2), rows="extended")
 SCAN = """
 import sys, duckdb
 relation = duckdb.sql(f"SELECT * FROM '{sys.argv[1]}'")
-stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-for _ in stream(65536):
+for _ in relation.to_arrow_reader(65536):
     pass
 """
 

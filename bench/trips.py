@@ -95,7 +95,7 @@ def commands(folder):
     table = [survey.path, "--schema", survey.schema_path, "--epsilon", 1]
     about = "strength_training_7d"
     match = ["--match", "age,gender,grade", "--where", "age >= 15"]
-    out = ["-o", folder / "out.csv"]
+    out = ["-o", folder / "out.csv", "--overwrite"]
     return {
         "privbayes": ["synthesize", *table, *out, "--method", "privbayes"],
         "aim": ["synthesize", *table, *out, "--method", "aim", "--delta", 1e-6],

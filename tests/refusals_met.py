@@ -11,6 +11,7 @@ import pandas as pd
 from missdp import AllPairs, Budget, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import DataDependentDomain, Guarantee
 from missdp.cli.app import check_epsilon
+from missdp.cli.release_files import Release
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.record import sealed
@@ -45,6 +46,11 @@ def reads_csv(text: str) -> Table:
     return Table.read("rows.csv", SCHEMA)
 
 
+def reads_long_cell() -> Table:
+    with memory_limit("512MiB"):
+        return reads_csv("age,sex\n1," + "f" * 10**7 + "\n2,m\n")
+
+
 def fits(rows: Any = ROWS, **parameters: Any) -> Any:
     return AllPairs(**{"epsilon": 1.0, **parameters}).fit(rows, schema=SCHEMA)
 
@@ -52,6 +58,18 @@ def fits(rows: Any = ROWS, **parameters: Any) -> Any:
 def asks(**question: Any) -> Any:
     known = {"impute": "age", "match": "sex", "statistic": "mean", "of": "age", "epsilon": 1.0}
     return run_query(reads(), QueryRequest(**known | question), budget=Budget(1.0))
+
+
+def claimed() -> None:
+    with Release(Path("out.csv")).claimed(SCHEMA):
+        raise AssertionError
+
+
+def claim_of_a_killed_run() -> None:
+    Path("out.csv").unlink(missing_ok=True)
+    said = {"release": "0" * 32, "name": "out", "state": "begun", "sha256": "", "replaces": {}}
+    files = {"table": "out.csv", "model": "out.model.json"}
+    Path("out.release.json").write_text(json.dumps({**said, "files": files}))
 
 
 def fits_and_asks_of_the_truth() -> Any:
@@ -108,6 +126,7 @@ CASES: list[Callable[[], Any]] = [
     lambda: Table.read("nothing.csv", SCHEMA),
     lambda: (Path("rows.xlsx").touch(), Table.read("rows.xlsx", SCHEMA)),
     lambda: reads_csv("age,sex\n1,f,2\n"),
+    lambda: reads_long_cell(),
     lambda: reads_csv("age,sex\n1,\xe9\n"),
     lambda: Table.read([[1, "f"]], SCHEMA),
     # the fit
@@ -132,6 +151,8 @@ CASES: list[Callable[[], Any]] = [
     lambda: loads_edited(lambda document: document | {"format": 2}),
     lambda: combine_estimates([0.5], [0.1]),
     lambda: check_outputs([Path("no/such/folder.csv")]),
+    lambda: (Path("out.csv").touch(), claimed()),
+    lambda: (claim_of_a_killed_run(), claimed()),
     # questions
     lambda: asks(of="sex"),
     lambda: asks(where="age >> 5"),

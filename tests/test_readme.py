@@ -20,7 +20,7 @@ def shell(command, folder):
     return subprocess.run(
         ["sh", "-ec", command],
         cwd=folder,
-        env={"PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1", "PYTHONPATH": source},
+        env={"PATH": path, "HOME": str(folder), "PYTHONPATH": source},
         capture_output=True,
         text=True,
         timeout=300,

@@ -4,6 +4,7 @@ What is written goes to a temporary file beside its target, which it replaces at
 system has files without a name (Linux), it gets one when it is complete: nothing is left of a run
 that is killed before. Elsewhere it is hidden, and locked by the process that writes it: one that
 nobody holds any more was left over, and the next run that writes into the folder removes it.
+Signals are put off until what was paid for is kept.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from missdp.errors import OutputError, replacing
 
@@ -26,11 +31,17 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = [
+    "STOPS",
+    "Draft",
+    "PutOff",
     "atomic_path",
     "check_outputs",
     "check_writable",
+    "locked",
+    "noise_is_drawn",
     "refusal",
     "reserved",
+    "sync_folder",
     "write_atomically",
 ]
 
@@ -39,7 +50,7 @@ _PREFIX, _SUFFIX = ".missdp-", ".tmp"
 _YOUNG = 60.0
 
 
-class _Draft:
+class Draft:
     """A temporary file beside its target, opened, locked, and perhaps given room."""
 
     def __init__(self, path: Path, room: int = 0) -> None:
@@ -49,7 +60,7 @@ class _Draft:
         self.handle, self.path = _temporary(self.target.parent)
         self.used = False
         try:
-            _locked(self.handle)
+            locked(self.handle)
             if room and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self.handle, 0, room)
         except BaseException:
@@ -78,7 +89,7 @@ class _Draft:
                 os.close(self.handle)
                 self.handle = -1
             os.replace(self.path, self.target)
-        _sync_folder(self.target.parent)
+        sync_folder(self.target.parent)
 
     def _linked(self, name: Path) -> bool:
         """Give a nameless file a name, unless it is taken."""
@@ -112,7 +123,7 @@ def _temporary(folder: Path) -> tuple[int, Path]:
     return handle, Path(name)
 
 
-_RESERVED: ContextVar[dict[Path, _Draft] | None] = ContextVar("reserved", default=None)
+_RESERVED: ContextVar[dict[Path, Draft] | None] = ContextVar("reserved", default=None)
 
 
 @contextlib.contextmanager
@@ -135,12 +146,12 @@ def reserved(paths: Iterable[Path | None], *, room: int = 0) -> Iterator[None]:
         If a path cannot be written, or the disk has no room.
     """
     taken = dict(_RESERVED.get() or {})
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     try:
         for path in paths:
             if path is not None:
                 with replacing(OSError, by=partial(refusal, path)):
-                    drafts.append(_Draft(path, room))
+                    drafts.append(Draft(path, room))
                 taken[drafts[-1].target] = drafts[-1]
         token = _RESERVED.set(taken)
         try:
@@ -174,16 +185,92 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Draft]:
+def _opened(path: Path) -> Iterator[Draft]:
     check_writable(path)
     with replacing(OSError, by=partial(refusal, path)):
         found = (_RESERVED.get() or {}).get(Path(os.path.realpath(path)))
-        draft = _Draft(path) if found is None or found.used else found
+        draft = Draft(path) if found is None or found.used else found
         try:
             yield draft
             draft.commit()
         finally:
             draft.close()
+
+
+STOPS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals that ask a run to stop, and can be answered."""
+
+
+class PutOff(contextlib.AbstractContextManager["PutOff"]):
+    """Signals that ask the run to stop are acted on when the block ends, not within.
+
+    Parameters
+    ----------
+    word : str, default ""
+        If given, signals are put off only from the first noise on that is drawn within the block.
+        This is said when one comes, and a second one then stops the run at once.
+    """
+
+    def __init__(self, word: str = "") -> None:
+        self._word = word
+        self._came: list[int] = []
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if self._word:
+            _UNTIL_NOISE.append(self)
+        else:
+            self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Act on the first signal that came."""
+        del kind, error, traceback
+        if self in _UNTIL_NOISE:
+            _UNTIL_NOISE.remove(self)
+        self._end()
+        if self._came:
+            signal.raise_signal(self._came[0])
+
+    def begin(self) -> None:
+        """Put signals off from now on. Python acts on them in its main thread only."""
+        if self._handlers or threading.current_thread() is not threading.main_thread():
+            return
+        for number in STOPS:
+            found = signal.getsignal(number)
+            if callable(found):
+                self._handlers[number] = found
+                signal.signal(number, self._note)
+
+    def _end(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._word and self._came:
+            self._came.clear()
+            self._end()
+            self._handlers[number](number, frame)
+        self._came.append(number)
+        if self._word:
+            with contextlib.suppress(OSError):
+                os.write(2, self._word.encode())
+
+
+_UNTIL_NOISE: list[PutOff] = []
+
+
+def noise_is_drawn() -> None:
+    """Say that from now on a stop would lose what was paid for; see `PutOff`."""
+    for waiting in _UNTIL_NOISE:
+        waiting.begin()
 
 
 def check_writable(path: Path) -> None:
@@ -256,12 +343,20 @@ def refusal(path: Path, error: BaseException) -> OutputError:
     return OutputError(f"cannot write {str(path)!r}: {reason}")
 
 
-def _locked(handle: int) -> bool:
-    """Lock a file until its process ends, whichever way; False if somebody else holds it."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+def locked(handle: int, *, shared: bool = False) -> bool:
+    """Lock a file until its process ends, whichever way; False if somebody else holds it.
+
+    Parameters
+    ----------
+    handle : int
+    shared : bool, default False
+        Whether others may hold it too: for those who only want to know.
+    """
+    if sys.platform == "win32":  # where nobody can remove what another process has open
+        return True
+    with contextlib.suppress(OSError):  # some network file systems have no locks
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        return True
     return False
 
 
@@ -279,13 +374,13 @@ def _remove_left_over(path: Path) -> None:
     try:
         found = os.fstat(handle)
         ours = stat.S_ISREG(found.st_mode) and found.st_uid == getattr(os, "getuid", int)()
-        if ours and time.time() - found.st_mtime > _YOUNG and _locked(handle):
+        if ours and time.time() - found.st_mtime > _YOUNG and locked(handle):
             path.unlink()
     finally:
         os.close(handle)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the new name last; a system that cannot has done what it can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

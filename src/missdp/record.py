@@ -136,13 +136,20 @@ class Record:
                 raise found._refusal(data, "its parts do not fit each other")
             return read
 
-    def to_json(self) -> str:
-        """Return the record as a JSON text with the number of its format and a checksum."""
-        return json.dumps(self.to_document(), allow_nan=False)
+    def to_json(self, *, release: str | None = None) -> str:
+        """Return the record as a JSON text with the number of its format and a checksum.
 
-    def to_document(self) -> dict[str, Any]:
+        Parameters
+        ----------
+        release : str, optional
+            The id of the release whose file this is.
+        """
+        return json.dumps(self.to_document(release=release), allow_nan=False)
+
+    def to_document(self, *, release: str | None = None) -> dict[str, Any]:
         """Return what `to_json` writes, as JSON values."""
-        return sealed({"format": FORMAT, **self.to_dict()})
+        of = {} if release is None else {"release": release}
+        return sealed({"format": FORMAT, **of, **self.to_dict()})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -192,7 +199,7 @@ class Record:
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
         names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-        skipped = {"kind", "format", "warnings", *cls.derived} - names  # commands add warnings
+        skipped = {"kind", "format", "release", "warnings", *cls.derived} - names
         values = {key: decoded(value) for key, value in data.items() if key not in skipped}
         if unknown := sorted(set(values) - names):
             raise cls._refusal(data, f"unknown fields: {', '.join(unknown)}")

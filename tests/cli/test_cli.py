@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def run(capsys, *arguments):
 
 
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
+SYNTHESIZE += ("--overwrite",)
 DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows; else --delta or --public-rows\n"
 
 
@@ -115,8 +117,8 @@ def test_several_tables_are_drawn_as_from_python(folder, capsys, suffix):
 
 def test_several_tables_are_written_all_or_none(folder, capsys, monkeypatch):
     run(capsys, *SYNTHESIZE, "--model", "m.json", "--method", "aim")
-    run(capsys, *SYNTHESIZE, "--model", "bayes.json", "--delta", 0)
-    run(capsys, *SYNTHESIZE, "--model", "pairs.json")
+    run(capsys, *SYNTHESIZE, "-o", "o.csv", "--model", "bayes.json", "--delta", 0)
+    run(capsys, *SYNTHESIZE, "-o", "p.csv", "--model", "pairs.json")
     (folder / "t-2.csv").write_text("mine")
     before = set(os.listdir(folder))
     for model, more, expected in (
@@ -335,7 +337,9 @@ def test_interruption_says_what_is_charged_and_what_is_kept(
     assert "charged" in err
     assert "epsilon = 1" in err
     assert ("Nothing was released" in err) == (not kept)
-    assert set(os.listdir(folder)) - before == ({"out.model.json"} if kept else set())
+    left = set(os.listdir(folder)) - before
+    assert len(left) == kept
+    assert all(re.fullmatch("out-.*.model.json", name) for name in left)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
@@ -352,14 +356,15 @@ def test_a_stopped_command_leaves_no_half_written_file(folder, name):
         err = process.communicate(timeout=60)[1].decode()
     assert "Traceback" not in err
     assert not (folder / "out.csv").exists()
+    (kept,) = (path.name for path in folder.glob("out-*.model.json"))
     if name != "SIGKILL":
         assert process.returncode == 128 + getattr(signal, name)
-        assert "missdp sample out.model.json -o out.csv" in err
+        assert f"missdp sample {kept} -o out.csv" in err
         assert not left_over(folder)
     # The model was paid for and kept; the next run sweeps up after the one that was killed.
     for path in left_over(folder):
         os.utime(folder / path, (0, 0))
-    assert main(["sample", "out.model.json", "-o", "out.csv"]) == 0
+    assert main(["sample", kept, "-o", "out.csv"]) == 0
     assert (folder / "out.csv").exists()
     assert not left_over(folder)
 

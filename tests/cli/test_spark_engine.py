@@ -24,7 +24,17 @@ def given(tmp_path):
 
 def run(folder, data, *more):
     schema, output = folder / "schema.toml", folder / "out.csv"
-    fixed = ["--schema", str(schema), "-o", str(output), "--epsilon", "3", "--seed", "1"]
+    fixed = [
+        "--schema",
+        str(schema),
+        "-o",
+        str(output),
+        "--epsilon",
+        "3",
+        "--seed",
+        "1",
+        "--overwrite",
+    ]
     return main(["synthesize", data, *fixed, *more])
 
 

@@ -1,11 +1,13 @@
 """Commands on tables that do not fit into the limit: odd tables, odd places, disks that fill up."""
 
 import contextlib
+import gzip
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ SCHEMA = Schema(
         Numeric(name="b", lower=0, upper=10, bins=5, nullable=True),
     )
 )
+LOOSE = Schema(tuple(replace(attribute, outside="missing") for attribute in SCHEMA))
 posix = pytest.mark.skipif(sys.platform == "win32", reason="limits of another kind")
 
 
@@ -63,7 +66,7 @@ def run(capsys, *arguments):
 
 
 SYNTHESIZE = ("synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", 1, "-o", "out.csv",
-              "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
+              "--overwrite", "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
 
 
 # -- the limit -----------------------------------------------------------------------------------
@@ -91,10 +94,61 @@ def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
         assert fits_into_memory(20_000_000, schema)
 
 
-def test_the_rows_of_a_csv_file_are_estimated_from_its_first_lines(tmp_path):
-    for name in ("rows.csv", "rows.csv.gz"):
-        frame(300_000).to_csv(tmp_path / name, index=False)
-        assert abs(FileRows(tmp_path / name).about() / 300_000 - 1) < 0.1
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_the_rows_of_a_csv_file_are_counted_whatever_it_begins_with(tmp_path, name, end):
+    text = b"a" + end + b"s" * 1_500_000 + end + (b"x" + end) * 300_000
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert FileRows(tmp_path / name).about() == 300_002
+
+
+def peak(*arguments):
+    """Exit code, bytes of memory at the most, and what was said, of a run in its own process."""
+    code = (
+        "import resource, subprocess, sys\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))\n"
+        "done = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n"
+        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss\n"
+        "print(done.returncode, peak * 1024, done.stderr)"
+    )
+    run = [sys.executable, "-c", code, sys.executable, "-m", "missdp", *arguments]
+    found = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    return (*map(int, found.split()[:2]), found.split(maxsplit=2)[2:])
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "expected"), [("dictionary.parquet", 0), ("plain.parquet", 3), ("one.csv.gz", 3)]
+)
+def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected):
+    if name == "one.csv.gz":
+        with gzip.open(name, "wb", 1) as file:
+            file.write(b"a,b\nx,1\n" + b"s" * 300_000_000 + b",2\n")
+    else:
+        cells = pa.array(["s" * 30_000_000, "x"])
+        rows = pa.array([0] * (1000 if expected == 0 else 10) + [1])
+        column = pa.DictionaryArray.from_arrays(rows, cells)
+        whole = column if expected == 0 else column.cast(pa.string())
+        table = pa.table({"a": whole, "b": [1.0] * len(rows)})
+        options = {"use_dictionary": expected == 0, "store_schema": False}
+        pq.write_table(table, name, compression="zstd", **options)
+    LOOSE.to_toml("loose.toml")
+    code, taken, said = peak("schema", "check", "loose.toml", name, "--memory", "512MiB")
+    assert code == expected
+    assert taken <= 1.05 * 2**29
+    assert expected == 0 or ("is longer than the limit of memory" in said[0] and "ss" not in said)
+
+
+def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, capsys, monkeypatch):
+    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+    monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
+    sample = ("sample", "out.model.json", "--rows", 1050, "--seed", 5)
+    assert run(capsys, *sample, "-o", "threads.csv")[0] == 0
+    monkeypatch.setattr(row_blocks, "_BYTES_PER_CELL", 10**9)
+    monkeypatch.setattr(row_blocks, "in_order", None)  # which holds several blocks at once
+    assert run(capsys, *sample, "-o", "single.csv", "--memory", "512MiB")[0] == 0
+    assert Path("single.csv").read_bytes() == Path("threads.csv").read_bytes()
+    assert run(capsys, *sample, "-o", "none.csv", "--memory", "500MiB")[0] == 2
 
 
 # -- the same results ----------------------------------------------------------------------------
@@ -104,7 +158,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, mon
     frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
     assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
     commands = [
-        (*SYNTHESIZE, "--seed", 1, "--model", "m.json"),
+        (*SYNTHESIZE, "--seed", 1, "-o", "m.csv"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--bins", 7, "--json"),
         ("impute", "rows.csv", "--schema", "s.toml", "--model", "out.model.json", "-o", "f.csv",
@@ -112,7 +166,7 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, mon
         ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv"),
     ]  # fmt: skip
     held = [run(capsys, *command) for command in commands]
-    files = {name: Path(name).read_bytes() for name in ("out.csv", "f.csv", "h.csv")}
+    files = {name: Path(name).read_bytes() for name in ("m.csv", "f.csv", "h.csv")}
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
     for command, (code, out, _) in zip(commands, held, strict=True):
         assert code == 0
@@ -173,13 +227,21 @@ def test_odd_tables_stream(folder, streamed, capsys, odd, kind):
     for missing in ("joint", "complete-rows", "impute-first"):
         code, _, err = run(
             capsys, "synthesize", data, "--schema", "s.toml", "--epsilon", 1, "--missing", missing,
-            "-o", "o.csv", "--model", f"{missing}.json", "--rows", 20, "--method", "privbayes",
+            "-o", f"{missing}.csv", "--rows", 20, "--method", "privbayes",
         )  # fmt: skip
         assert code == 0, err
-        assert len(pd.read_csv("o.csv")) == 20
-    assert run(capsys, "evaluate", data, "o.csv", "--schema", "s.toml")[0] == 0
+        assert len(pd.read_csv(f"{missing}.csv")) == 20
+    assert run(capsys, "evaluate", data, "joint.csv", "--schema", "s.toml")[0] == 0
     code, _, err = run(
-        capsys, "impute", data, "--schema", "s.toml", "--model", "joint.json", "-o", "f.parquet"
+        capsys,
+        "impute",
+        data,
+        "--schema",
+        "s.toml",
+        "--model",
+        "joint.model.json",
+        "-o",
+        "f.parquet",
     )
     assert code == 0, err
     filled = pd.read_parquet("f.parquet")
@@ -292,7 +354,7 @@ def test_a_place_that_cannot_be_written_is_refused_first(folder, streamed, capsy
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder, number):
     with process(*SYNTHESIZE, "--rows", 20_000_000) as started:
-        while not Path("out.model.json").exists():  # what was paid for
+        while not list(Path().glob("out-*.model.json")):  # what was paid for
             assert started.poll() is None
             time.sleep(0.05)
         while not any(size > 10**5 for size in sizes_of_drafts(started.pid)):
@@ -303,10 +365,11 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half_written_file(folder
     assert not Path("out.csv").exists()
     if number == signal.SIGTERM or hasattr(os, "O_TMPFILE"):
         assert not [*Path().glob(".missdp-*.tmp")]
-    assert missdp.load("out.model.json").guarantee_.epsilon == 1.0
+    (kept,) = Path().glob("out-*.model.json")
+    assert missdp.load(kept).guarantee_.epsilon == 1.0
     if number == signal.SIGTERM:
         assert "charged (epsilon = 1" in err
-        assert "missdp sample out.model.json" in err
+        assert f"missdp sample {kept}" in err
 
 
 def sizes_of_drafts(process):

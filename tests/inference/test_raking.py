@@ -267,3 +267,44 @@ def test_independent_rows_vary_as_a_sample_and_even_rows_less(monkeypatch):
     sample = np.sqrt(0.25 / 400)
     assert 0.75 * sample < spread["independent"] < 1.3 * sample
     assert spread["even"] < 0.5 * sample
+
+
+def distinct(rows):
+    return len(np.unique(rows, axis=0)) / len(rows)
+
+
+@pytest.mark.parametrize(("n", "apart"), [(500, 0), (500, 1), (5000, 1)])
+def test_rows_are_as_distinct_as_a_sample_of_the_law_and_tables_hold_better(n, apart):
+    """What drawing rounds off is not undone by copies of rows; steps may be far from the law."""
+    rng, d, size = np.random.default_rng(n + apart), 8, 5
+    hidden = rng.normal(size=(200_000, 1))
+    law = np.clip(np.rint(hidden + rng.normal(size=(200_000, d)) + 2), 0, size - 1).astype(np.int64)
+    cliques = [*itertools.combinations(range(d), 2), (0, 1, 2), (3,)]
+    tables = {c: table_of(law, c, [size] * d) for c in cliques}
+    chain = [((a - apart,), (a,), tables[a - 1, a]) for a in range(1, d)] if apart else []
+    first = [((), (a,), table_of(law, (a,), [size] * d)) for a in range(1 if apart else d)]
+    found = sample_raked([*first, *chain], tables, n, rng)
+    rows = np.stack([found[a] for a in range(d)], axis=1)
+    sample = law[:n]
+    assert distinct(rows) == pytest.approx(distinct(sample), abs=0.03)
+    for k in (2, 3):
+        off = [
+            sum(
+                np.abs(table_of(some, c, [size] * d) - table_of(law, c, [size] * d)).sum()
+                for c in itertools.combinations(range(d), k)
+            )
+            for some in (rows, sample)
+        ]
+        assert off[0] < 0.9 * off[1]
+
+
+@pytest.mark.parametrize("n", [30, 500, 5000])
+def test_what_is_forbidden_is_never_drawn_however_few_rows(n):
+    states, weight = chain_law(6, 0.2)
+    tables = pair_tables(states, weight)
+    for pair in ((0, 1), (2, 5)):
+        tables[pair] = tables[pair] * [[1, 1], [1, 0]]
+    found = sample_raked(independent_steps(6), tables, n, np.random.default_rng(n))
+    assert len(found[0]) == n
+    assert not (found[0] & found[1]).any()
+    assert not (found[2] & found[5]).any()

@@ -1,4 +1,4 @@
-"""Rows swapped for others of a pool, so that two-way tables hold."""
+"""Rows swapped for others of a pool, so that tables hold."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp.inference import pair_model, swaps
+from missdp.inference import raking, swaps
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.pair_model import PairModel
 from missdp.inference.raking import rake, resample
@@ -49,10 +49,10 @@ def dependent(rng, n, sizes):
     )
 
 
-def pairs_of(rows, sizes):
+def pairs_of(rows, sizes, k=2):
     return {
-        (a, b): table_of(rows, (a, b), (sizes[a], sizes[b])) / len(rows)
-        for a, b in itertools.combinations(range(len(sizes)), 2)
+        c: table_of(rows, c, [sizes[v] for v in c]) / len(rows)
+        for c in itertools.combinations(range(len(sizes)), k)
     }
 
 
@@ -63,7 +63,8 @@ def pools(draw):
     pool = dependent(rng, draw(st.integers(1, 300)), sizes)
     weights = rng.random(len(pool)) * (rng.random(len(pool)) < 0.8)
     weights = weights if weights.any() else np.ones(len(pool))
-    every = pairs_of(dependent(rng, 1000, sizes), sizes)
+    rows = dependent(rng, 1000, sizes)
+    every = {c: table for k in (1, 2, 3) for c, table in pairs_of(rows, sizes, k).items()}
     kept = draw(st.lists(st.sampled_from(sorted(every)), min_size=1, unique=True))
     tables = {pair: every[pair] * draw(st.sampled_from([1.0, 7e3])) for pair in kept}
     return pool, weights / weights.sum(), tables, draw(st.integers(0, 400)), rng
@@ -95,9 +96,7 @@ def test_tables_hold_far_better_and_so_do_margins_and_what_no_table_tells(n):
         (a,): np.bincount(pool[:, a], minlength=size) / len(pool) for a, size in enumerate(sizes)
     }
     assert distance(pool[found], margins) <= distance(pool[chosen], margins) + 1e-3
-    threes = {
-        c: table_of(pool, c, [sizes[v] for v in c]) for c in itertools.combinations(range(6), 3)
-    }
+    threes = pairs_of(pool, sizes, 3)
     assert distance(pool[found], threes) < 1.02 * distance(pool[chosen], threes)
 
 
@@ -140,7 +139,7 @@ def test_both_ways_to_count_what_swaps_change_agree(monkeypatch, dense):
 @pytest.mark.parametrize("n", [0, 1, 50, 5_000, 30_000, 100_000])
 @pytest.mark.parametrize("tables", [0, 1, 105, 990, 4_950, 40_000])
 def test_work_is_bounded_whatever_there_is_to_do(n, tables):
-    batch, rounds = swaps._plan(n, tables)
+    batch, rounds = swaps.plan(n, tables)
     assert 2 * batch * rounds * tables <= 60_000_000
     assert batch <= n
     assert rounds <= 1_000
@@ -149,9 +148,9 @@ def test_work_is_bounded_whatever_there_is_to_do(n, tables):
 
 
 def test_work_is_done_for_a_usual_table_and_for_a_hundred_attributes():
-    assert swaps._plan(30_000, 105) == (250, 1_000)
-    assert swaps._plan(30_000, 4_950)[1] > 100
-    assert swaps._plan(100_000, 105, 4) == (250, 250)  # several pools share the rounds
+    assert swaps.plan(30_000, 105) == (250, 1_000)
+    assert swaps.plan(30_000, 4_950)[1] > 100
+    assert swaps.plan(100_000, 105, 250) == (250, 250)
 
 
 def test_no_tables_and_no_rows_are_left_as_they_are():
@@ -173,7 +172,7 @@ def test_rows_of_a_model_of_pairs_are_swapped(n, monkeypatch):
         calls.append(len(chosen))
         return swap(chosen, codes, tables, **rest)
 
-    monkeypatch.setattr(pair_model, "swap", noted)
+    monkeypatch.setattr(raking, "swap", noted)
     rows = model.complete(n, np.random.default_rng(0))
     assert sum(calls) == len(rows) == n
     if n > 1:

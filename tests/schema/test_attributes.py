@@ -19,6 +19,7 @@ from missdp.errors import SchemaError
         ({"levels": (1, True)}, "levels"),
         ({"levels": ("",)}, "empty text"),
         ({"levels": (" a",)}, "blanks"),
+        ({"levels": ("a" * 4097,)}, "at most 4096 characters"),
         ({"levels": (1.5,)}, "is not valid: levels must be a list, all text"),
         ({"levels": ("a", 1)}, "is not valid: levels must be a list, all text"),
         ({"levels": "a"}, "is not valid: levels must be a list, all text"),

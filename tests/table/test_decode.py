@@ -203,6 +203,14 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(
         same(Table.read(data, one.schema), one)
 
 
+def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path: Path) -> None:
+    names, levels = ("0", ";"), (";;", "a")
+    schema = Schema(tuple(Categorical(name=name, levels=levels) for name in names))
+    table = Table.read(pa.table({name: [";;", "a"] for name in names}), schema)
+    write_arrow(table.to_arrow(), tmp_path / "x.csv")
+    assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
+
+
 def test_rules_do_not_change_what_was_read_by_them(tmp_path: Path) -> None:
     for data in everywhere(table(), tmp_path):
         same(Table.read(data, SURVEY), table())

@@ -30,6 +30,8 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource
+from missdp.table import memory_limit
+from missdp.table.cells import distinct
 from missdp.table.encode import encode
 
 D = decimal.Decimal
@@ -114,6 +116,8 @@ words += [
     "2020-01-01",
 ]
 words += ["\u0661", "1e999", "1" * 400, "+1", ".5", "5.", "1.", "0.10000000000000000001", "None"]
+LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
+words += LONG
 good_text = st.one_of(
     st.sampled_from(words), st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 )
@@ -466,6 +470,13 @@ def test_whole_decimals_of_duckdb_are_whole() -> None:
     assert counts[("x",)].tolist() == [10] * 10 + [0]
 
 
+def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path: Path) -> None:
+    for kind in (pa.string(), pa.binary()):
+        whole = arrow_of(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)
+        for start in (1, 3, 8):
+            assert read(whole.slice(start, 7)) == read(whole)[start : start + 7]
+
+
 def test_bytes_among_text_change_no_other_cell() -> None:
     schema = Schema((Categorical(name="x", levels=("a", "b"), nullable=True, outside="missing"),))
     for neighbour in (b"a", b"\xff", 2**70, "\ud800", ["a"]):
@@ -473,15 +484,50 @@ def test_bytes_among_text_change_no_other_cell() -> None:
         assert Table.read(frame, schema).codes("x")[:3].tolist() == [0, 1, 2]
 
 
+def test_a_text_of_more_than_4096_characters_is_unreadable_in_every_container(
+    tmp_path: Path,
+) -> None:
+    expected = read(pandas_of(object)(["7", b"\xff", "7", b"\xff"], tmp_path))
+    assert expected[0] != expected[1]
+    for maker in (
+        *(KINDS[kind][1] for kind in ("pandas-object", "polars-text", "polars-categorical")),
+        *(arrow_of(kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
+        *(parquet_of(kind) for kind in (pa.string(), pa.large_string())),
+        *(csv_of(name) for name in ("x.csv", "x.tsv")),
+        arrow_coded,
+        duckdb_of(pa.string(), "VARCHAR"),
+    ):
+        assert read(maker(LONG, tmp_path)) == expected
+    raw = [cell.encode() for cell in LONG]
+    for maker in (arrow_of(pa.binary()), parquet_of(pa.binary()), duckdb_of(pa.binary(), "BLOB")):
+        assert read(maker(raw, tmp_path)) == expected
+
+
+def test_a_long_cell_that_stands_in_many_rows_takes_memory_once() -> None:
+    schema = Schema((Categorical(name="x", levels=("a",), **LOOSE),))
+    rows = ENGINE.cursor().sql("SELECT repeat('s', 1000000) AS x FROM range(3000)")
+    counts = DuckDBSource(rows, schema).counts([("x",)], rows="extended")  # 3 GB to Arrow
+    assert counts[("x",)].tolist() == [0, 3000]
+
+
+def test_entries_of_a_dictionary_that_no_row_has_are_no_cells() -> None:
+    array = pa.DictionaryArray.from_arrays(pa.array([2, None, 2]), pa.array(["1,5", "b", "a"]))
+    cells, indices = distinct(array)
+    assert (cells, indices.tolist()) == (["a"], [0, -1, 0])
+
+
 @pytest.mark.parametrize("size", [5_000_000, pytest.param(70_000_000, marks=pytest.mark.slow)])
 def test_one_long_cell_in_a_csv_file_is_a_cell(tmp_path: Path, size: int) -> None:
     schema = Schema((Categorical(name="x", levels=("a",), **LOOSE), TOTAL["age"]))
     rows = "a,7\n" * 3000
     (tmp_path / "x.csv").write_text(f"x,age\n{rows}{'s' * size},7\n{rows}")
-    counts = DuckDBSource(tmp_path / "x.csv", schema).counts([("x",), ("age",)], rows="extended")
+    with memory_limit("8GB"):
+        source = DuckDBSource(tmp_path / "x.csv", schema)
+        counts = source.counts([("x",), ("age",)], rows="extended")
+        held = Table.read(tmp_path / "x.csv", schema)
     assert counts[("x",)].tolist() == [6000, 1]
     assert counts[("age",)].sum() == 6001
-    assert Table.read(tmp_path / "x.csv", schema).mask("x").nonzero()[0].tolist() == [3000]
+    assert held.mask("x").nonzero()[0].tolist() == [3000]
 
 
 def test_an_empty_line_of_a_file_with_one_column_is_a_hole(tmp_path: Path) -> None:

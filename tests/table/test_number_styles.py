@@ -173,7 +173,9 @@ def test_the_check_tells_the_curator_of_cells_that_are_no_utf8(
     for encoding, told in (("utf-8", False), ("latin-1", True)):
         (folder / "rows.csv").write_text("\n".join(lines) + "\n", encoding)
         assert main(["schema", "check", "s.toml", "rows.csv"]) == 0
-        said = "neither text in UTF-8, numbers nor true/false: pay, sex.\n(For the curator only"
+        said = (
+            "neither short text in UTF-8, numbers nor true/false: pay, sex.\n(For the curator only"
+        )
         assert (said in capsys.readouterr().out) is told
     draft = draft_columns(folder / "rows.csv")
     assert "text in UTF-8" in draft.stubs["sex"]

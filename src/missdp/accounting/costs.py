@@ -174,7 +174,7 @@ def _(event: SampledGaussianEvent, orders: FloatArray) -> FloatArray:
     # so it holds whether such pairs are integrated or added up.
     unsampled = orders * zcdp_rho_of(event)
     step = sampled_gaussian(event.rate, event.noise_multiplier, orders)
-    return np.minimum(unsampled, event.steps * step)
+    return np.minimum(unsampled, float(event.steps) * step)
 
 
 def proven(cost: Callable[..., object], event: Event) -> bool:

@@ -80,8 +80,9 @@ class _Outcome:
     """What the run has spent and released so far, so that no later failure hides it."""
 
     cost: str = ""
-    released: list[str] = field(default_factory=list)
+    released: str = ""
     warnings: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
 
 
 # One command runs per process; `start_run` forgets the one before.
@@ -99,8 +100,10 @@ def note_spending(epsilon: float, delta: float = 0.0) -> None:
 
 
 def note_release(what: str) -> None:
-    """Say what is out, and where it is or how to go on from it."""
-    _runs[0].released.append(what)
+    """Say what is out by now, and where it is or how to go on from it."""
+    _runs[0].released = what
+    while _runs[0].held:
+        complain(_runs[0].held.pop(0))
 
 
 def released_anything() -> bool:
@@ -109,9 +112,17 @@ def released_anything() -> bool:
 
 
 def note_warning(text: str) -> None:
-    """Keep a warning for the JSON document."""
-    if text not in _runs[0].warnings:
-        _runs[0].warnings.append(text)
+    """Say a warning, and keep it for the JSON document.
+
+    What is said between the charge and the release may tell of what is released: it waits for it.
+    """
+    now, line = _runs[0], f"missdp: warning: {text}"
+    if text not in now.warnings:
+        now.warnings.append(text)
+    if now.cost and not now.released:
+        now.held.append(line)
+    else:
+        complain(line)
 
 
 def warning_texts() -> list[str]:
@@ -130,7 +141,7 @@ def what_is_out(*, in_doubt: bool) -> list[str]:
     """
     now = _runs[0]
     if now.released:
-        return [f"This was released before, and is charged ({now.cost}):", *now.released]
+        return [f"This was released before, and is charged ({now.cost}):", now.released]
     if now.cost and in_doubt:
         return [f"Nothing was released, but {now.cost} counts as charged: private cells were read."]
     return []

@@ -21,6 +21,7 @@ __all__ = [
     "COMMANDS",
     "HolesOption",
     "JsonOption",
+    "OverwriteOption",
     "SchemaOption",
     "SeedOption",
     "SyntheticArgument",
@@ -223,6 +224,12 @@ SchemaOption: TypeAlias = Annotated[
     Path, typer.Option("--schema", help="TOML file with the public facts.", show_default=False)
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+OverwriteOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the whole release that is there, once this is whole."
+    ),
+]
 SeedOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--seed", help="Make the run repeatable; for tests only.", show_default=False),

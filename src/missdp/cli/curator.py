@@ -25,6 +25,7 @@ from missdp.cli.app import (
     SyntheticArgument,
     emit,
 )
+from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.where import (
     DataArgument,
     MemoryOption,
@@ -172,7 +173,7 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
         )
     if lost.unreadable:
         yield (
-            "But cells of these are neither text in UTF-8, numbers nor true/false: "
+            "But cells of these are neither short text in UTF-8, numbers nor true/false: "
             f"{', '.join(lost.unreadable)}."
         )
     if lost:
@@ -216,6 +217,7 @@ def simulate(
     del memory  # in force by now
     private = rows_at(data, parts=parts, table=table, select=select)
     check_apart([output, output_schema], private, schema)
+    check_no_table([output])
     output_format(output)
     if mechanism not in _MECHANISMS:
         raise ParameterError(
@@ -300,6 +302,7 @@ def evaluate(
     from missdp.evaluate.pictures import picture_format, plot_columns
 
     facts = Schema.from_toml(schema)
+    check_together(synthetic)
     private = rows_at(data, parts=parts, table=table, select=select)
     if plot is not None:
         picture_format(plot)

@@ -10,8 +10,9 @@ import numpy as np
 import typer
 
 from missdp.cli import check_stdout, note_spending
-from missdp.cli.app import JsonOption, SeedOption, check_epsilon, emit
-from missdp.cli.synthesize import KeptModel, model_beside, paid, write_rows
+from missdp.cli.app import JsonOption, OverwriteOption, SeedOption, check_epsilon, emit
+from missdp.cli.release_files import Release, no_model_lost
+from missdp.cli.synthesize import write_rows
 from missdp.datasets import yrbss
 from missdp.files import check_outputs
 from missdp.progress import progress_bar
@@ -27,6 +28,7 @@ def demo(
         Path, typer.Option("--output", "-o", help="Where to write the synthetic survey.")
     ] = Path("yrbss_synthetic.csv"),
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    overwrite: OverwriteOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,33 +40,33 @@ def demo(
     check_stdout()
     check_epsilon(epsilon)
     output_format(output)
-    place = model_beside(output)
-    check_outputs([output, place])
+    release = Release(output, overwrite=overwrite)
+    check_outputs(release.outputs)
     start = time.perf_counter()
     survey = yrbss().table()
-    kept = KeptModel(place, output)
-    with paid(place, output), progress_bar() as progress:
+    with release.claimed(survey.schema), progress_bar() as progress:
         note_spending(2 * epsilon)
         drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
         model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
-        model.fit(survey)
-        kept.save(model)
+        with no_model_lost():
+            model.fit(survey)
+            release.keep(model)
         written = write_rows(
-            model, output, rows=None, keep_holes=False, seed=seed, progress=progress
+            model, release.table, rows=None, keep_holes=False, seed=seed, progress=progress
         )
-    kept.check()
+        release.commit()
     synthetic = Table.read(output, model.schema_)
     dropped = drop.sample_table(random_state=seed)
     rows = _comparison(survey, dropped, synthetic)
     document = {
         "output": str(output),
         "rows": written,
-        "model": str(place),
+        **release.wrote,
         "seconds": round(time.perf_counter() - start, 1),
         "comparison": rows,
         "guarantee": model.guarantee_.to_dict(),
     }
-    emit(document, _text(document, rows, model), as_json=as_json)
+    emit(document, _text(document, rows, model, release), as_json=as_json)
 
 
 def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[str, Any]]:
@@ -96,7 +98,9 @@ def _share(table: Table, name: str, level: str) -> float:
     return float(np.mean(codes[seen] == wanted))
 
 
-def _text(document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes) -> str:
+def _text(
+    document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes, release: Release
+) -> str:
     names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
     kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
     head, kinds = f"{'share of':<26}{names}", f"{'':<26}{kinds}"
@@ -105,7 +109,7 @@ def _text(document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes
         f"{row['dropped_dp']:>14.1%}{row['missdp']:>11.1%}"
         for row in rows
     ]
-    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model)])
+    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model, release)])
 
 
 _BEFORE = """\
@@ -118,12 +122,11 @@ loses most Hispanic respondents. missdp counts every row and fills holes inside 
 """
 
 
-def _wrote(document: dict[str, Any], model: PrivBayes) -> str:
+def _wrote(document: dict[str, Any], model: PrivBayes, release: Release) -> str:
     return (
         f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
         f"in {document['seconds']} s.\n"
-        f"Wrote {document['model']}: the model; missdp sample draws more rows from it at no cost."
-        "\n\n"
+        f"{release.wrote_in_words}\n\n"
         f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
         f"{model.guarantee_.in_words()}"
     )

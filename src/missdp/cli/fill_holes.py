@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from missdp.cli.app import HolesOption, JsonOption, SchemaOption, SeedOption, emit
+from missdp.cli.side_files import check_no_table, check_together
 from missdp.cli.where import (
     DataArgument,
     MemoryOption,
@@ -71,6 +72,8 @@ def impute(
     outputs = [output] if draws == 1 else numbered(output, draws)
     private = rows_at(data, parts=parts, table=table, select=select)
     check_apart(outputs, private, schema, model)
+    check_no_table(outputs)
+    check_together(model)
     facts = Schema.from_toml(schema)
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)

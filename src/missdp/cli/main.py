@@ -9,12 +9,13 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
-from missdp import errors
+from missdp import errors, files
 from missdp.cli import (
     allow_unprintable,
     complain,
@@ -44,8 +45,8 @@ EXIT_CODES: dict[type[Exception], int] = {
 }
 _UNEXPECTED, _OUTPUT, _UNFINISHED, _SIGNALLED = 1, 5, 8, 128
 _INTERRUPTED = _SIGNALLED + signal.SIGINT
-_STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
 _stopped_by: list[int] = []
+_over = [False]  # once all is said, a signal stops nothing any more
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,16 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from missdp.cli.app import app
 
     _stopped_by.clear()
+    _over[0] = False
     given = list(sys.argv[1:] if arguments is None else arguments)
     start_run()
     failure: BaseException | None = None
     code = 0
-    with _warnings_shown():
+    try:
         try:
-            code = app(args=given, standalone_mode=False) or 0
+            with _warnings_shown():
+                code = app(args=given, standalone_mode=False) or 0
             say(end="")
-        except BaseException as error:  # noqa: BLE001 - the last line of defence against leaks
-            failure = error
+        finally:
+            _over[0] = True
+    except BaseException as error:  # noqa: BLE001 - the last line of defence against leaks
+        failure = error
     if _stopped_by or isinstance(failure, KeyboardInterrupt) or code == _INTERRUPTED:
         code = _SIGNALLED + _stopped_by[0] if _stopped_by else _INTERRUPTED
         return _fail("interrupted", code, in_doubt=True)
@@ -82,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> NoReturn:
     """Console script."""
+    sys.unraisablehook = _unheard
     _on_stop(_stop_at_once)
     from missdp.cli.app import COMMANDS, command_named
 
@@ -89,17 +95,21 @@ def run() -> NoReturn:
     if called in COMMANDS:
         command_named(called)  # what takes long, while stopping is simple
     allow_unprintable()
-    _on_stop(_stop)
-    code = main()
+    try:
+        _on_stop(_stop)
+        code = main()
+    except KeyboardInterrupt:  # before it began
+        _over[0] = True
+        code = _fail("interrupted", _SIGNALLED + _stopped_by[0], in_doubt=True)
+    _on_stop(signal.SIG_IGN)  # all is done and said: what Python tidies up now is not to be stopped
     flush_or_drop()
     sys.exit(code)
 
 
-def _on_stop(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
-    for name in _STOPS:
-        number = getattr(signal, name, None)
+def _on_stop(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for number in files.STOPS:
         # A signal that the parent ignores (nohup) stays ignored.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
@@ -110,10 +120,18 @@ def _stop_at_once(number: int, _: FrameType | None) -> NoReturn:
     os._exit(_SIGNALLED + number)
 
 
-def _stop(number: int, _: FrameType | None) -> NoReturn:
+def _stop(number: int, _: FrameType | None) -> None:
     """Tidy up as if interrupted from the keyboard, and remember which signal it was."""
+    if _over[0]:
+        return
     _stopped_by.append(number)
     raise KeyboardInterrupt
+
+
+def _unheard(found: sys.UnraisableHookArgs) -> None:
+    """Say nothing of errors that Python only prints: they may quote cells. Stop all the same."""
+    if isinstance(found.exc_value, KeyboardInterrupt) and _stopped_by:
+        threading.Timer(0.01, os.kill, (os.getpid(), _stopped_by[0])).start()
 
 
 @contextlib.contextmanager
@@ -123,7 +141,6 @@ def _warnings_shown() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, errors.MissDPWarning):
             note_warning(str(message))
-            complain(f"missdp: warning: {message}")
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=errors.MissDPWarning)

@@ -15,6 +15,7 @@ from missdp.cli.how_missing import (
     ObservedOption,
     stated_assumption,
 )
+from missdp.cli.side_files import check_together
 from missdp.errors import ParameterError
 from missdp.files import check_writable
 from missdp.preprocess import load_pipeline, plot_price
@@ -58,6 +59,7 @@ def price(
         return
     if delta is not None or plot is not None:
         raise ParameterError("--delta and --plot are for pipelines (.toml)")
+    check_together(target)
     model = load(target)
     guarantee = model.guarantee_
     stated = stated_assumption(

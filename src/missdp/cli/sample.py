@@ -10,7 +10,9 @@ import pyarrow as pa
 import typer
 
 from missdp.cli.app import HolesOption, JsonOption, SeedOption, emit
-from missdp.cli.synthesize import check_rows, counted, rows_wanted, write_rows
+from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.synthesize import arrow_rows, check_rows, counted, rows_wanted, write_rows
+from missdp.cli.where import MemoryOption
 from missdp.errors import ParameterError
 from missdp.files import check_outputs, reserved
 from missdp.progress import Progress, progress_bar
@@ -46,16 +48,20 @@ def sample(
         bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
     ] = False,
     holes: HolesOption = "nulls",
+    memory: MemoryOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model. Free: the model holds released values only."""
+    del memory  # in force since it was read
     output_format(output)
     if multiple is not None and not 2 <= multiple <= _MOST_TABLES:
         raise ParameterError(f"--multiple must be from 2 to {_MOST_TABLES:,} tables")
     check_rows(rows, output=output, tables=multiple or 1)
     outputs = [output] if multiple is None else numbered(output, multiple)
     check_outputs(outputs, inputs=[model])
+    check_together(model)
+    check_no_table(outputs)
     keep: MissingValues = "keep" if keep_holes else "fill"
     with reserved(outputs), progress_bar() as progress:
         progress("reading the model", None)
@@ -99,5 +105,5 @@ def _tables(
     models = released.uncertain_models(multiple, random_state=seed)
     for done, model in enumerate(models, start=1):
         blocks = model.sample_blocks(rows, missing_values=keep)
-        yield (block.to_arrow(holes=holes) for block in blocks)
+        yield (arrow_rows(block, released, holes) for block in blocks)
         progress(stage, done / multiple)

@@ -5,23 +5,20 @@ A paid release is kept first; only then is anything else done with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import typer
 
-from missdp.cli import check_stdout, complain, note_release, note_spending
+from missdp.cli import check_stdout, complain, note_spending
 from missdp.cli.app import (
     HolesOption,
     JsonOption,
+    OverwriteOption,
     SchemaOption,
     SeedOption,
     check_epsilon,
@@ -33,6 +30,8 @@ from missdp.cli.how_missing import (
     ObservedOption,
     stated_assumption,
 )
+from missdp.cli.release_files import Release, no_model_lost
+from missdp.cli.side_files import STAMP
 from missdp.cli.where import (
     DataArgument,
     EngineOption,
@@ -44,8 +43,7 @@ from missdp.cli.where import (
     read_by,
     rows_at,
 )
-from missdp.errors import OutputError, ParameterError
-from missdp.files import reserved, write_atomically
+from missdp.errors import ParameterError
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
@@ -59,16 +57,14 @@ from missdp.synth.registry import (
 )
 from missdp.synth.row_blocks import MissingValues
 from missdp.synth.state import chosen_delta
-from missdp.table import Holes
+from missdp.table import Holes, Table
 from missdp.table.memory import memory_in_force
 from missdp.table.written import output_format, write_blocks
 
 __all__ = [
-    "KeptModel",
+    "arrow_rows",
     "check_rows",
     "counted",
-    "model_beside",
-    "paid",
     "rows_wanted",
     "synthesize",
     "write_rows",
@@ -148,10 +144,11 @@ def synthesize(
         Path | None,
         typer.Option(
             help="Save the released model here (JSON), to sample again; by default beside the "
-            "output, as OUTPUT.model.json under a name that is free."
+            "output, as OUTPUT.model.json."
         ),
     ] = None,
     guarantee: Annotated[Path | None, typer.Option(help="Save the guarantee here (JSON).")] = None,
+    overwrite: OverwriteOption = False,
     parts: PartsOption = False,
     table: TableOption = None,
     select: SelectOption = None,
@@ -163,7 +160,8 @@ def synthesize(
     """Turn a private table with holes into a synthetic one, and say what that guarantees.
 
     All files are opened before the table is read. The model is saved as soon as it is paid for, so
-    whatever fails later, rows can still be drawn from it with `missdp sample`.
+    whatever fails later, rows can still be drawn from it with `missdp sample`. All files take their
+    places together, and OUTPUT.release.json says which they are.
     """
     del memory  # in force by now
     check_stdout()
@@ -171,9 +169,9 @@ def synthesize(
     if public_rows is not None and public_rows < 1:
         raise ParameterError("--public-rows must be at least 1")
     output_format(output)
-    place = model_beside(output) if model is None else model
     private = rows_at(data, parts=parts, table=table, select=select, engine=engine)
-    check_apart([output, place, guarantee], private, schema)
+    release = Release(output, model=model, guarantee=guarantee, overwrite=overwrite)
+    check_apart(release.outputs, private, schema)
     facts = Schema.from_toml(schema)
     chosen = method or default_synthesizer(facts, delta=delta)
     own = read_settings(synthesizer_named(chosen), settings or [])
@@ -184,8 +182,7 @@ def synthesize(
             "assumptions are for it: --observed, --p-max or --row-independent"
         )
     check_rows(public_rows if rows is None else rows, len(facts), output=output)
-    kept = KeptModel(place, output)
-    with paid(place, output, guarantee), progress_bar() as progress:
+    with release.claimed(facts), progress_bar() as progress:
         synthesizer = _build(chosen, own, missing, wanted, delta, public_rows, seed)
         wanted_rows = public_rows if rows is None else rows
         together = synthesizer.draws_together(facts)
@@ -201,26 +198,25 @@ def synthesize(
         note_spending(synthesizer.epsilon, spent)
         if delta is None and public_rows is None:
             complain(f"missdp: delta is {spent:g}, {_MEANT_FOR}")
-        with read_by(engine, data, private, facts.names) as read:
-            synthesizer.fit(read, schema=facts, undeclared=undeclared)
-        kept.save(synthesizer)
-        if guarantee is not None:
-            write_atomically(guarantee, synthesizer.guarantee_.to_json().encode("utf-8"))
+        with no_model_lost():
+            with read_by(engine, data, private, facts.names) as read:
+                synthesizer.fit(read, schema=facts, undeclared=undeclared)
+            release.keep(synthesizer)
         written = write_rows(
             synthesizer,
-            output,
+            release.table,
             rows=rows,
             keep_holes=keep_holes,
             holes=holes,
             seed=seed,
             progress=progress,
         )
-    kept.check()
+        release.commit()
     document = {
         "output": str(output),
         "method": chosen,
         "rows": written,
-        "model": str(place),
+        **release.wrote,
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     promised = synthesizer.guarantee_.in_words()
@@ -232,8 +228,7 @@ def synthesize(
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
-        f"Wrote {place}: the model; missdp sample draws more rows from it at no cost.\n\n"
-        f"{promised}"
+        f"{release.wrote_in_words}\n\n{promised}"
     )
     emit(document, text, as_json=as_json)
 
@@ -317,64 +312,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-# Set aside for a model before it is paid for; more than the models of ordinary surveys take.
-_ROOM = 8 * 2**20
-
-
-class KeptModel:
-    """Where a paid model goes: where it was meant to, or else wherever it can."""
-
-    def __init__(self, path: Path, output: Path) -> None:
-        self._path, self._output = path, output
-        self.path: Path | None = None
-
-    def save(self, model: Synthesizer) -> None:
-        """Save the model at once; a failure is told by `check`, after the rows were written."""
-        with contextlib.suppress(OutputError):
-            model.save(self._path)
-            self.path = self._path
-        if self.path is None:
-            self.path = _saved_elsewhere(model, self._path.name)
-        note_release(self._said())
-
-    def _said(self) -> str:
-        if self.path is None:
-            return "the model, which could not be saved anywhere"
-        again = shlex.join(["missdp", "sample", str(self.path), "-o", str(self._output)])
-        return f"the model, in {str(self.path)!r}; draw rows from it at no cost: {again}"
-
-    def check(self) -> None:
-        """Refuse to call it a success if the model is not where it was meant to be."""
-        if self.path != self._path:
-            raise OutputError(f"cannot write {str(self._path)!r}; the rows were written")
-
-
-def _saved_elsewhere(model: Synthesizer, name: str) -> Path | None:
-    with contextlib.suppress(OSError):
-        folder = Path(tempfile.mkdtemp(prefix="missdp-"))
-        with contextlib.suppress(OutputError):
-            model.save(folder / name)
-            return folder / name
-        folder.rmdir()
-    return None
-
-
-def model_beside(output: Path) -> Path:
-    """Return a free name beside the output: a model that was paid for is not replaced unasked."""
-    for number in count(1):
-        name = f"{output.stem}.model{f'-{number}' if number > 1 else ''}.json"
-        if not os.path.lexists(output.with_name(name)):
-            break
-    return output.with_name(name)
-
-
-@contextlib.contextmanager
-def paid(model: Path, *others: Path | None) -> Iterator[None]:
-    """Have every file of a release open before it is paid for."""
-    with reserved([model], room=_ROOM), reserved(others):
-        yield
-
-
 def rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: int = 1) -> int:
     """Return how many rows each table has; refuse too many, and none that were not asked for."""
     wanted = model.n_rows_ if rows is None else rows
@@ -386,6 +323,12 @@ def rows_wanted(model: Synthesizer, output: Path, rows: int | None, *, tables: i
             "for this epsilon, and an empty file is only written if asked for"
         )
     return wanted
+
+
+def arrow_rows(block: Table, model: Synthesizer, holes: Holes) -> pa.Table:
+    """Return rows to be written; a Parquet file of them says which release they were drawn from."""
+    rows = block.to_arrow(holes=holes)
+    return rows.replace_schema_metadata({STAMP: model.release_}) if model.release_ else rows
 
 
 def write_rows(
@@ -408,7 +351,7 @@ def write_rows(
         done = 0
         for block in model.sample_blocks(rows, missing_values=keep, random_state=seed):
             done += len(block)
-            yield [block.to_arrow(holes=holes)]
+            yield [arrow_rows(block, model, holes)]
             progress(stage, done / max(1, wanted))
 
     return write_blocks([output], drawn())

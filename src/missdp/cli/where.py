@@ -45,8 +45,8 @@ MemoryOption: TypeAlias = Annotated[
         "--memory",
         callback=_limited,
         metavar="SIZE",
-        help="Most memory to take, such as 2GB: larger tables are streamed, or wait in a "
-        "temporary file. By default half of this machine's.",
+        help="Most memory to take, such as 2GB and at least 512MiB: larger tables are streamed, or "
+        "wait in a temporary file. By default half of this machine's.",
         show_default=False,
     ),
 ]

@@ -42,6 +42,7 @@ from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.table import Table
+from missdp.threads import one_blas_thread
 
 __all__ = [
     "LEARNERS",
@@ -273,6 +274,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
     return table.take(order[size:]), table.take(order[:size])
 
 
+@one_blas_thread()
 def classifier_f1(
     truth: Any,
     synthetic: Any,

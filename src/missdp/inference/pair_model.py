@@ -23,10 +23,9 @@ from missdp.inference.model import (
     shaped,
     split_rows,
 )
-from missdp.inference.raking import rake, resample
+from missdp.inference.raking import draw_weighted, rake
 from missdp.inference.row_model import RowModel, masks_fit
 from missdp.inference.shrinkage import scaled_to, shrunk
-from missdp.inference.swaps import swap
 
 __all__ = ["Base", "PairModel", "fit_law", "targets"]
 
@@ -37,6 +36,7 @@ Base: TypeAlias = Literal["heads", "tree"]
 _SWEEPS: dict[str, int] = {"heads": 4, "tree": 15}
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST = 20_000  # at least
+_ROUNDS = 1000  # of swaps, which all pools share: what is left of rounding matters less there
 _LEAST_SHARE = {"heads": 0.5, "tree": 0.05}  # effective rows, of those that are weighted
 _LEAST_CELL = 1e-9
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
@@ -86,8 +86,9 @@ class PairModel(RowModel):
             part = min(_POOL, n - start)
             rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
             weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
-            chosen = resample(weights, part, rng, codes=rows)
-            chosen = swap(chosen, rows, self.tables, weights=weights, rng=rng, pools=len(starts))
+            chosen = draw_weighted(
+                rows, self.tables, weights, part, rng, rounds=_ROUNDS // len(starts)
+            )
             parts.append(rows[chosen])
         return np.concatenate(parts)
 

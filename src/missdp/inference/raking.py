@@ -1,4 +1,4 @@
-"""Re-weighting of synthetic rows so that tables hold, and resampling of weighted rows.
+"""Re-weighting of synthetic rows so that tables hold, and rows drawn by their weights.
 
 Raking is iterative proportional fitting over rows (Deming and Stephan 1940; Deville, Särndal and
 Sautory 1993): table after table, the weights of the rows of each cell are multiplied by one factor,
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 from missdp.inference.model import Codes, Draws, cell_index, draw
+from missdp.inference.swaps import plan, swap
 
-__all__ = ["effective_share", "rake", "resample", "sample_raked"]
+__all__ = ["draw_weighted", "effective_share", "rake", "resample", "sample_raked"]
 
 Floats = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
@@ -29,9 +30,9 @@ _HALVINGS = 12
 _RENEW = 0.7  # rows are drawn anew when their effective share has fallen below
 _POOL = 100_000  # rows that are weighted, if fewer are drawn
 _LEAST_POOL = 20_000  # and if only a few are
+_TIMES = 12  # as many rows are weighted as are drawn: fewer, and some are drawn twice too often
 _MOST_ROWS = 1_000_000  # at once
-_REPAIRS = 2
-_REPAIR_SWEEPS = 4
+_ROUNDS = 60  # of swaps: with more, tables hold little better, and all takes longer
 
 
 def effective_share(weights: Floats) -> float:
@@ -202,13 +203,53 @@ def _alike(codes: Codes, rng: np.random.Generator) -> Codes:
     return shuffled[np.lexsort(tuple(small))]
 
 
+def draw_weighted(
+    codes: Codes,
+    tables: Mapping[Clique, Floats],
+    weights: Floats,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    draws: Draws = "even",
+    rounds: int = _ROUNDS,
+) -> Codes:
+    """Draw ``n`` of the weighted rows such that tables hold.
+
+    Even draws round the weights systematically, and swaps (`missdp.inference.swaps`) undo what that
+    did to the tables. Where there are too many rows or tables to swap, rows that are alike are put
+    side by side instead, which repeats fewer of them than chance would.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (rows, d)
+    tables, weights
+        See :func:`rake`; weights add up to 1.
+    n : int
+    rng : numpy Generator
+    draws : {"even", "independent"}
+    rounds : int
+        See :func:`~missdp.inference.swaps.swap`.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Positions of rows.
+    """
+    if draws == "independent":
+        return rng.choice(len(codes), size=n, p=weights)
+    if n > _POOL or not plan(n, len(tables), rounds)[1]:
+        return resample(weights, n, rng, codes=codes)
+    chosen = resample(weights, n, rng)
+    return swap(chosen, codes, tables, weights=weights, rng=rng, rounds=rounds)
+
+
 def sample_raked(
     steps: Iterable[tuple[Sequence[Name], Sequence[Name], Floats]],
     tables: Mapping[tuple[Name, ...], Floats],
     n: int,
     rng: np.random.Generator,
     *,
-    sweeps: int = 6,
+    sweeps: int = 3,
     draws: Draws = "even",
 ) -> dict[Name, Codes]:
     """Draw ``n`` rows ancestrally, such that tables hold which the steps alone do not give.
@@ -255,7 +296,7 @@ def _part(
     sweeps: int,
     draws: Draws,
 ) -> dict[Name, Codes]:
-    rows = max(n, min(_POOL, max(_LEAST_POOL, 4 * n)))
+    rows = max(n, min(_POOL, max(_LEAST_POOL, _TIMES * n)))
     order = [name for _, new, _ in steps for name in new]
     place = {name: i for i, name in enumerate(order)}
     codes = np.zeros((len(order), rows), dtype=np.int64)
@@ -275,11 +316,5 @@ def _part(
             codes[:drawn] = codes[:drawn, resample(weights, rows, rng, codes=codes[:drawn].T)]
             weights = np.full(rows, 1 / rows)
     weights = rake(codes.T, wanted, weights=weights, sweeps=sweeps)
-    if draws == "independent":
-        codes = codes[:, rng.choice(rows, size=n, p=weights)]
-    else:
-        codes = codes[:, resample(weights, n, rng, codes=codes.T)]
-        for _ in range(_REPAIRS if 0 < n <= _POOL else 0):  # of what drawing did to the tables
-            weights = rake(codes.T, wanted, sweeps=_REPAIR_SWEEPS)
-            codes = codes[:, resample(weights, n, rng, codes=codes.T)]
-    return {name: codes[i] for name, i in place.items()}
+    chosen = draw_weighted(codes.T, wanted, weights, n, rng, draws=draws)
+    return {name: codes[i, chosen] for name, i in place.items()}

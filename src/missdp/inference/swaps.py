@@ -1,4 +1,4 @@
-"""Swaps of whole synthetic rows so that two-way tables hold nearly exactly.
+"""Swaps of whole synthetic rows so that tables hold nearly exactly.
 
 Drawing rows by their weights rounds counts at random.  What that did to the tables is undone here
 as combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from missdp.inference.junction import Clique
 from missdp.inference.model import Codes, cell_index
 
-__all__ = ["swap"]
+__all__ = ["plan", "swap"]
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def swap(
     *,
     weights: Floats,
     rng: np.random.Generator,
-    pools: int = 1,
+    rounds: int = _ROUNDS,
 ) -> Codes:
     """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
 
@@ -55,14 +55,13 @@ def swap(
         Positions of rows of the pool.
     codes : ndarray of int64, shape (rows, d)
         The pool.
-    tables : mapping of (attribute, attribute) to ndarray
+    tables : mapping of Clique to ndarray
         Wanted tables, up to a factor.
     weights : ndarray, shape (rows,)
         By which rows are proposed; adding up to 1.  A row without weight never is.
     rng : numpy Generator
-    pools : int, default 1
-        How many such pools the rows that are wanted come from: what is left of each one's rounding
-        matters less the more there are, so that they share the rounds.
+    rounds : int
+        In which rows are compared, at most; fewer where there are many tables.
 
     Returns
     -------
@@ -77,7 +76,7 @@ def swap(
     >>> np.bincount(swapped).tolist()
     [40, 10, 10, 40]
     """
-    batch, rounds = _plan(len(chosen), len(tables), pools)
+    batch, rounds = plan(len(chosen), len(tables), rounds)
     if not rounds:
         return chosen
     cells, current = _Cells.of(tables), chosen.copy()
@@ -109,13 +108,13 @@ def swap(
     return current
 
 
-def _plan(n: int, tables: int, pools: int = 1) -> tuple[int, int]:
+def plan(n: int, tables: int, rounds: int = _ROUNDS) -> tuple[int, int]:
     """Return how many rows to compare at once, and how often: public facts alone decide."""
     if not n or not tables or n * tables > _COUNTED:
         return 0, 0
     most = _LOOKUPS // (2 * tables)
     batch = min(n, _BATCH, max(_LEAST_BATCH, most // _ROUNDS))
-    rounds = min(_ROUNDS // pools, most // batch)
+    rounds = min(rounds, most // batch)
     return batch, rounds if rounds >= _FEWEST else 0
 
 
@@ -123,21 +122,25 @@ def _plan(n: int, tables: int, pools: int = 1) -> tuple[int, int]:
 class _Cells:
     """Where the cells of all tables are, put into one array."""
 
-    first: Codes
-    second: Codes
-    sizes: Codes
+    places: Codes
+    strides: Codes
     starts: Codes
 
     @classmethod
     def of(cls, tables: Mapping[Clique, Floats]) -> _Cells:
-        pairs = np.array(list(tables))
-        sizes = np.array([table.shape[1] for table in tables.values()])
+        most = max(map(len, tables))  # smaller tables get places that do not count
+        places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
+        strides = np.zeros_like(places)
+        for at, table in enumerate(tables.values()):
+            strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
         ends = np.cumsum([table.size for table in tables.values()])
-        return cls(pairs[:, 0], pairs[:, 1], sizes, np.append(0, ends[:-1]))
+        return cls(places, strides, np.append(0, ends[:-1]))
 
     def at(self, rows: Codes) -> Codes:
         """Return the cells of rows, one column per table."""
-        found: Codes = rows[:, self.first] * self.sizes + (rows[:, self.second] + self.starts)
+        found: Codes = rows[:, self.places[0]] * self.strides[0] + self.starts
+        for places, strides in zip(self.places[1:], self.strides[1:], strict=True):
+            found += rows[:, places] * strides
         return found
 
 

@@ -36,6 +36,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.gdp import gdp_noise
 from missdp.errors import ParameterError
+from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import (
     CountNoise,
     NoiseSource,
@@ -371,7 +372,9 @@ class Handle:
             self._budget.check_process()
         if isinstance(self._noise, Witness):
             return self._noise.answer(event, law, exact)
-        return law.draw(exact(), self._noise)
+        numbers = exact()
+        noise_is_drawn()
+        return law.draw(numbers, self._noise)
 
     def _with(self, **changes: Any) -> Self:
         """Return another handle on the same rows, with the same noise."""

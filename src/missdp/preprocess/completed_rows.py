@@ -20,6 +20,7 @@ from missdp.sources.modelled import Modelled
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows, known_cells
+from missdp.threads import one_blas_thread
 
 __all__ = ["completed"]
 
@@ -32,6 +33,7 @@ _ROUNDS = 12  # in which a row that breaks a rule is filled again
 _LOOSE = 12  # further ones, in which half of its holes become any level
 
 
+@one_blas_thread()
 def completed(
     table: Table,
     laws: Conditionals,

@@ -30,6 +30,7 @@ from missdp.table import Holes, Table, check_holes
 from missdp.table.blocks import in_order, in_sizes, read_columns
 from missdp.table.encode import Column
 from missdp.table.streams import stream_of
+from missdp.threads import one_blas_thread
 
 __all__ = ["DPImputer", "ReleasedModel"]
 
@@ -363,6 +364,7 @@ _BLOCK_ROWS = 16 * ROWS_AT_ONCE
 _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
 
 
+@one_blas_thread()
 def _laws_of(model: ReleasedModel) -> Conditionals:
     """Return the law of each attribute given all others, fitted to rows of the model, once."""
     kept = isinstance(model, Hashable)

@@ -31,6 +31,7 @@ from missdp.preprocess.gradient_steps import (
 )
 from missdp.preprocess.maps import PrivacyMap
 from missdp.preprocess.vector_query import Target, VectorNoise, VectorQuery, rounding_slack
+from missdp.threads import one_blas_thread
 
 __all__ = [
     "HeldRows",
@@ -201,6 +202,7 @@ class ReplaceOneDoor(Handle):
         noisy = self._answer(test.event, test.law, self._rows.margin)
         return self._pose(question, event) if noisy[0] > test.threshold else None
 
+    @one_blas_thread()
     def _pose(self, question: Asked, event: Event) -> Any:
         rows, distance = self._rows, self._facts.distance
 

@@ -1,9 +1,7 @@
 """Attributes: public facts about one column; those with levels, and how a cell is read.
 
-What a cell means is a function of the cell and of public facts, never of other rows. Every
-container (pandas, polars, Arrow, CSV, Parquet, DuckDB) hands its cells to the readers here as text,
-as a number or as true/false. So the same value means the same thing everywhere, and one person's
-cell cannot change how another person's cell is read.
+What a cell means is a function of the cell and of public facts, never of other rows: whatever held
+it, it comes to the readers here as text, as a number or as true/false.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from missdp.record import Record
 
 __all__ = [
     "KINDS",
+    "LONGEST",
     "MAX_LEVELS",
     "MAX_WHOLE",
     "MISSING",
@@ -35,7 +34,7 @@ __all__ = [
     "read_number",
 ]
 
-
+LONGEST: Final = 4096  # characters of a text that is read
 MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
 MISSING: Final = -1
 OUTSIDE: Final = -2
@@ -43,7 +42,6 @@ OUTSIDE: Final = -2
 Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
 #: Why a cell has no value. The first one follows from the row; the others are holes.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-_NOT_VALUES: Final = 3  # readers mark kinds from here on: -3 is not applicable, -5 refused
 
 
 def kind_mark(kind: Kind) -> int:
@@ -54,7 +52,7 @@ def kind_mark(kind: Kind) -> int:
     >>> [kind_mark(kind) for kind in KINDS]
     [-3, -1, -5, -6, -7]
     """
-    return MISSING if kind == "missing" else -_NOT_VALUES - KINDS.index(kind)
+    return MISSING if kind == "missing" else -3 - KINDS.index(kind)
 
 
 _NUMBER = re.compile(
@@ -387,6 +385,8 @@ class _Levelled(Attribute, abstract=True):
             yield "levels that are whole numbers must be below 2**53 in size"
         if any(isinstance(level, str) and level != level.strip() for level in levels):
             yield "levels must not begin or end with blanks: they are dropped on reading"
+        if any(isinstance(level, str) and len(level) > LONGEST for level in levels):
+            yield f"levels must have at most {LONGEST} characters: no longer text is read"
         if "" in levels:
             yield "the empty text cannot be a level: an empty field means missing"
         for kind in self.kinds:

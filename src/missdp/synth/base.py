@@ -39,6 +39,7 @@ from missdp.synth.state import (
     write_model,
 )
 from missdp.table import FrameKind
+from missdp.threads import one_blas_thread
 
 __all__ = ["MissingValues", "Synthesizer"]
 
@@ -101,9 +102,11 @@ class Synthesizer(Sampler):
     n_rows_: int = field(init=False)
     n_rows_std_: float = field(init=False)
     guarantee_: Guarantee = field(init=False)
+    release_: str | None = field(init=False)  # the id of the release whose file holds the model
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
 
+    @one_blas_thread()
     def fit(
         self,
         data: Any,
@@ -182,6 +185,7 @@ class Synthesizer(Sampler):
         fresh.n_rows_std_ = total.std
         fresh._settle(found(fresh.schema_))
         fresh.guarantee_ = own.spent.with_conditions(*conditions)
+        fresh.release_ = None
         self._adopt(fresh)
         if not declared:  # released by now, so it may be spoken about
             warn_if_weak(0.0, self._delta, n=self.n_rows_)
@@ -302,7 +306,7 @@ class Synthesizer(Sampler):
             guarantee=self.guarantee_,
             released=self._released() | self._facts(),
         )
-        write_model(Path(path), model)
+        write_model(Path(path), model, release=self.__dict__.get("release_"))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -321,6 +325,8 @@ class Synthesizer(Sampler):
             model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
             model._restore(stored.released)
             model._take_facts(stored)
+            release = document.get("release")
+            model.release_ = release if isinstance(release, str) else None
             if model.missing not in cls.strategies or not model._draws_schema():
                 raise broken
             agrees = model._agrees_with(stored.guarantee)

@@ -24,6 +24,8 @@ from missdp.synth.restore import KindShares, restored
 from missdp.synth.state import FittedState, is_whole, sampling_generator
 from missdp.table import FrameKind, Holes, Table, check_holes
 from missdp.table.blocks import in_order
+from missdp.threads import one_blas_thread
+from missdp.table.memory import batch_room
 
 __all__ = ["MissingValues", "Sampler", "block_sizes", "drawn_in_blocks"]
 
@@ -31,7 +33,8 @@ MissingValues: TypeAlias = Literal["fill", "keep"]
 
 _CELLS = 3_000_000  # in a block
 _ROWS = (20_000, 200_000)  # at least, where there are many columns; at most
-_JOBS = 2  # what a block takes while it is drawn is held that often
+_JOBS = 2  # threads that draw, if there is memory for as many blocks and two more
+_BYTES_PER_CELL = 20
 
 
 def block_sizes(n: int, columns: int) -> list[int]:
@@ -51,8 +54,9 @@ def drawn_in_blocks(
     draw: Callable[[int, np.random.Generator], Table],
     sizes: list[int],
     rng: np.random.Generator,
+    columns: int,
 ) -> Iterator[Table]:
-    """Yield blocks of rows, each drawn by itself.
+    """Yield blocks of rows, each drawn by itself; one at a time where memory is short.
 
     Parameters
     ----------
@@ -61,11 +65,15 @@ def drawn_in_blocks(
     sizes : list of int
     rng : numpy Generator
         A single block draws from it; each of several from one of its own, spawned from it.
+    columns : int
     """
     if len(sizes) == 1:
         yield draw(sizes[0], rng)
         return
     blocks = zip(sizes, rng.spawn(len(sizes)), strict=True)
+    if (_JOBS + 2) * _BYTES_PER_CELL * columns * sizes[0] > batch_room():
+        yield from (draw(*block) for block in blocks)
+        return
     yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
 
 
@@ -149,7 +157,11 @@ class Sampler(FittedState, abc.ABC):
         return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
 
     def _each_with_seed(self, models: Iterator[Self], rng: np.random.Generator) -> Iterator[Self]:
-        for model in models:
+        while True:
+            with one_blas_thread():
+                model = next(models, None)
+            if model is None:
+                return
             model.random_state = int(rng.integers(2**63))
             # Whatever it was fitted to was made up from this release, and promises what this does.
             model.guarantee_ = self.guarantee_
@@ -192,8 +204,9 @@ class Sampler(FittedState, abc.ABC):
         rows = self.n_rows_ if n is None else int(n)
         together = self.draws_together(self.schema_)
         sizes = [rows] if together else block_sizes(rows, len(self.schema_))
-        return drawn_in_blocks(partial(self._block, missing_values), sizes, rng)
+        return drawn_in_blocks(partial(self._block, missing_values), sizes, rng, len(self.schema_))
 
+    @one_blas_thread()
     def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         if self._modelled.is_whole:
             codes = self._sample(rows, missing_values, rng)

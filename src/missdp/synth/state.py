@@ -346,9 +346,11 @@ class StoredModel(Record):
     released: dict[str, Any]
 
 
-def write_model(path: Path, model: StoredModel) -> None:
+def write_model(path: Path, model: StoredModel, *, release: str | None) -> None:
     """Write a released model, whole or not at all."""
-    text = json.dumps(model.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        model.to_document(release=release), indent=1, ensure_ascii=False, allow_nan=False
+    )
     write_atomically(path, text.encode("utf-8"))
 
 

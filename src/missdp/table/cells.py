@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import read_number
+from missdp.schema.attributes import LONGEST, read_number
 
 __all__ = [
+    "LONGEST_BYTES",
     "UNREADABLE",
     "Cells",
     "Chunk",
@@ -34,6 +35,7 @@ __all__ = [
     "plain",
     "read_numbers",
     "taken",
+    "without_long_cells",
 ]
 
 _Floats = NDArray[np.float64]
@@ -41,6 +43,9 @@ _Flags = NDArray[np.bool_]
 
 # Text that Arrow reads as Python would, each cell by itself; all other text is read by Python.
 _EASY_NUMBER = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?$"
+
+
+LONGEST_BYTES: Final = 4 * LONGEST  # that the longest text takes at the most, in UTF-8
 
 
 class Unreadable:
@@ -74,7 +79,7 @@ def plain(cell: Any) -> Plain:
 
     Bytes are text if they are UTF-8. A date, or a moment without time zone at midnight, is the text
     ``YYYY-MM-DD``. Other moments, durations, complex numbers, lists and strange objects are
-    ``UNREADABLE``.
+    ``UNREADABLE``, and so is text of more than 4,096 characters.
 
     Examples
     --------
@@ -112,9 +117,13 @@ def _decimal(cell: decimal.Decimal) -> Plain:
     return None if cell.is_nan() else float(cell)  # through text: correctly rounded at any scale
 
 
+def _text(cell: str) -> Plain:
+    return UNREADABLE if str.__len__(cell) > LONGEST else str.__str__(cell)
+
+
 def _bytes(cell: bytes) -> Plain:
     try:
-        return bytes(cell).decode("utf-8")
+        return UNREADABLE if len(cell) > LONGEST_BYTES else _text(cell.decode("utf-8"))
     except UnicodeDecodeError:
         return UNREADABLE
 
@@ -148,7 +157,7 @@ def _numpy_duration(cell: np.timedelta64) -> Plain:
 
 # In this order: a bool is an int to Python, a moment is a date, NumPy's durations are integers.
 _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
-    (str, str.__str__),
+    (str, _text),
     ((bool, np.bool_), bool),
     (np.timedelta64, _numpy_duration),
     ((int, np.integer), _int),
@@ -170,12 +179,32 @@ def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
     if isinstance(data, np.ndarray):
         return _distinct_objects(data)
     if isinstance(data, pa.DictionaryArray):
-        return distinct(Coded(data.dictionary, indices_of(data)))
+        return distinct(_coded(data))
     try:
         coded = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
         return _distinct_objects(_objects(data))
     return [plain(cell) for cell in _objects(coded.dictionary)], indices_of(coded)
+
+
+def without_long_cells(data: pa.Array) -> pa.Array:
+    r"""Return a column of a file with bytes that are no text in place of cells too long to be read.
+
+    Examples
+    --------
+    >>> without_long_cells(pa.array(["a", None, "b" * 10**6])).to_pylist()
+    [b'a', None, b'\xff']
+    """
+    if isinstance(data, pa.DictionaryArray):
+        cells = data.dictionary
+        short = without_long_cells(cells)
+        return data if short is cells else pa.DictionaryArray.from_arrays(data.indices, short)
+    if not pa.types.is_binary(data.type) and not pa.types.is_string(data.type):
+        return data
+    long = pc.greater(pc.binary_length(data), LONGEST_BYTES)
+    if not pc.any(long).as_py():
+        return data
+    return pc.if_else(long, pa.scalar(b"\xff", pa.large_binary()), data.cast(pa.large_binary()))
 
 
 def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
@@ -199,6 +228,18 @@ def indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     """Return which dictionary entry each row has; -1 is missing."""
     indices = data.indices.cast(pa.int64()).fill_null(-1)
     return np.asarray(indices).astype(np.intp, copy=False)
+
+
+def _coded(data: pa.DictionaryArray) -> Coded:
+    """Return a column with those entries of its dictionary that some row has."""
+    indices = indices_of(data)
+    used = np.zeros(len(data.dictionary) + 1, dtype=bool)
+    used[indices] = True
+    places = np.cumsum(used) - 1
+    return Coded(
+        taken(data.dictionary, np.flatnonzero(used[:-1])),
+        np.where(indices < 0, -1, places[indices]),
+    )
 
 
 def _objects(data: pa.Array) -> NDArray[np.object_]:
@@ -242,7 +283,7 @@ def read_numbers(
     A cell is unreadable if it is neither a number, nor text that is written like one, nor missing.
     """
     if isinstance(data, pa.DictionaryArray):
-        data = Coded(data.dictionary, indices_of(data))
+        data = _coded(data)
     if isinstance(data, Coded):
         values, unreadable = read_numbers(data.cells, missing_codes)
         rows = np.where(data.indices < 0, -1, data.indices)
@@ -292,7 +333,8 @@ def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Float
     if not (pa.types.is_string(data.type) or pa.types.is_large_string(data.type)):
         data = data.cast(pa.large_binary())
     easy = pc.match_substring_regex(data, _EASY_NUMBER)
-    text = pc.if_else(easy, data, pa.scalar(None, data.type))
+    # Not null instead of NaN: before Arrow 24 that took wrong rows of slices.
+    text = pc.if_else(easy, data, pa.scalar("nan").cast(data.type))
     values = _native_numbers(text.cast(pa.large_string()).cast(pa.float64()))
     unreadable = np.zeros(len(values), dtype=bool)
     rest = np.flatnonzero(np.isnan(values) & np.asarray(data.is_valid()))
@@ -323,8 +365,4 @@ def _is_unreadable(cell: Plain, missing_codes: frozenset[str]) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(pa.types, f"is_{name}", _never)(kind) for name in names)
-
-
-def _never(_: pa.DataType) -> bool:
-    return False  # a type that this version of Arrow does not have
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

@@ -104,12 +104,7 @@ def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
     refused = DataError("the engine cannot write private temporary files")
     with replacing(duckdb.Error, by=refused):
         connection.execute(f"SET temp_directory = '{where}'")
-        known = connection.execute(
-            "SELECT count(*) FROM duckdb_settings() WHERE name = 'temp_file_encryption'"
-        ).fetchall()
-        connection.execute(
-            "SET temp_file_encryption = true" if known[0][0] else "SET temp_directory = ''"
-        )
+        connection.execute("SET temp_file_encryption = true")
 
 
 def _estimate(connection: duckdb.DuckDBPyConnection, table: str) -> int | None:

@@ -137,8 +137,10 @@ def draft_columns(data: Any) -> Draft:
     >>> import pandas as pd
     >>> from missdp.table import draft_columns
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
-    >>> [attribute.name for attribute in draft.attributes], draft.stubs["pets"]
-    (['age'], "column 'pets' has cells that are neither text in UTF-8, numbers nor true/false")
+    >>> [attribute.name for attribute in draft.attributes]
+    ['age']
+    >>> draft.stubs["pets"]
+    "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
     stream = stream_of(data)
     columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
@@ -271,7 +273,7 @@ def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
     """Yield attributes that may read the cells, the one that says most first; then why none is."""
     found = tally.found()
     if any(isinstance(cell, Unreadable) for cell, _ in found):
-        yield _Stub("has cells that are neither text in UTF-8, numbers nor true/false")
+        yield _Stub("has cells that are neither short text in UTF-8, numbers nor true/false")
         return
     for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):

@@ -1,7 +1,7 @@
-"""Cells of data frames, DuckDB relations, and CSV and Parquet files, in Arrow's types.
+"""Cells of data frames, and of CSV and Parquet files, in Arrow's types.
 
-Nothing about a cell is guessed here: frames keep their types, relations and Parquet files too, and
-the cells of CSV files stay bytes. Errors of the engines, which may quote a cell, are replaced.
+Nothing about a cell is guessed here: frames keep their types, Parquet files too, and the cells of
+CSV files stay bytes. Errors of the engines, which may quote a cell, are replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import duckdb
 import narwhals as nw
 import numpy as np
 import pandas as pd
@@ -26,10 +25,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
-from missdp.table.cells import Cells, Coded
+from missdp.table.cells import Cells, Coded, without_long_cells
+from missdp.table.memory import batch_room
 from missdp.table.quietly import is_spark_frame, quiet
 
 __all__ = [
+    "BATCH_ROWS",
     "READABLE",
     "FrameKind",
     "check_columns",
@@ -40,65 +41,11 @@ __all__ = [
     "frame_kind",
     "is_csv",
     "native_from_arrow",
-    "relation_batches",
+    "opened",
 ]
 
 
-_BATCH_ROWS = 65_536
-
-_AS_THEY_ARE = frozenset(
-    (
-        *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
-        *("utinyint", "usmallint", "uinteger", "ubigint", "varchar", "enum", "blob", "uuid"),
-        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "sqlnull", "null"),
-    )
-)
-# DuckDB hands these to Arrow in types that are too small for them; as text they are exact.
-_AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
-
-
-def relation_batches(
-    relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, a batch of rows at a time.
-
-    Raises
-    ------
-    DataError
-        If the query fails. DuckDB's own message, which may quote a cell, is not kept.
-    """
-    with _private_errors():
-        projected = relation.project(", ".join(_terms(relation, names)))
-        stream = getattr(projected, "to_arrow_reader", None) or projected.fetch_arrow_reader
-        reader = stream(_BATCH_ROWS)
-    with contextlib.closing(reader):
-        while True:
-            with _private_errors():
-                batch = next(reader, None)
-            if batch is None:
-                return
-            yield batch
-
-
-def _private_errors() -> replacing:
-    return replacing(duckdb.Error, pa.ArrowException, OSError, by=_unreadable)
-
-
-def _unreadable(_: BaseException) -> DataError:
-    return DataError("the data cannot be read: a row is malformed or the query fails")
-
-
-def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:
-    kinds = dict(zip(relation.columns, relation.types, strict=True))
-    for name in names:
-        column, kind = '"' + name.replace('"', '""') + '"', kinds[name].id
-        if kind in _AS_THEY_ARE:
-            yield column
-        elif kind in _AS_TEXT:
-            yield f"CAST({column} AS VARCHAR) AS {column}"
-        else:  # nested values and durations are read as bytes that are no text
-            yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
-
+BATCH_ROWS = 65_536
 
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 """The library whose tables come out."""
@@ -241,8 +188,13 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
 
 
 READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
+_HEADER_BYTES = 2**20
 _BLOCK_BYTES = 2**22
 _MAX_BLOCK_BYTES = 2**31 - 1
+# Arrow reads 32 blocks of a CSV file ahead, and takes as much again to make columns of a few.
+_BLOCKS, _LEAST_BLOCKS = 80, 40  # that there is room for, of usual rows and of very long ones
+_COPIES = 5.2  # of the cells of a Parquet file, while they are read
+_SHORT = 64  # bytes of a cell that nobody calls long
 
 
 def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -256,7 +208,9 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
     """
     with _readable(path):
         if not is_csv(path):
-            header = _Header("", tuple(pa.parquet.ParquetFile(path).schema_arrow.names), True)
+            about = pa.parquet.read_metadata(path)
+            _check_room(path, about)
+            header = _Header("", tuple(about.schema.to_arrow_schema().names), True)
         else:
             header = _read_header(path)
     if is_csv(path) and "" in header.names:
@@ -279,21 +233,23 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
     Raises
     ------
     DataError
-        If the file is not well-formed.
+        If the file is not well-formed, or a row takes more memory than the limit has room for.
     """
     with _readable(path):
         if is_csv(path):
-            header = _read_header(path)
-            batches = _csv_batches(path, header, names)
+            batches = _csv_batches(path, _read_header(path), names)
         else:
-            file = pa.parquet.ParquetFile(path)
-            batches = file.iter_batches(_BATCH_ROWS, columns=list(names))
+            batches = _parquet_batches(path, names)
     while True:
         with _readable(path):
             batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch.select(list(names))
+            if batch is None:
+                return
+            columns = [without_long_cells(batch.column(name)) for name in names]
+            batch = pa.RecordBatch.from_arrays(columns, list(names))
+        del columns
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
 
 
 def is_csv(path: Path) -> bool:
@@ -361,17 +317,27 @@ class _Header:
     rows_follow: bool
 
 
+def opened(path: Path) -> Any:
+    """Open a CSV file to read its bytes."""
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
 def _read_header(path: Path) -> _Header:
-    """Return separator and column names: those of the separator that finds most names."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    found = []
-    for separator in "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
-        with opened(path, "rb") as file:
-            lines = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-            names = next(csv.reader(lines, delimiter=separator), [])
-            found.append(_Header(separator, tuple(names), bool(lines.read(1))))
-    header = max(found, key=lambda one: len(one.names))
-    if not header.names:
+    """Return separator and column names: those of the separator that finds most names.
+
+    One by which a quoted name would be followed by more than a separator counts only if all do so.
+    """
+    with opened(path) as file:
+        start: bytes = file.read(_HEADER_BYTES)
+    found: list[_Header] = []
+    for strict in (True, False):
+        for separator in "" if found else "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
+            lines = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
+            with contextlib.suppress(csv.Error):
+                names = next(csv.reader(lines, delimiter=separator, strict=strict), [])
+                found.append(_Header(separator, tuple(names), bool(lines.read(1))))
+    header = max(found, key=lambda one: len(one.names), default=_Header("", (), False))
+    if not header.names or (len(start) == _HEADER_BYTES and not header.rows_follow):
         raise csv.Error("no header line")
     "".join(header.names).encode("utf-8")  # only here: a cell that is not UTF-8 is for its reader
     return header
@@ -379,9 +345,10 @@ def _read_header(path: Path) -> _Header:
 
 def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Parse; if a row is longer than a block, go on from there with longer blocks."""
-    zipped = path.suffix.lower() == ".gz"
-    longest = _MAX_BLOCK_BYTES if zipped else min(_MAX_BLOCK_BYTES, path.stat().st_size + 1)
-    done, block = 0, _BLOCK_BYTES
+    room = batch_room()
+    longest = min(_MAX_BLOCK_BYTES, room // _LEAST_BLOCKS)
+    whole = path.suffix.lower() != ".gz" and path.stat().st_size < longest
+    done, block = 0, min(_BLOCK_BYTES, room // _BLOCKS)
     while header.rows_follow:
         skip = done
         try:
@@ -393,9 +360,40 @@ def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterato
                     yield fresh
             return
         except pa.ArrowInvalid as error:
-            if block >= longest or "CSV parse error" in str(error):
+            if "CSV parse error" in str(error) or (whole and block == longest):
                 raise
-        block = min(16 * block, longest)
+        if block == longest:
+            raise _too_long(path)
+        block = min(4 * block, longest)
+
+
+def _too_long(path: Path) -> DataError:
+    return DataError(
+        f"cannot read {str(path)!r}: a cell, or a quote that is never closed, is longer than the "
+        "limit of memory has room for; shorten it, or raise the limit (--memory, memory_limit)"
+    )
+
+
+def _check_room(path: Path, about: pa.parquet.FileMetaData) -> None:
+    """Refuse a file whose rows are read together, as a group, with too much text in their cells."""
+    for group in map(about.row_group, range(about.num_row_groups)):
+        chunks = map(group.column, range(group.num_columns))
+        sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
+        if sum(max(0, size - _SHORT * group.num_rows) for size in sizes) > batch_room() / _COPIES:
+            raise _too_long(path)
+
+
+def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
+    about = pa.parquet.read_metadata(path)
+    _check_room(path, about)
+    leaves = [about.schema.column(i) for i in range(about.num_columns)]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    width = sum(leaf.length for leaf in leaves)
+    file = pa.parquet.ParquetFile(path, metadata=about, read_dictionary=texts)
+    rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
+    return batches
 
 
 def _open_csv(path: Path, header: _Header, names: tuple[str, ...], block: int) -> Any:

@@ -30,7 +30,7 @@ class LostCells:
     other_styles : tuple of str
         Numeric ones of which a cell looks like a number in a spelling that is not read as one.
     unreadable : tuple of str
-        A cell of these is neither text, number nor true/false: text that is not UTF-8, say.
+        A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
     """
 
     without_values: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """How much memory a run may take, and whether a table is held or streamed.
 
-The decision is made from the number of rows, as files and engines state it in their metadata or a
-CSV file's size and first line ends tell it, and from the columns of the schema. It depends on
+The decision is made from the number of rows, as files and engines state it in their metadata or
+the line ends of a CSV file tell it, and from the columns of the schema. It depends on
 private rows, so nothing that anyone is shown may depend on it: whichever way a table is read, the
 same is counted, and what only held rows allow is held however long it is.
 """
@@ -19,7 +19,14 @@ from pathlib import Path
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 
-__all__ = ["fits_into_memory", "machine_memory", "memory_in_force", "memory_limit", "read_bytes"]
+__all__ = [
+    "batch_room",
+    "fits_into_memory",
+    "machine_memory",
+    "memory_in_force",
+    "memory_limit",
+    "read_bytes",
+]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -28,6 +35,8 @@ _BASE = 0.4e9  # Python with its libraries, and a few batches of rows
 _ROW_BYTES = 16  # of what a release keeps for each row besides its cells
 _ROOM = 1.5  # columns are joined one after the other, and questions take some of them twice
 _SHARE = 0.5  # of the machine's memory, by default
+_BATCHES = 0.15e9  # of the base, for batches of rows
+_LEFT = 1 / 3  # of what is above the base, which rows that are held leave until they are joined
 _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
@@ -95,6 +104,18 @@ def memory_in_force() -> int:
     """Return how many bytes a run may take."""
     limit = _LIMIT.get()
     return int(_SHARE * machine_memory()) if limit is None else limit
+
+
+def batch_room() -> int:
+    """Return how many bytes a reader may take for a few batches of rows, beside rows that are held.
+
+    Examples
+    --------
+    >>> with memory_limit("1GB"):
+    ...     batch_room()
+    350000000
+    """
+    return int(_BATCHES + _LEFT * (memory_in_force() - _BASE))
 
 
 def machine_memory() -> int:

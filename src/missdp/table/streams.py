@@ -1,8 +1,8 @@
 """Rows that come in batches, from wherever they are; each reading starts again from the first.
 
 What is known before a row is read, the names of the columns and about how many rows there are,
-comes from metadata: the footer of a Parquet file, the catalogue of an engine, or for a CSV file its
-size and the length of its first lines.
+comes from metadata: the footer of a Parquet file, the catalogue of an engine; the lines of a CSV
+file are counted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import abc
 import contextlib
 import fnmatch
 import glob
-import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -22,14 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from missdp.errors import DataError, replacing
-from missdp.table.cells import Chunk
+from missdp.table.cells import LONGEST_BYTES, Chunk
 from missdp.table.frames import (
+    BATCH_ROWS,
     check_columns,
     file_batches,
     file_columns,
     is_csv,
-    relation_batches,
+    opened,
 )
+from missdp.table.memory import memory_in_force
 
 __all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
 
@@ -46,6 +48,17 @@ class Batch(Protocol):
 
 
 _PARQUET = (".parquet", ".pq")
+_AS_THEY_ARE = frozenset(
+    (
+        *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
+        *("utinyint", "usmallint", "uinteger", "ubigint", "enum", "uuid"),
+        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "sqlnull", "null"),
+    )
+)
+_AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # without cells that are too long to be read
+# DuckDB hands these to Arrow in types that are too small for them; as text they are exact.
+_AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
+_LINE = 16  # bytes of memory that a row takes at the least
 
 
 class RowStream(abc.ABC):
@@ -104,7 +117,7 @@ class FileRows(RowStream):
         file_columns(self.path, names)
 
     def about(self) -> int | None:
-        """Return the number of rows that a Parquet file states, or an estimate for CSV."""
+        """Return the number of rows that a Parquet file states, or the number of lines of CSV."""
         if self.unchecked:
             return _lines(self.path)
         return _stated_rows(self.path)
@@ -203,8 +216,55 @@ class RelationRows(RowStream):
         return self._about
 
     def batches(self, names: tuple[str, ...]) -> Iterator[Batch]:
-        """Yield the named columns; see ``relation_batches``."""
-        return relation_batches(self._relation, names)
+        """Yield the named columns; see ``_relation_batches``."""
+        return _relation_batches(self._relation, names)
+
+
+def _relation_batches(
+    relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the named columns, a batch of rows at a time.
+
+    Raises
+    ------
+    DataError
+        If the query fails. DuckDB's own message, which may quote a cell, is not kept.
+    """
+    with _private_errors():
+        projected = relation.project(", ".join(_terms(relation, names)))
+        reader = projected.to_arrow_reader(BATCH_ROWS)
+    with contextlib.closing(reader):
+        while True:
+            with _private_errors():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
+
+
+def _private_errors() -> replacing:
+    return replacing(duckdb.Error, pa.ArrowException, OSError, by=_unreadable)
+
+
+def _unreadable(_: BaseException) -> DataError:
+    return DataError("the data cannot be read: a row is malformed or the query fails")
+
+
+def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:
+    kinds = dict(zip(relation.columns, relation.types, strict=True))
+    for name in names:
+        column, kind = '"' + name.replace('"', '""') + '"', kinds[name].id
+        if kind in _AS_BYTES:
+            yield (
+                f"CASE WHEN octet_length({_AS_BYTES[kind].format(column)}) > {LONGEST_BYTES} "
+                f"THEN '\\xFF'::BLOB ELSE {_AS_BYTES[kind].format(column)} END AS {column}"
+            )
+        elif kind in _AS_THEY_ARE:
+            yield column
+        elif kind in _AS_TEXT:
+            yield f"CAST({column} AS VARCHAR) AS {column}"
+        else:  # nested values and durations are read as bytes that are no text
+            yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
 
 
 def stream_of(data: Any) -> RowStream | None:
@@ -254,21 +314,14 @@ def _stated_rows(path: Path) -> int | None:
     return None
 
 
-_SNIFFED = 2**20
-_CELL = 16  # bytes of a cell that most files stay below
-
-
 def _lines(path: Path) -> int | None:
-    """Estimate the number of lines of a CSV file from its size and its first lines."""
-    with contextlib.suppress(OSError, EOFError, ValueError, pa.ArrowException):
-        size, zipped = path.stat().st_size, path.suffix.lower() == ".gz"
-        with path.open("rb") as raw:
-            opened: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
-            start: bytes = opened.read(_SNIFFED)
-            read = raw.tell() if zipped else len(start)
-        if len(start) < _SNIFFED:  # all of it
-            return int(start.count(b"\n"))
-        # A long first cell must not make many rows look like few.
-        columns = start.split(b"\n", 1)[0].count(b",") + 1
-        return max(round(start.count(b"\n") * size / max(1, read)), size // (_CELL * columns)) + 1
+    """Return the number of line ends of a CSV file; of very many, far too many to be held."""
+    lines, most = 0, memory_in_force() // _LINE
+    with contextlib.suppress(OSError, EOFError, zlib.error):  # told when it is read
+        with opened(path) as file:
+            while lines <= most and (block := file.read(2**20)):
+                lines += block.count(b"\n")
+                if b"\r" in block:
+                    lines += block.count(b"\r") - block.count(b"\r\n")
+        return lines
     return None

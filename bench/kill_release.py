@@ -1,0 +1,395 @@
+"""Stop `missdp synthesize` at every moment, fill its disk, run three at once; look at the files.
+
+``python bench/kill_release.py`` forks a run for each moment: at each call that changes files (open,
+write, fsync, rename, ...), before and after it, and at random times; by SIGKILL, SIGTERM or SIGINT;
+with and without a release to be replaced. Afterwards a command looks at what is left, as a user
+would. What must be true is in `wrong_with`. Needs Linux; for the full disk also root, for a tmpfs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import missdp
+from missdp import Categorical, Numeric, Schema, files
+from missdp.cli import main as command
+from missdp.cli.app import command_named
+
+STEPS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "link", "ftruncate")
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+RUN = [
+    "synthesize",
+    "data.csv",
+    "--schema",
+    "schema.toml",
+    "-o",
+    "out.csv",
+    "--guarantee",
+    "g.json",
+]
+OLD, NEW = 3.0, 1.0  # epsilons by which releases are told apart
+
+
+def prepare(folder: Path) -> None:
+    """Write a small private table and its schema, and import what a run imports."""
+    schema = Schema(
+        (
+            Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+            Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        )
+    )
+    schema.to_toml(folder / "schema.toml")
+    rng = np.random.default_rng(0)
+    rows = {"smoker": rng.choice(["no", "yes"], 300), "age": rng.integers(0, 99, 300)}
+    frame = pd.DataFrame(rows).astype({"age": "Int64"}).mask(rng.random((300, 2)) < 0.1)
+    frame.to_csv(folder / "data.csv", index=False)
+    for name in ("synthesize", "price", "sample", "evaluate"):
+        command_named(name)
+
+
+def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda: None) -> int:
+    """Start a command in a process of its own, as the console script does; return its number."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, files.STOPS)  # while Python forks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait for work here
+        child = os.fork()
+    if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOPS)
+        return child
+    code = 70
+    try:
+        os.chdir(folder)
+        name = f".said-{os.getpid()}"
+        for stream in (1, 2):
+            os.dup2(os.open(f"/tmp/{name}-{stream}", os.O_CREAT | os.O_WRONLY, 0o600), stream)
+        command._on_stop(command._stop_at_once)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOPS)
+        sys.stdout, sys.stderr = (open(k, "w", encoding="utf-8", closefd=False) for k in (1, 2))  # noqa: SIM115
+        sys.argv = ["missdp", *arguments]
+        hook()
+        command.run()
+    except SystemExit as done:
+        code = int(done.code or 0)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def ended(child: int) -> tuple[int, str, str]:
+    """Wait for a run; return its exit code (negative: killed) and what it said."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    texts = []
+    for stream in (1, 2):
+        path = Path(f"/tmp/.said-{child}-{stream}")
+        texts.append(path.read_text(encoding="utf-8") if path.exists() else "")
+        path.unlink(missing_ok=True)
+    return code, texts[0], texts[1]
+
+
+def stopping(step: str, number: int, after: bool, how: int) -> Callable[[], None]:
+    """Return a hook that stops its own process at the n-th call of one function of ``os``."""
+
+    def hook() -> None:
+        real, calls = getattr(os, step), Counter[str]()
+
+        def counted(*arguments: object, **more: object) -> object:
+            calls[step] += 1
+            now = calls[step] == number
+            if now and not after:
+                os.kill(os.getpid(), how)
+            try:
+                return real(*arguments, **more)
+            finally:
+                if now and after:
+                    os.kill(os.getpid(), how)
+
+        setattr(os, step, counted)
+
+    return hook
+
+
+def steps_of(folder: Path, arguments: list[str]) -> Counter[str]:
+    """Return how often a run calls each function that changes files."""
+    said = folder.parent / f"{folder.name}.calls"
+
+    def hook() -> None:
+        calls: Counter[str] = Counter()
+        for step in STEPS:
+            real = getattr(os, step)
+
+            def counted(*arguments: object, _real=real, _step=step, **more: object) -> object:
+                calls[_step] += 1
+                return _real(*arguments, **more)
+
+            setattr(os, step, counted)
+        leave = os._exit
+
+        def tell(code: int) -> None:
+            said.write_text(json.dumps(calls))
+            leave(code)
+
+        os._exit = tell  # type: ignore[assignment]
+
+    code, _, err = ended(forked(folder, arguments, hook))
+    if code:
+        raise SystemExit(f"the run failed: {err}")
+    found = Counter(json.loads(said.read_text()))
+    said.unlink()
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of the release that is in place, byte by byte."""
+    names = ("out.csv", "out.model.json", "g.json", "out.release.json")
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+
+
+def whole(folder: Path) -> tuple[str, float] | None:
+    """Return id and epsilon of the release in place, if all of it is there and belongs together."""
+    found = contents(folder)
+    if len(found) < 4:
+        return None
+    side, model, guarantee = (
+        json.loads(found[n]) for n in ("out.release.json", "out.model.json", "g.json")
+    )
+    ids = {document.get("release") for document in (side, model, guarantee)}
+    if len(ids) > 1 or side["state"] != "whole":
+        return None
+    if side["sha256"] != hashlib.sha256(found["out.csv"]).hexdigest():
+        return None
+    missdp.load(folder / "out.model.json")
+    return str(ids.pop()), float(guarantee["epsilon"])
+
+
+def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str | None:
+    """Return what is wrong after a run that was stopped, and after the command that looked."""
+    said_model = re.search(r"the model of release (\w+), in '(.*?)'", err)
+    if said_model and not (folder / said_model[2]).exists():
+        return "a model was said to be there, and is not"
+    look = random.choice([["price", "out.model.json"], ["evaluate", "data.csv", "out.csv"]])
+    seen, _, words = ended(
+        forked(folder, look + (["--schema", "schema.toml"] if look[0] == "evaluate" else []))
+    )
+    if "Traceback" in err + words or "unexpected" in err + words:
+        return f"an error that nobody foresaw: {err} {words}"
+    if "mixed" in words:
+        return f"mixed: {words}"
+    found, kept = whole(folder), list(folder.glob("out-*.model.json"))
+    is_new = found is not None and found[1] == NEW
+    if not is_new and old and contents(folder) != old:
+        return "the old release is not as it was"
+    if not is_new and not old and {*contents(folder)} - {"out.release.json", "g.json"}:
+        return "half a release is there"
+    if [*folder.glob("*.old-*"), *folder.glob("out-*.release.json")]:
+        return "it was not tidied up"
+    for path in kept:
+        if missdp.load(path).guarantee_.epsilon != NEW:
+            return "a kept model is of another release"
+    if code == 0 and not is_new:
+        return "it said that all is done"
+    if "Nothing was released" in err and (is_new or kept):
+        return "it said that nothing was released"
+    if "all of release" in err and not is_new:
+        return "it said that all is released"
+    if code > 0 and code not in (130, 143):
+        return f"exit code {code}: {err}"
+    if code in (130, 143) and "missdp: interrupted" not in err:
+        return "it was stopped without a word"
+    if code in (130, 143) and (is_new or kept) and "released before" not in err:
+        return "it hid what is released"
+    if (found is not None or kept) and seen not in (0, 3):
+        return f"a look at it failed: {words}"
+    return None
+
+
+@contextlib.contextmanager
+def fresh(base: Path, template: Path | None) -> Iterator[Path]:
+    """Yield a new folder with the private table, and perhaps an old release."""
+    with tempfile.TemporaryDirectory(dir=base, prefix="run-") as name:
+        folder = Path(name)
+        for path in (template or base / "plain").iterdir():
+            subprocess.run(["cp", "-p", path, folder / path.name], check=True)
+        yield folder
+
+
+def stopped(
+    base: Path,
+    template: Path | None,
+    hook: Callable[[], None],
+    *,
+    later: tuple[float, int] | None = None,
+) -> str | None:
+    """Stop one run, by its hook or after some seconds; return what is wrong then."""
+    with fresh(base, template) as folder:
+        old = contents(folder)
+        extra = ["--overwrite"] if template else []
+        child = forked(folder, [*RUN, "--epsilon", str(NEW), *extra], hook)
+        if later:
+            time.sleep(later[0])
+            os.kill(child, later[1])
+        code, _, err = ended(child)
+        return wrong_with(folder, old, code, err)
+
+
+def moments(counts: Counter[str]) -> list[tuple[str, int, bool, int]]:
+    """Return all moments at which a run can be stopped, and how."""
+    return [
+        (step, number, after, how)
+        for step, count in sorted(counts.items())
+        for number in range(1, count + 1)
+        for after in (False, True)
+        for how in SIGNALS
+    ]
+
+
+def set_up(base: Path) -> Path:
+    """Make the folder that runs start from; return that with an old release."""
+    for name in ("plain", "old"):
+        (base / name).mkdir()
+        prepare(base / name)
+    code, _, err = ended(forked(base / "old", [*RUN, "--epsilon", str(OLD)]))
+    if code:
+        raise SystemExit(err)
+    return base / "old"
+
+
+def three_at_once(base: Path, template: Path | None) -> str | None:
+    """Start three runs with the same names; return what is wrong then."""
+    with fresh(base, template) as folder:
+        extra = ["--overwrite"] if template else []
+        children = []
+        for _ in range(3):
+            children.append(forked(folder, [*RUN, "--epsilon", str(NEW), *extra]))
+            time.sleep(random.choice([0, 0.01, 0.1, 0.3]))
+        done = [ended(child) for child in children]
+        codes = sorted(code for code, _, _ in done)
+        released = codes.count(0)
+        if not released or {*codes} - {0, 5}:
+            return f"exit codes {codes}: {[err for _, _, err in done]}"
+        if not template and released != 1:
+            return "a release was replaced unasked"
+        if any("charged" in err.replace("count its epsilon as charged", "") for _, _, err in done):
+            return "a run that was refused was charged"
+        found = whole(folder)
+        return None if found and found[1] == NEW else "what is there is not whole"
+
+
+def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tuple[str, str | None]:
+    """Run on a disk of so many bytes, which is perhaps filled up once noise is drawn."""
+    with fresh(base, template) as start, tempfile.TemporaryDirectory(dir="/tmp") as place:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
+        try:
+            folder = Path(place)
+            for path in start.iterdir():
+                subprocess.run(["cp", "-p", path, folder / path.name], check=True)
+            old = contents(folder)
+
+            def filling(module: str, name: str) -> None:
+                real = getattr(sys.modules[module], name)
+
+                def fill(*arguments: object) -> object:
+                    with contextlib.suppress(OSError), open("filler", "ab", buffering=0) as file:
+                        while True:
+                            file.write(b"x" * 4096)
+                    return real(*arguments)
+
+                setattr(sys.modules[module], name, fill)
+
+            def hook() -> None:
+                filling("missdp.mechanisms.laws", "noise_is_drawn")
+                filling("missdp.cli.synthesize", "rows_wanted")  # once the model is kept
+
+            extra = ["--overwrite"] if template else []
+            child = forked(
+                folder,
+                [*RUN, "--epsilon", str(NEW), "--rows", "20000", *extra],
+                hook if filled else lambda: None,
+            )
+            code, _, err = ended(child)
+            (folder / "filler").unlink(missing_ok=True)
+            kept = list(folder.glob("out-*.model.json"))
+            if code in (2, 5) and "charged" not in err and not kept and contents(folder) == old:
+                return "refused before the charge", None
+            if code == 8 and len(kept) == 1 and str(kept[0].name) in err:
+                if contents(folder) != old:
+                    return "model kept", "the old release is not as it was"
+                wrong = missdp.load(kept[0]).guarantee_.epsilon != NEW
+                return "model kept", "another model" if wrong else None
+            if code == 0 and (found := whole(folder)) and found[1] == NEW:
+                return "done", None
+            return "?", f"exit code {code}: {err}"
+        finally:
+            subprocess.run(["umount", place], check=True)
+
+
+def main() -> None:
+    """Print how many stops of each kind there were, and what was wrong after each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--random", type=int, default=200, help="stops at random times, of each kind"
+    )
+    parser.add_argument("--every", type=int, default=1, help="take every n-th of the moments")
+    asked = parser.parse_args()
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="kill-release-") as name:
+        base = Path(name)
+        old = set_up(base)
+
+        def note(kind: str, wrong: str | None) -> None:
+            counts[kind] += 1
+            if wrong:
+                counts[f"{kind}: WRONG"] += 1
+                print(f"{kind}: {wrong}", flush=True)
+
+        for template in (None, old):
+            which = "replacing" if template else "new"
+            with fresh(base, template) as folder:
+                extra = ["--overwrite"] if template else []
+                calls = steps_of(folder, [*RUN, "--epsilon", str(NEW), *extra])
+            print(which, dict(calls), flush=True)
+            every = moments(calls)
+            random.shuffle(every)
+            for step, number, after, how in every[:: asked.every]:
+                wrong = stopped(base, template, stopping(step, number, after, how))
+                note(f"{which}, {signal.Signals(how).name} at {step}", wrong)
+            start = time.monotonic()
+            with fresh(base, template) as folder:
+                ended(forked(folder, [*RUN, "--epsilon", str(NEW), *extra]))
+            takes = time.monotonic() - start
+            for _ in range(asked.random):
+                how = random.choice(SIGNALS)
+                later = (random.uniform(0, 1.1 * takes), how)
+                wrong = stopped(base, template, lambda: None, later=later)
+                note(f"{which}, {signal.Signals(how).name} at a random time", wrong)
+            for _ in range(max(1, asked.random // 10)):
+                note(f"{which}, three at once", three_at_once(base, template))
+            for size in [2**k for k in range(16, 26)]:
+                for filled in (False, True):
+                    kind, wrong = full_disk(base, size, filled, template)
+                    note(f"{which}, disk {'filled up' if filled else 'small'}, {kind}", wrong)
+    for kind, count in sorted(counts.items()):
+        print(f"{count:6}  {kind}")
+
+
+if __name__ == "__main__":
+    main()

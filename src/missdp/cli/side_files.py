@@ -1,0 +1,386 @@
+"""Side files: which files are of one release, and how these take their places together.
+
+A random id in a table's side file ``NAME.release.json``, in the model and in the guarantee says
+which belong together. Until all are complete they stand as ``NAME-ID.model.json`` and the like.
+Then ``NAME-ID.release.json`` says so: whatever stops the run from then on, the next command
+finishes it, or undoes it. What is replaced goes into ``NAME.old-ID/``, the new files in, the side
+file last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet
+
+from missdp.errors import DataError, MissDPError, MissDPWarning, OutputError, replacing
+from missdp.files import PutOff, locked, refusal, sync_folder
+from missdp.record import WRONG, read_json
+
+__all__ = [
+    "SIDE",
+    "STAMP",
+    "SideFile",
+    "check_no_table",
+    "check_together",
+    "digest_of",
+    "left_models",
+    "locked_soon",
+    "of_claim",
+    "put_in_place",
+    "same_file",
+    "settle",
+    "shown",
+    "size_and_time",
+]
+
+SIDE = ".release.json"
+STAMP = b"missdp.release"
+"""Where a Parquet file has the id of its release."""
+_ID = "[0-9a-f]{32}"
+_ENDINGS = {"model": ".model.json", "guarantee": ".guarantee.json"}
+_WAIT = 10.0  # seconds, at the most, for another run that is putting files in place
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """What a side file says: whose it is, and which its files are, or will be."""
+
+    path: Path
+    id: str
+    name: str
+    begun: bool
+    files: dict[str, Path]
+    replaces: dict[Path, tuple[int, int]]  # with size and time, so that nothing else is moved
+    sha256: str  # of the table
+
+    @classmethod
+    def read(cls, path: Path) -> SideFile | None:
+        """Return what a file says, or None if it is no side file."""
+        with contextlib.suppress(OSError, MissDPError, *WRONG):
+            if not path.is_file():  # reading would take from a pipe what others wait for
+                return None
+            with path.open("rb") as file:
+                said = read_json(file.read(2**20).decode("utf-8"))
+            files = {role: _at(path, name) for role, name in said["files"].items()}
+            moved = {_at(path, name): (*facts,) for name, facts in said["replaces"].items()}
+            begun = said["state"] == "begun"
+            note = cls(path, said["release"], said["name"], begun, files, moved, said["sha256"])
+            known = {*files} <= {"table", *_ENDINGS} and re.fullmatch(_ID, note.id)
+            return note if known and os.path.basename(note.name) == note.name else None
+        return None
+
+    def text(self) -> bytes:
+        """Return the content of the file."""
+
+        def named(path: Path) -> str:
+            return _relative(path, self.path.parent)
+
+        said = {
+            "release": self.id,
+            "name": self.name,
+            "state": "begun" if self.begun else "whole",
+            "files": {role: named(path) for role, path in self.files.items()},
+            "replaces": {named(path): facts for path, facts in self.replaces.items()},
+            "sha256": self.sha256,
+        }
+        return json.dumps(said, indent=1).encode()
+
+    @property
+    def side(self) -> Path:
+        """Where the side file of the release is."""
+        return self.path.with_name(f"{self.name}{SIDE}")
+
+    @property
+    def journal(self) -> Path:
+        """Where the side file is while the others are put in place."""
+        return self.path.with_name(f"{self.name}-{self.id}{SIDE}")
+
+    def staged(self, role: str) -> Path:
+        """Return where a file of the release is until all are complete."""
+        path = self.files[role]
+        return path.with_name(f"{self.name}-{self.id}{_ENDINGS.get(role, path.suffix)}")
+
+    def old(self, path: Path) -> Path:
+        """Return where a file that is replaced is until the new ones are in place."""
+        return path.parent / f"{self.name}.old-{self.id}" / path.name
+
+    def has(self, role: str) -> bool:
+        """Whether the file in this place is the one of this release."""
+        path = self.files[role]
+        return digest_of(path) == self.sha256 if role == "table" else _id_of(path) == self.id
+
+
+def settle(folder: Path) -> None:
+    """Finish, or else undo, what stopped runs left half in place in a folder, and say so.
+
+    Raises
+    ------
+    OutputError
+        If neither can be done, or another run is at it for long.
+    """
+    for path in _named(folder, rf".+-{_ID}\.release\.json"):
+        note = SideFile.read(path)
+        if note is None or path != note.journal:
+            continue
+        with replacing(OSError, by=partial(refusal, path)), PutOff(), _alone(path) as found:
+            if found:
+                put_in_place(note)
+                named = ", ".join(repr(shown(file)) for file in note.files.values())
+                _warn(f"release {note.id}, which a stopped run left half in place, is now: {named}")
+    for path in _named(folder, rf".+\.old-{_ID}"):
+        name, _, of = path.name.rpartition(".old-")
+        note = SideFile.read(folder / f"{name}{SIDE}")
+        if note is not None and note.id == of and not _busy(note.path):
+            _remove_old(note)
+            _warn(f"what release {of} replaced is removed; the run that did so was stopped before")
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Wait for another run that puts files in place; yield whether it is still there."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        handle = -1
+    if handle < 0:
+        yield False
+        return
+    try:
+        if not locked_soon(handle, _WAIT):
+            raise OutputError(f"another run is putting in place what {shown(path)!r} names; wait")
+        yield same_file(path, handle)
+    finally:
+        os.close(handle)
+
+
+def check_together(path: Path) -> None:
+    """Say whether a file and those of its release belong together; refuse a mere claim.
+
+    Raises
+    ------
+    DataError
+        If there is only the claim of a run in this place.
+    """
+    real = Path(os.path.realpath(path))
+    settle(real.parent)
+    claim = SideFile.read(real)
+    if claim is not None and claim.begun:
+        raise DataError(of_claim(claim))
+    for side in _named(real.parent, r".+\.release\.json"):
+        note = SideFile.read(side)
+        if note is None or real not in note.files.values():
+            continue
+        if note.begun:
+            _warn(of_claim(note))
+            continue
+        files = {role: file for role, file in note.files.items() if file.exists()}
+        if others := [_whose(file) for role, file in files.items() if not note.has(role)]:
+            _warn(
+                f"files of two releases are mixed: {shown(side)!r} is of release {note.id}, but "
+                f"{', and '.join(others)}"
+            )
+
+
+def check_no_table(outputs: Iterable[Path | None]) -> None:
+    """Refuse to write other rows in the place of a released table, or of one that is being made.
+
+    Raises
+    ------
+    OutputError
+    """
+    for output in outputs:
+        if output is None:
+            continue
+        real = Path(os.path.realpath(output))
+        settle(real.parent)
+        note = SideFile.read(real.with_name(f"{real.stem}{SIDE}"))
+        if note is None or note.files.get("table") != real:
+            continue
+        if not note.begun:
+            raise OutputError(
+                f"cannot write {str(output)!r}: it is the table of release {note.id}, and would "
+                f"not be what {shown(note.path)!r} says; name another output"
+            )
+        if _busy(note.path):
+            raise OutputError(of_claim(note))
+        _warn(of_claim(note))
+
+
+def put_in_place(note: SideFile) -> None:
+    """Move the old files away and the new ones in; if that fails, everything back."""
+    try:
+        _move(note)
+    except OSError as error:
+        failed = refusal(note.side, error)
+    else:
+        _remove_old(note)
+        return
+    with replacing(OSError, by=partial(_stuck, note)):
+        _move_back(note)
+    raise OutputError(f"{failed}; everything is where it was")
+
+
+def _stuck(note: SideFile, error: BaseException) -> OutputError:
+    return OutputError(
+        f"release {note.id} is half in place: {refusal(note.side, error)}. Every missdp command on "
+        "a file of this folder tries again"
+    )
+
+
+def _move(note: SideFile) -> None:
+    new = {role: path for role, path in note.files.items() if os.path.lexists(note.staged(role))}
+    for path in new.values():
+        there, claim = size_and_time(path), SideFile.read(path)
+        ours = claim is not None and claim.id == note.id
+        if there is not None and not ours and there != note.replaces.get(path):
+            raise OutputError(f"{shown(path)!r} was written by somebody else meanwhile")
+    # What has no successor is moved only beside the side file: whoever made that could move it too.
+    alone = {p for p in note.replaces if p.parent == note.path.parent} - {*note.files.values()}
+    for path in {*new.values(), *alone}:
+        if path in note.replaces and size_and_time(path) == note.replaces[path]:
+            note.old(path).parent.mkdir(exist_ok=True)
+            os.replace(path, note.old(path))
+    for role, path in new.items():
+        if note.old(path).exists():
+            note.staged(role).chmod(stat.S_IMODE(note.old(path).stat().st_mode))
+        os.replace(note.staged(role), path)
+    _sync(note)
+    os.replace(note.journal, note.side)
+    _sync(note)
+
+
+def _move_back(note: SideFile) -> None:
+    for role, path in note.files.items():
+        if path.exists() and not os.path.lexists(note.staged(role)) and note.has(role):
+            os.replace(path, note.staged(role))
+    for path in note.replaces:
+        if os.path.lexists(note.old(path)) and not os.path.lexists(path):
+            os.replace(note.old(path), path)
+            with contextlib.suppress(OSError):
+                note.old(path).parent.rmdir()
+    _sync(note)
+    note.journal.unlink()
+
+
+def _remove_old(note: SideFile) -> None:
+    for folder in {note.old(path).parent for path in note.replaces}:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(note: SideFile) -> None:
+    for folder in {path.parent for path in (note.side, *note.files.values())}:
+        sync_folder(folder)
+
+
+def of_claim(note: SideFile) -> str:
+    """Say whose claim a file is, and what is left of the run that made it."""
+    claim = f"{shown(note.path)!r} is only the claim of release {note.id}"
+    if _busy(note.path):
+        return f"{claim}, of a run that has not ended"
+    kept = note.staged("model")
+    if not kept.exists():
+        return (
+            f"{claim}, whose run was killed and kept no model; if it had begun to read private "
+            "rows, count its epsilon as charged"
+        )
+    return (
+        f"{claim}, whose run was killed; its model, which is paid for, is {shown(kept)!r}: "
+        "missdp sample draws rows from it at no cost"
+    )
+
+
+def _whose(path: Path) -> str:
+    of = _id_of(path)
+    return f"{shown(path)!r} is " + (f"of release {of}" if of else "not, or was changed")
+
+
+def _id_of(path: Path) -> str | None:
+    """Return the id of the release that a file says it is of."""
+    with contextlib.suppress(OSError, MissDPError, pyarrow.ArrowException, *WRONG):
+        if path.suffix == ".json":
+            found = read_json(path.read_bytes().decode("utf-8"))["release"]
+        else:
+            found = pyarrow.parquet.read_schema(path).metadata[STAMP].decode()
+        return found if re.fullmatch(_ID, found) else None
+    return None
+
+
+def left_models(note: SideFile) -> list[Path]:
+    """Return models of this name that were kept, but are not in their place."""
+    return _named(note.path.parent, rf"{re.escape(note.name)}-{_ID}\.model\.json")
+
+
+def shown(path: Path) -> str:
+    """Return the shorter of a path's names, as people would write it."""
+    return min(str(path), _relative(path, Path.cwd()), key=len)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    with contextlib.suppress(ValueError):  # on another drive
+        return os.path.relpath(path, folder)
+    return str(path)
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def size_and_time(path: Path) -> tuple[int, int] | None:
+    """Return size and time of what is in a place, which moving it does not change."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return found.st_size, found.st_mtime_ns
+    return None
+
+
+def _at(path: Path, name: str) -> Path:
+    return Path(os.path.normpath(path.parent / name))
+
+
+def same_file(path: Path, handle: int) -> bool:
+    """Whether an open file is still the one of this name."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    return False
+
+
+def locked_soon(handle: int, seconds: float) -> bool:
+    """Lock a file, which others lock for a moment to see whether they can."""
+    until = time.monotonic() + seconds
+    while not locked(handle):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _busy(path: Path) -> bool:
+    """Whether a run that has not ended holds a file."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return not locked(file.fileno(), shared=True)
+    return False
+
+
+def _named(folder: Path, pattern: str) -> list[Path]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return sorted(folder / e.name for e in entries if re.fullmatch(pattern, e.name))
+    return []
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, MissDPWarning, stacklevel=3)

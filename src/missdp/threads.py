@@ -1,0 +1,64 @@
+"""Small linear algebra in one thread: to share it out costs many times what it saves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
+__all__ = ["one_blas_thread"]
+
+_lock = threading.Lock()
+_inside: list[Any] = []  # the same as often as there is somebody inside
+# From 3.8 on, threadpoolctl lets one thread alone change what belongs to all: who is in charge here
+# is whoever holds the lock.
+_in_charge: Callable[..., None] = getattr(
+    OpenBLASController, "clear_controlling_thread", lambda **_: None
+)
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread, and leave it as it was found; usable as a decorator.
+
+    The number of threads belongs to the whole process: the first to come in takes it down, and the
+    last to go, of all threads, puts it back.
+
+    Examples
+    --------
+    >>> with one_blas_thread():
+    ...     pass
+    """
+    with _lock:
+        _inside.append(_inside[0] if _inside else _limited())
+    try:
+        yield
+    finally:
+        with _lock:
+            limits = _inside.pop()
+            if not _inside:
+                _in_charge(force=True)
+                limits.restore_original_limits()
+                _in_charge(force=True)
+
+
+def _limited() -> Any:
+    _in_charge(force=True)
+    limits = _libraries().limit(limits=1, user_api="blas")
+    _in_charge(force=True)
+    return limits
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Look for libraries once: it takes milliseconds, and all are loaded before the first fit."""
+    return ThreadpoolController()
