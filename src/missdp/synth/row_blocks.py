@@ -24,8 +24,8 @@ from missdp.synth.restore import KindShares, restored
 from missdp.synth.state import FittedState, is_whole, sampling_generator
 from missdp.table import FrameKind, Holes, Table, check_holes
 from missdp.table.blocks import in_order
-from missdp.threads import one_blas_thread
 from missdp.table.memory import batch_room
+from missdp.threads import one_blas_thread
 
 __all__ = ["MissingValues", "Sampler", "block_sizes", "drawn_in_blocks"]
 
