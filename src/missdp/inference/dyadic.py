@@ -23,8 +23,6 @@ Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 3.0  # standard deviations that a count must reach to be divided
-_PARTS = 3  # of the outermost interval, each half of what is left of it
-_FADES = 0.4  # of the outermost interval's mass, in its outer half
 _TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
 
 
@@ -116,7 +114,6 @@ def fit_histogram(
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
     _trim(starts, mass, counts, noise)
-    starts, mass = _faded(starts, mass)
     rows = float(mass.sum())
     return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
 
@@ -212,29 +209,6 @@ def _trim(
             outer = place
         one[outer] += one[:outer].sum()
         one[:outer] = 0.0
-
-
-def _faded(starts: NDArray[np.int64], mass: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Divide the outermost interval with mass at either end: less and less of it further out."""
-    for outwards in (1, -1):
-        held = np.flatnonzero(mass)
-        if held.size < 2:
-            return starts, mass
-        place = int(held[-1] if outwards == 1 else held[0])
-        first, last = int(starts[place]), int(starts[place + 1])
-        inner: list[int] = []
-        near: list[float] = []
-        left, share = last - first, 1.0
-        while left > 1 and len(near) < _PARTS:
-            half = left // 2
-            inner.append(last - half if outwards == 1 else first + half)
-            near.append(share * (1 - _FADES))
-            first, last = (last - half, last) if outwards == 1 else (first, first + half)
-            left, share = half, share * _FADES
-        parts = np.array([*near, share])[::outwards]
-        starts = np.insert(starts, place + 1, inner[::outwards])
-        mass = np.concatenate([mass[:place], mass[place] * parts, mass[place + 1 :]])
-    return starts, mass
 
 
 def _stands_out(length: int, levels: list[Floats], noise: list[float]) -> bool:
