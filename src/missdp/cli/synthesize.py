@@ -217,6 +217,7 @@ def synthesize(
         "method": chosen,
         "rows": written,
         **release.wrote,
+        "cuts": {n: {"edges": a.edges, "spikes": a.spikes} for n, a in synthesizer.cuts_.items()},
         "guarantee": synthesizer.guarantee_.to_dict(),
     }
     promised = synthesizer.guarantee_.in_words()
@@ -226,9 +227,11 @@ def synthesize(
         promised = f"{truth.in_words()}\n\nFor the table with its holes:\n{promised}"
     drawn = counted(written, "synthetic row")
     said = f"{chosen}, since delta is 0" if method is None and delta == 0 else chosen
+    cut = ", ".join(f"{n} ({a.size})" for n, a in synthesizer.cuts_.items())
+    bins = f"Bins found privately, and how many: {cut}.\n" if cut else ""
     text = (
         f"Wrote {output}: {drawn}, {counted(len(facts), 'column')}; method: {said}.\n"
-        f"{release.wrote_in_words}\n\n{promised}"
+        f"{release.wrote_in_words}\n{bins}\n{promised}"
     )
     emit(document, text, as_json=as_json)
 

@@ -53,7 +53,7 @@ def planned_ground_truth(
     0.2
     """
     again = type(synthesizer)(**_parameters(synthesizer))
-    again.schema_ = schema
+    again.schema_ = again._to_be_cut(schema, schema.names)
     check_names(assumption, schema)
     budget = again._check_parameters()
     whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))

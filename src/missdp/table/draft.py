@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +32,6 @@ from missdp.table.usual import Proposed, number_codes, text_codes
 __all__ = ["Draft", "draft_columns", "draft_schema"]
 
 _MAX_DRAFT_LEVELS = 100
-_PILE = 0.05  # the least share of all cells at which a number is proposed as a spike
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
 # [[rule]]
@@ -277,7 +276,7 @@ def _drafts(name: str, tally: Tally) -> Iterator[AnyAttribute | _Stub]:
         return
     for codes in _proposals(found, tally.numbers):
         with contextlib.suppress(SchemaError, DataError):
-            drafted = _draft_with(name, found, codes, tally.numbers)
+            drafted = _draft_with(name, found, codes)
             yield drafted
     yield _Stub("has a name or values that a schema cannot hold")
 
@@ -308,9 +307,7 @@ def _known(found: list[tuple[Plain, int]], codes: Proposed) -> list[tuple[Plain,
     ]
 
 
-def _draft_with(
-    name: str, found: list[tuple[Plain, int]], codes: Proposed, numbers_in_all: int
-) -> AnyAttribute | _Stub:
+def _draft_with(name: str, found: list[tuple[Plain, int]], codes: Proposed) -> AnyAttribute | _Stub:
     counted = _known(found, codes)
     if not counted:
         return _Stub("is empty")
@@ -318,9 +315,9 @@ def _draft_with(
     facts: dict[str, Any] = {"name": name, "nullable": holes or bool({*codes} - {"not_applicable"})}
     facts |= {_fact(kind): codes[kind] for kind in KINDS if kind in codes}
     facts["undeclared"] = ("nullable", *(_fact(kind) for kind in KINDS if kind in codes))
-    numbers = [(x, count) for cell, count in counted if (x := _as_number(cell)) is not None]
+    numbers = [x for cell, _ in counted if (x := _as_number(cell)) is not None]
     if len(numbers) == len(counted) and not any(is_padded(cell) for cell, _ in counted):
-        return _draft_numeric(np.array(numbers), facts, numbers_in_all)
+        return _draft_numeric(np.array(numbers), facts)
     return _draft_levels([cell for cell, _ in counted], facts)
 
 
@@ -339,10 +336,7 @@ def _as_number(cell: Plain) -> float | None:
     return cell if isinstance(cell, float) else None
 
 
-def _draft_numeric(
-    counted: NDArray[np.float64], facts: dict[str, Any], numbers_in_all: int
-) -> Numeric | _Stub:
-    numbers, counts = counted.T
+def _draft_numeric(numbers: NDArray[np.float64], facts: dict[str, Any]) -> Numeric | _Stub:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return _Stub("has no finite numbers")
@@ -351,33 +345,13 @@ def _draft_numeric(
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     endless = len(finite) < len(numbers)
     marks = ("lower", "upper", "integer", *facts["undeclared"], *(["outside"] * endless))
-    plain = Numeric(
+    return Numeric(
         lower=lower,
         upper=upper if upper > lower else lower + 1,
         integer=bool(np.all(finite == np.floor(finite))),
         outside="clamp" if endless else "error",
         **{**facts, "undeclared": marks},
     )
-    spikes = _piles(plain, finite, counts[np.isfinite(numbers)], numbers_in_all)
-    return replace(plain, spikes=spikes, undeclared=(*marks, "spikes")) if spikes else plain
-
-
-def _piles(
-    attribute: Numeric,
-    values: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    numbers_in_all: int,
-) -> tuple[float, ...]:
-    """Return the values that a share of all cells has, far above other values of their bin."""
-    codes = attribute.encode_values(values)
-    others = np.bincount(codes, minlength=attribute.size)[codes] - 1
-    beside = np.bincount(codes, counts, attribute.size)[codes] - counts
-    found = (
-        (others > 0)
-        & (counts >= _PILE * max(numbers_in_all, counts.sum()))
-        & (counts * others > 3 * beside)
-    )
-    return tuple(np.unique(values[found]).tolist())
 
 
 def _draft_levels(known: list[Plain], facts: dict[str, Any]) -> Categorical | _Stub:

@@ -1,0 +1,219 @@
+"""Bins that are found privately: what is charged, what is the same without them, odd columns."""
+
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from missdp import AIM, MST, AllPairs, Categorical, Kamino, Numeric, PrivBayes, Schema, Table
+from missdp.accounting import (
+    BoundedObservation,
+    Budget,
+    CutsFromRelease,
+    RowIndependentMissingness,
+    releases,
+)
+from missdp.errors import ParameterError
+from missdp.mechanisms import Door, Witness
+from missdp.schema.grid import on_grid, pending
+from missdp.sources import open_source, strategy_named
+from missdp.synth import planned_ground_truth
+
+FAMILIES = (AllPairs, AIM, MST, Kamino, PrivBayes)
+SCHEMA = Schema(
+    (
+        Numeric(name="pay", lower=-1e5, upper=1e6, step=0.01, nullable=True),
+        Numeric(name="age", lower=0, upper=110, integer=True, nullable=True),
+        Numeric(name="kids", lower=0, upper=12, integer=True),
+        Categorical(name="sex", levels=("f", "m"), nullable=True),
+    )
+)
+
+
+def people(n, seed=0, holes=0.2):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, n)
+    pay = np.where(rng.random(n) < 0.2, 0, rng.lognormal(5 + age / 60, 1, n) - 50).round(2)
+    frame = pd.DataFrame(
+        {"pay": pay, "age": age.astype(float), "kids": rng.poisson(1, n).clip(0, 12)}
+    )
+    frame["sex"] = rng.choice(["f", "m"], n)
+    for name in ("pay", "age", "sex"):
+        frame[name] = frame[name].where(rng.random(n) >= holes)
+    return frame
+
+
+def trees(model):
+    return [e for e in releases(model.guarantee_.events) if e.label.startswith("tree ")]
+
+
+class Exact(Witness):
+    """Keeps what is exact behind each tree."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.exact = {}
+
+    def answer(self, event, law, exact):
+        found = exact()
+        self.exact[event.label] = (event, found)
+        return law.draw(found, self)
+
+
+def exact_trees(frame, strategy, currency):
+    source = open_source(frame, SCHEMA)
+    grid = on_grid(pending(SCHEMA, SCHEMA.names))
+    delta = 0.0 if currency == "pure" else 1e-6
+    budget = Budget(1.0, delta, schedule="adaptive", currency=currency)
+    witness = Exact()
+    facts = {"budget": budget, "noise": witness}
+    door = Door(source.coded_as(grid), strategy_named(strategy), **facts)
+    for name in ("pay", "age"):
+        door.tree(name, door.share(0.1))
+    return witness.exact
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(("joint", "observed", "complete-rows")),
+    st.sampled_from(("gdp", "pure", "zcdp")),
+)
+@settings(max_examples=30)
+def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_hole(
+    seed, strategy, currency
+):
+    rng = np.random.default_rng(seed)
+    more = people(int(rng.integers(1, 40)), seed)
+    row = more.index[-1]
+    more.loc[row, "pay"] = rng.choice([more.loc[row, "pay"], np.nan, -1e5, 1e6, 0])
+    few, many = (exact_trees(f, strategy, currency) for f in (more.iloc[:-1], more))
+    for name in ("pay", "age"):
+        (event, before), (_, after) = few[f"tree {name}"], many[f"tree {name}"]
+        moved = np.abs(after - before)
+        norm = moved.sum() if currency == "pure" else np.sqrt((moved**2).sum())
+        hole = more.loc[row].isna()
+        read = not (hole.any() if strategy == "complete-rows" else hole[name])
+        assert norm <= event.sensitivity <= norm * (1 + 1e-15) if read else norm == 0
+        assert event.gate == (strategy_named(strategy).gate((name,), SCHEMA) or None)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
+    model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
+    assert [e.label for e in trees(model)] == ["tree pay", "tree age"]
+    assert set(model.cuts_) == {"pay", "age"}
+    assert model.cuts_["pay"].spikes == (0.0,)
+    frame = model.sample(3000)
+    cents = frame["pay"].to_numpy() * 100
+    np.testing.assert_allclose(cents, np.rint(cents), atol=1e-4)
+    assert (frame["pay"] == 0).mean() == pytest.approx(0.2, abs=0.08)
+    assert str(frame["age"].dtype) in ("int64", "Int64")
+    assert model.sample_table(5).schema == SCHEMA
+    model.save(tmp_path / "model.json")
+    again = family.load(tmp_path / "model.json")
+    assert again.cuts_ == model.cuts_
+    pd.testing.assert_frame_equal(
+        again.sample(50, random_state=1), model.sample(50, random_state=1)
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
+    bins = {"pay": 10, "age": 10, "kids": 13}
+    declared = Schema(tuple(replace(a, bins=bins[a.name]) if a.name in bins else a for a in SCHEMA))
+    table = people(600)
+    model = family(epsilon=2.0, random_state=3).fit(table, schema=declared)
+    assert not trees(model)
+    assert not model.cuts_
+    equal = family(epsilon=2.0, random_state=3, cuts="equal").fit(table, schema=declared)
+    pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
+    with pytest.raises(ParameterError, match="cuts"):
+        family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
+
+
+def test_rows_that_stream_have_the_cuts_of_rows_in_memory():
+    frame = people(800)
+    relation = duckdb.connect().from_df(frame)
+    models = [
+        AIM(epsilon=1.0, random_state=5).fit(data, schema=SCHEMA) for data in (frame, relation)
+    ]
+    assert models[0].cuts_ == models[1].cuts_
+    one, two = (model.sample(200, random_state=1) for model in models)
+    np.testing.assert_array_equal(one["age"].to_numpy(), two["age"].to_numpy())
+
+
+def test_a_table_without_values_keeps_its_bins():
+    codes = {a.name: np.zeros(50, dtype=int) for a in SCHEMA}
+    model = MST(epsilon=1.0).fit(Table.from_codes(SCHEMA, codes))
+    assert not trees(model)
+    assert model.schema_ == SCHEMA
+
+
+def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
+    model = AllPairs(epsilon=1.0).fit(people(2000), schema=SCHEMA)
+    schema = SCHEMA.with_cuts(model)
+    again = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=schema)
+    assert not trees(again)
+    assert again.schema_["pay"].edges == model.schema_["pay"].edges
+    assert CutsFromRelease(("pay", "age"), "an earlier fit") in again.guarantee_.conditions
+    direct = AllPairs(epsilon=1.0).fit(people(2000, seed=1), schema=model.schema_)
+    assert not trees(direct)
+    assert any(isinstance(c, CutsFromRelease) for c in direct.guarantee_.conditions)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("missing", ["observed", "complete-rows", "impute-first"])
+def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
+    known = BoundedObservation(0.5)
+    model = family(epsilon=1.0, missing=missing)
+    planned = planned_ground_truth(model, SCHEMA, known)
+    found = model.fit(people(400), schema=SCHEMA).ground_truth_guarantee(known)
+    assert found.epsilon <= planned.epsilon * (1 + 1e-9)
+    plain = model.ground_truth_guarantee(RowIndependentMissingness())
+    assert plain.epsilon == pytest.approx(1.0)
+
+
+ODD = {
+    "one value": lambda rng, n: np.full(n, 7.0),
+    "two values": lambda rng, n: rng.choice([0.1, 1e5], n),
+    "all missing": lambda rng, n: np.full(n, np.nan),
+    "huge": lambda rng, n: rng.normal(0, 1e12, n),
+    "tiny": lambda rng, n: rng.normal(0, 1e-9, n),
+    "negative": lambda rng, n: -rng.lognormal(3, 1, n),
+    "pareto": lambda rng, n: rng.pareto(1.1, n),
+    "heaped": lambda rng, n: rng.integers(0, 40, n) * 5.0,
+}
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
+@pytest.mark.parametrize("n", [0, 1, 50, 3000])
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_columns_give_sensible_values_and_never_a_crash(kind, n):
+    rng = np.random.default_rng(1)
+    x = ODD[kind](rng, n).astype(float)
+    scale = {"huge": 1e13, "tiny": 1e-8}.get(kind, 2e5)
+    schema = Schema(
+        (
+            Numeric(name="x", lower=-scale, upper=scale, nullable=True, outside="clamp"),
+            Categorical(name="c", levels=("a", "b")),
+        )
+    )
+    frame = pd.DataFrame({"x": x, "c": np.where(rng.random(n) < 0.5, "a", "b")})
+    drawn = (
+        AllPairs(epsilon=2.0, random_state=n).fit(frame, schema=schema).sample(1000)["x"].to_numpy()
+    )
+    assert np.isfinite(drawn).all()
+    assert (np.abs(drawn) <= scale).all()
+    if n == 3000 and kind not in ("all missing", "two values"):
+        x = np.clip(x, -scale, scale)
+        grid = np.quantile(x, np.linspace(0.05, 0.95, 19))
+        width = max(x.std(), 1e-3 * scale)  # a cell of the grid at most
+        near = [
+            np.interp(q, np.linspace(0, 1, 1000), np.sort(drawn))
+            for q in np.linspace(0.05, 0.95, 19)
+        ]
+        assert np.abs(np.array(near) - grid).max() < 0.5 * width
