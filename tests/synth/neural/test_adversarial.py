@@ -111,6 +111,25 @@ def test_random_numbers_of_torch_are_left_alone(name):
 
 
 @every_family
+def test_networks_are_trained_in_one_thread_which_is_given_back(name, monkeypatch):
+    family, settings = FAMILIES[name]
+    real, seen, before = family._trained, [], torch.get_num_threads()
+
+    def spy(*given):
+        seen.append(torch.get_num_threads())
+        return real(*given)
+
+    monkeypatch.setattr(family, "_trained", spy)
+    try:
+        torch.set_num_threads(3)
+        family(**QUICK, **settings, random_state=0).fit(ROWS)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
+@every_family
 def test_without_torch_nothing_is_charged(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     budget = Budget(3.0, 1e-6)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
@@ -96,7 +98,8 @@ class NeuralSynthesizer(PairsSynthesizer):
         if len(door.schema) == 1:
             self.model_ = self._alone(crude)
         else:
-            self.model_ = self._trained(door, crude)
+            with _one_torch_thread():
+                self.model_ = self._trained(door, crude)
         self._report("done", 1.0)
         return self._counted(door, crude, total)
 
@@ -123,6 +126,18 @@ def import_torch() -> ModuleType:
     with replacing(ImportError, by=absent):
         import torch
     return torch
+
+
+@contextlib.contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Keep torch to one thread: its count belongs to the thread that calls, so none need wait."""
+    torch = import_torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def torch_device() -> str:
