@@ -99,6 +99,28 @@ def test_values_follow_the_shares_of_pieces_and_spikes_are_exact():
     assert set(x.decode(np.zeros(9, int), rng.random(9))) == {0.0}
 
 
+def test_no_bin_draws_what_another_one_has():
+    """Sums of shares are rounded: neither a spike nor what is beyond the bounds is ever drawn."""
+    x = Numeric(
+        name="x", lower=960698151, upper=960698169, integer=True, edges=(960698151, 960698169),
+        spikes=(960698169,), pieces=(960698151, 960698160, 960698168.5, 960698169),
+        shares=(0.1, 0.2, 0.0),
+    )  # fmt: skip
+    u = np.array([0.0, 0.5, np.nextafter(1, 0)])
+    assert x.decode(np.zeros(3, int), u).max() <= 960698168
+    wide = Numeric(
+        name="x", lower=0, upper=1e15, integer=True, edges=(0, 5e14, 1e15),
+        pieces=(0, 5e14, 5e14 + 10, 1e15), shares=(0.0, 0.999, 0.001),
+    )  # fmt: skip
+    values = wide.decode(np.ones(10_000, int), np.random.default_rng(0).random(10_000))
+    assert (values < 5e14 + 10).mean() == pytest.approx(0.999, abs=0.003)
+
+
+def test_a_lower_bound_with_a_hair_of_rounding_has_a_grid():
+    a = Numeric(name="x", lower=63172.799999999996, upper=64400.99999999999, step=0.3)
+    assert cells_of(a)[1].size > 4000
+
+
 def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
     schema = Schema(
         (
@@ -120,6 +142,7 @@ def test_few_numbers_are_a_bin_each_and_declared_bins_stay():
     [
         ({"step": 0}, "above 0"),
         ({"step": float("nan")}, "above 0"),
+        ({"step": 1e-300}, "at least"),
         ({"step": 0.3}, "whole multiple"),
         ({"step": 0.5, "integer": True}, "whole number"),
         ({"step": 0.5, "spikes": (0.2,)}, "on the step"),

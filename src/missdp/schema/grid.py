@@ -143,7 +143,7 @@ def _edges_of(first: NDArray[np.float64], a: Numeric) -> tuple[float, ...]:
     step = _step(a) or 0.0
     last = a.upper - step / 2  # the last bin is closed on both sides
     inner = np.unique(np.round(np.minimum(first, last), decimals(step, a.lower) + 1))
-    inner = inner[(inner > a.lower) & (inner < a.upper)]
+    inner = inner[(inner > a.lower + step / 2) & (inner < a.upper)]
     return (a.lower, *inner.tolist(), a.upper)
 
 

@@ -29,6 +29,7 @@ _Floats: TypeAlias = NDArray[Any]
 
 _MOST_SPIKES = 1000
 _NEAR = 1e-9  # of a step, by which arithmetic may have missed it
+_LEAST_STEP = 1e-15  # beyond it decimals are no longer told apart
 _DIGITS = 6  # of a number in steps
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
 _LEAST_SHARE = 1e-12
@@ -130,6 +131,8 @@ class Numeric(Attribute):
             return
         if not (isinstance(step, float) and math.isfinite(step) and step > 0):
             yield "step must be a number above 0"
+        if step < _LEAST_STEP:
+            yield f"step must be at least {_LEAST_STEP:g}"
         if self.integer and not step.is_integer():
             yield "the step of an integer attribute must be a whole number"
         steps = (self.upper - self.lower) / step
@@ -435,6 +438,7 @@ class Bins:
         edges, first, others, ends, begin = self._divided
         total = ends[begin[where + 1]] - ends[begin[where]]
         aim = ends[begin[where]] + uniform * total
+        aim = np.minimum(aim, np.nextafter(ends[begin[where + 1]], -np.inf))
         piece = np.searchsorted(ends, aim, side="right") - 1
         piece = np.clip(piece, begin[where], begin[where + 1] - 1)
         share = ends[piece + 1] - ends[piece]
@@ -458,6 +462,8 @@ class Bins:
         empty = np.add.reduceat(shares, begin[:-1]) <= _LEAST_SHARE
         bin_of = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
         shares = np.where(empty[bin_of], size, shares)  # nothing is known inside: evenly
+        whole = np.add.reduceat(shares, begin[:-1])[bin_of]
+        shares = shares / np.where(whole > 0, whole, 1.0)  # of each bin, so that no digit is lost
         return edges, first, others, np.concatenate([[0.0], np.cumsum(shares)]), begin
 
     def _beside_spikes(

@@ -182,7 +182,9 @@ class Schema(Record):
                 cuts_from=source,
             )
             for a in self
-            if isinstance(a, Numeric) and a.name in model.cuts_ and not (a.bins or a.edges)
+            if isinstance(a, Numeric)
+            and a.name in model.cuts_
+            and not (a.bins or a.edges or a.spikes)
         }
         return Schema(tuple(found.get(a.name, a) for a in self), self.rules)
 

@@ -168,6 +168,7 @@ class Synthesizer(Sampler):
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
         fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
+        on_grid(fresh.schema_)  # refused now, if it cannot be
         fresh._check_schema(fresh.modelled_)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
@@ -200,7 +201,8 @@ class Synthesizer(Sampler):
     def _door(self, source: MarginalSource, **facts: Any) -> Door:
         """Return a door to the rows, in the bins that are declared or, for a charge, found."""
         admit = self._kept_within()
-        if self.schema_ is not source.schema and not cuts_share(self.schema_):
+        recoded = self.schema_ is not source.schema and recodable(source)
+        if recoded and not cuts_share(self.schema_):
             source = source.coded_as(self.schema_)  # type: ignore[attr-defined]
         if not cuts_share(self.schema_):
             return Door(source, self._strategy, **facts).admitting(admit)

@@ -85,6 +85,8 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
     >>> found.spikes, found.edges
     ((0.0,), (0.0, 5.0, 99.0))
     """
+    if len(told.mass) <= 2:  # noise is all there is
+        return replace(attribute, bins=None, edges=_even(grid))
     least, greatest = grid.reach
     cells = np.diff(told.starts)
     single = (cells == 1) & (least[told.starts[:-1]] == greatest[told.starts[:-1]])
@@ -105,6 +107,13 @@ def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
         pieces=tuple(pieces.tolist()),
         shares=tuple(shares.tolist()),
     )
+
+
+def _even(grid: Numeric) -> tuple[float, ...]:
+    """Return edges of a grid that make bins of about equal width."""
+    edges = np.asarray(grid.edges)
+    wanted = np.linspace(grid.lower, grid.upper, _BINS + 1)
+    return tuple(np.unique([edges[np.abs(edges - one).argmin()] for one in wanted]).tolist())
 
 
 def _pieces(

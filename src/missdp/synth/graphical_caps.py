@@ -82,7 +82,8 @@ def graphical_caps(
     fixed = {gate: cost for gate, cost in alone.items() if gate}
     left = plan.whole.amount - counted - ones * len(names)
     pairs = pairs_of(weights)
-    again = [] if _one_fits(weights, zeros, schema, plan) else singles
+    unknown = bool(trees) and ruled  # which cells of bins that are yet to be found are impossible
+    again = singles if unknown or not _one_fits(weights, zeros, schema, plan) else []
     if costs_less(whole, counted, ones):
         return None
     return chosen_caps(
@@ -91,8 +92,7 @@ def graphical_caps(
         selections=plan.selection_share * left * _ROUNDED if len(weights) > 1 else 0.0,
         fixed=fixed,
         among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
-        # Bins that are yet to be found may be impossible together in ways that nobody knows yet.
-        largest=None if zeros or (trees and ruled) else _largest(plan, left, pairs, len(names)),
+        largest=None if zeros or unknown else _largest(plan, left, pairs, len(names)),
     )
 
 
