@@ -346,7 +346,7 @@ class StoredModel(Record):
     released: dict[str, Any]
 
 
-def write_model(path: Path, model: StoredModel, *, release: str | None) -> None:
+def write_model(path: Path, model: StoredModel, *, release: str | None = None) -> None:
     """Write a released model, whole or not at all."""
     text = json.dumps(
         model.to_document(release=release), indent=1, ensure_ascii=False, allow_nan=False
