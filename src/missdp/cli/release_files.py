@@ -1,7 +1,7 @@
 """A release as the commands make it: claimed before the charge, kept once paid for, then in place.
 
 Before the charge the side file claims the name. What is paid for is written at once, under a name
-of its own; `side_files` puts all files in place when they are complete.
+of its own; ``side_files.py`` puts all files in place when they are complete.
 """
 
 from __future__ import annotations

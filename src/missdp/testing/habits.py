@@ -207,7 +207,13 @@ def gates(on: Subject) -> None:
     strategy, modelled = on.family.strategy_of(on.strategy), Modelled(on.schema)
     holes = frozenset(modelled.schema.nullable)
     every = holes - modelled.filled  # a row is read although rules settled a cell of it
-    found = [frozenset(event.gate or ()) for event in releases(model.guarantee_.events)]
+    released = releases(model.guarantee_.events)
+    for name in (a.name for a in modelled.schema):  # bins are found before holes are filled
+        trees = [e for e in released if e.label == f"tree {name}"]
+        alone = strategy.gate((name,), modelled.schema) - modelled.filled
+        expect(all((e.gate or set()) == alone for e in trees), f"the tree of {name} has no gate")
+    rest = [e for e in released if not e.label.startswith("tree ")]
+    found = [frozenset(event.gate or ()) for event in rest]
     if strategy.models_holes:
         expect(set(found) <= {frozenset()}, "every row is read, so there is no gate")
     elif strategy.complete_only:
