@@ -162,7 +162,7 @@ class Door(PrivateCliques):
         Returns
         -------
         levels : list of ndarray of int64
-            Counts by level of the tree; see `missdp.inference.dyadic.folded`.
+            Counts by level of the tree; see ``missdp.inference.dyadic``.
         noise : Noise
             Of each count.
         every : int
@@ -360,7 +360,7 @@ class Door(PrivateCliques):
             array for each attribute; the code after the last level means "missing". A plain
             function without a closure or defaults, which treats every row by itself, in double
             precision, so that rounding does not make rows depend on each other; what that takes
-            of functions with kinks, ``missdp.mechanisms.row_gradients.RowFunction`` says. It is tried
+            of functions with kinks, ``row_gradients.RowFunction`` says. It is tried
             out on made-up rows before the charge. A row for which it fails, or whose gradient is
             not finite, counts as 0.
         state : tuple
