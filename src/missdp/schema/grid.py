@@ -106,7 +106,9 @@ def _uncut(a: Numeric) -> Numeric:
 
 
 def _with(schema: Schema, cuts: Mapping[str, Numeric]) -> Schema:
-    """Return a schema with some numeric attributes replaced by cut ones."""
+    """Return a schema with some numeric attributes replaced by cut ones; if none, itself."""
+    if not cuts:
+        return schema
     return Schema(tuple(cuts.get(a.name, a) for a in schema), schema.rules)
 
 

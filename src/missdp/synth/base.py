@@ -168,7 +168,7 @@ class Synthesizer(Sampler):
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fitted_with = self._public_parameters()
         fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
-        on_grid(fresh.schema_)  # refused now, if it cannot be
+        grid = on_grid(fresh.schema_)  # refused now, if it cannot be
         fresh._check_schema(fresh.modelled_)
         if self.budget is not None:
             label = f"{type(self).__name__}({self.missing})"
@@ -177,7 +177,7 @@ class Synthesizer(Sampler):
         # of this fit, should it fail, must be taken for this model.
         self._forget()
         rows = int(self.n_rows) if declared else None
-        door = fresh._door(source, budget=own, noise=noise, declared_rows=rows)
+        door = fresh._door(source, grid, budget=own, noise=noise, declared_rows=rows)
         fresh._kind_shares = release_kinds(door, fresh._modelled)
         total = fresh._fit(door)
         if declared:
@@ -195,10 +195,9 @@ class Synthesizer(Sampler):
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
         """Return the schema with the attributes marked whose bins this fit finds; public."""
-        found = pending(schema, names) if self.cuts == "private" else schema
-        return schema if found == schema else found
+        return pending(schema, names) if self.cuts == "private" else schema
 
-    def _door(self, source: MarginalSource, **facts: Any) -> Door:
+    def _door(self, source: MarginalSource, grid: Schema, **facts: Any) -> Door:
         """Return a door to the rows, in the bins that are declared or, for a charge, found."""
         admit = self._kept_within()
         recoded = self.schema_ is not source.schema and recodable(source)
@@ -206,7 +205,6 @@ class Synthesizer(Sampler):
             source = source.coded_as(self.schema_)  # type: ignore[attr-defined]
         if not cuts_share(self.schema_):
             return Door(source, self._strategy, **facts).admitting(admit)
-        grid = on_grid(self.schema_)
         door = Door(source.coded_as(grid), self._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
         self._report("finding bins", 0.0)
         self._settle(release_cuts(door, grid, self.schema_))

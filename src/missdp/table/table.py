@@ -239,6 +239,8 @@ class Table:
         DataError
             If the table holds bins only of an attribute whose bins differ.
         """
+        if schema is self.schema:
+            return self
         columns = {}
         plain = (replace(a, cuts_from=None) if isinstance(a, Numeric) else a for a in self.schema)
         for attribute, old in zip(schema, plain, strict=True):
