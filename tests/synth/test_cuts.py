@@ -18,6 +18,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import ParameterError
+from missdp.inference.dyadic import depth_of
 from missdp.mechanisms import Door, Witness
 from missdp.schema.grid import on_grid, pending
 from missdp.sources import open_source, strategy_named
@@ -64,7 +65,7 @@ class Exact(Witness):
         return law.draw(found, self)
 
 
-def exact_trees(frame, strategy, currency):
+def exact_trees(frame, strategy, currency, within, levels):
     source = open_source(frame, SCHEMA)
     grid = on_grid(pending(SCHEMA, SCHEMA.names))
     delta = 0.0 if currency == "pure" else 1e-6
@@ -73,7 +74,7 @@ def exact_trees(frame, strategy, currency):
     facts = {"budget": budget, "noise": witness}
     door = Door(source.coded_as(grid), strategy_named(strategy), **facts)
     for name in ("pay", "age"):
-        door.tree(name, door.share(0.1))
+        door.tree(name, door.share(0.1), within=within, levels=levels)
     return witness.exact
 
 
@@ -90,7 +91,11 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
     more = people(int(rng.integers(1, 40)), seed)
     row = more.index[-1]
     more.loc[row, "pay"] = rng.choice([more.loc[row, "pay"], np.nan, -1e5, 1e6, 0])
-    few, many = (exact_trees(f, strategy, currency) for f in (more.iloc[:-1], more))
+    within = (int(rng.integers(0, 40)), int(rng.integers(42, 111)))
+    deepest = depth_of(within[1] - within[0])
+    levels = sorted({*rng.integers(1, deepest + 1, 3).tolist()})
+    facts = (strategy, currency, within, levels)
+    few, many = (exact_trees(f, *facts) for f in (more.iloc[:-1], more))
     for name in ("pay", "age"):
         (event, before), (_, after) = few[f"tree {name}"], many[f"tree {name}"]
         moved = np.abs(after - before)
@@ -104,7 +109,8 @@ def test_a_row_moves_a_tree_by_what_was_charged_for_or_by_nothing_if_it_has_a_ho
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
-    assert [e.label for e in trees(model)] == ["tree pay", "tree age"]
+    looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
+    assert [e.label for e in trees(model)] == looks
     assert set(model.cuts_) == {"pay", "age"}
     assert model.cuts_["pay"].spikes == (0.0,)
     frame = model.sample(3000)
@@ -133,6 +139,26 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
     pd.testing.assert_frame_equal(equal.sample(99), model.sample(99))
     with pytest.raises(ParameterError, match="cuts"):
         family(epsilon=2.0, cuts="none").fit(table, schema=SCHEMA)
+
+
+def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
+    """The first look finds the range; the tree is over that range alone."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {"x": rng.lognormal(5, 1, 20_000).round(), "c": rng.choice(["a", "b"], 20_000)}
+    )
+    errors = []
+    for upper in (20_000, 2_000_000):
+        schema = Schema(
+            (
+                Numeric(name="x", lower=0, upper=upper, integer=True, outside="clamp"),
+                Categorical(name="c", levels=("a", "b")),
+            )
+        )
+        fits = [AllPairs(epsilon=1.0, random_state=i).fit(frame, schema=schema) for i in range(4)]
+        drawn = [fit.sample(20_000, random_state=0)["x"] for fit in fits]
+        errors.append(np.mean([abs(x.mean() - frame["x"].mean()) for x in drawn]))
+    assert max(errors) < 0.05 * frame["x"].std()
 
 
 def test_rows_that_stream_have_the_cuts_of_rows_in_memory():

@@ -17,13 +17,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Histogram", "depth_of", "fit_histogram", "folded", "measured_levels"]
+__all__ = ["Histogram", "depth_of", "fit_histogram", "folded", "measured_levels", "occupied"]
 
 Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", bound=np.generic)
 
 _SPLIT = 3.0  # standard deviations that a count must reach to be divided
 _TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
+_OCCUPIED = 3.5  # the same, where what lies outside of it is not looked at again
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,64 +68,89 @@ def measured_levels(size: int, *, every: int) -> list[int]:
     return list(range(depth_of(size), 0, -every))[::-1]
 
 
-def folded(cells: NDArray[_Number], *, every: int = 1) -> list[NDArray[_Number]]:
-    """Return the counts of the nodes of every measured level, coarsest first.
+def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
+    """Return the counts of the nodes of these levels of a tree; level 1 is the halves.
 
     Examples
     --------
-    >>> [level.tolist() for level in folded(np.array([5, 1, 2]))]
+    >>> [level.tolist() for level in folded(np.array([5, 1, 2]), [1, 2])]
     [[6, 2], [5, 1, 2, 0]]
     """
-    depth = depth_of(len(cells))
-    fine = np.zeros(1 << depth, dtype=cells.dtype)
+    fine = np.zeros(1 << depth_of(len(cells)), dtype=cells.dtype)
     fine[: len(cells)] = cells
-    return [
-        fine.reshape(1 << level, -1).sum(axis=1)
-        for level in measured_levels(len(cells), every=every)
+    return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]
+
+
+def occupied(counts: NDArray[np.generic], *, std: float, size: int) -> tuple[int, int]:
+    """Return the first cell of the range in which rows are, and the first cell after it.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (2**level,)
+        Noisy counts of the nodes of one level of a tree over ``size`` cells.
+    std : float
+        Standard deviation of their noise.
+
+    Examples
+    --------
+    >>> occupied(np.array([3, -2, 90, 40, 1, 0, 2, -4]), std=2.0, size=60)
+    (16, 32)
+    """
+    width = (1 << depth_of(size)) // len(counts)
+    reached = [
+        np.maximum(side, np.cumsum(side) / np.sqrt(np.arange(1, len(side) + 1)))
+        for side in (np.asarray(counts, np.float64), np.asarray(counts, np.float64)[::-1])
     ]
+    first, last = (np.flatnonzero(total > _OCCUPIED * std) for total in reached)
+    if not (first.size and last.size):
+        return 0, size
+    low, high = sorted((int(first[0]), len(counts) - 1 - int(last[0])))
+    start = min(low * width, size - 2)
+    return start, max(start + 2, min((high + 1) * width, size))
 
 
 def fit_histogram(
-    levels: Sequence[NDArray[np.generic]], *, std: float, size: int, every: int = 1
+    counts: Sequence[NDArray[np.generic]], *, std: float, size: int, levels: Sequence[int]
 ) -> Histogram:
     """Return the distribution of a column over a grid of ``size`` cells.
 
     Parameters
     ----------
-    levels : sequence of ndarray
-        Noisy counts of the nodes of the measured levels; see `folded`.
+    counts : sequence of ndarray
+        Noisy counts of the nodes of each level that was measured; see `folded`.
     std : float
         Standard deviation of the noise of each count.
     size : int
         Number of cells.
-    every : int
-        See `measured_levels`.
+    levels : sequence of int
+        These levels, coarsest first; see `measured_levels`.
 
     Examples
     --------
-    >>> found = fit_histogram([np.array([60, 20]), np.array([50, 10, 20, 0])], std=0.1, size=3)
+    >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
+    >>> found = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
     >>> found.starts.tolist(), found.mass.round(3).tolist()
     ([0, 1, 2, 3], [0.625, 0.125, 0.25])
     """
-    counts, noise = _every_level(levels, std, size, every)
-    exists = _divided(counts, noise)
-    raised = _upwards(counts, noise, exists, std, measured_levels(size, every=every))
+    every, noise = _every_level(counts, std, size, levels)
+    exists = _divided(every, noise)
+    raised = _upwards(every, noise, exists, std, levels)
     final = _downwards(*raised)
     starts, mass = _leaves(final, exists)
     kept = starts < size
     starts, mass = np.append(starts[kept], size), mass[kept]
-    _trim(starts, mass, counts, noise)
+    _trim(starts, mass, every, noise)
     rows = float(mass.sum())
     return Histogram(starts, mass / rows if rows > 0 else np.diff(starts) / size, rows)
 
 
 def _every_level(
-    levels: Sequence[NDArray[np.generic]], std: float, size: int, every: int
+    measured: Sequence[NDArray[np.generic]], std: float, size: int, levels: Sequence[int]
 ) -> tuple[list[Floats], list[float]]:
     """Return counts of all levels, with their noise: what was not measured is a sum of what was."""
     found: list[Floats] = [np.zeros(0)] * depth_of(size)
     noise = [std] * depth_of(size)
-    for level, counts in zip(measured_levels(size, every=every), levels, strict=True):
+    for level, counts in zip(levels, measured, strict=True):
         found[level - 1] = np.asarray(counts, dtype=np.float64)
     for level in range(depth_of(size) - 1, 0, -1):
         if not found[level - 1].size:
@@ -146,7 +172,7 @@ def _upwards(
     noise: list[float],
     exists: list[NDArray[np.bool_]],
     std: float,
-    measured: list[int],
+    measured: Sequence[int],
 ) -> tuple[list[Floats], list[Floats]]:
     """Put each node's count together with what is below it, by inverse variance."""
     found = [count.copy() for count in counts]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Budget, Cost, Event, GaussianEvent
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
-from missdp.inference.dyadic import folded, measured_levels
+from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
 from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
@@ -45,8 +45,6 @@ __all__ = [
     "Training",
 ]
 
-
-_PURE_LEVELS = 3  # of a tree, one of which is counted where each costs as much as the others
 
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
@@ -145,12 +143,19 @@ class Door(PrivateCliques):
         released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
         return self._noted(released, noise.variance)
 
-    def tree(self, name: str, cost: Cost) -> tuple[list[NDArray[np.int64]], Noise, int]:
+    def tree(
+        self,
+        name: str,
+        cost: Cost,
+        *,
+        levels: Sequence[int],
+        within: tuple[int, int] | None = None,
+    ) -> tuple[list[NDArray[np.int64]], Noise]:
         """Return noisy counts of the nodes of a dyadic tree over an attribute's levels, as ordered.
 
-        Cells without a value are in no node. Else a row is in one node of each level of the tree
-        that is counted: of L such levels, it moves the vector of all counts by 1 in L places, which
-        is sqrt(L) in L2 norm, and L in L1 norm. For pure epsilon only every third is counted.
+        Cells without a value are in no node. Else a row is in one node of each level of the tree:
+        of L such levels, it moves the vector of all counts by 1 in L places, which is sqrt(L) in L2
+        norm, and L in L1 norm.
 
         Parameters
         ----------
@@ -158,31 +163,37 @@ class Door(PrivateCliques):
             An attribute.
         cost : Cost
             Of all counts together.
+        levels : sequence of int
+            Of the tree, which are counted: 1 is the halves; see ``missdp.inference.dyadic``.
+        within : (int, int), optional
+            First cell that the tree is over, and the first after it. What lies outside is counted
+            as the nearest cell inside. Public, or released before.
 
         Returns
         -------
-        levels : list of ndarray of int64
-            Counts by level of the tree; see ``missdp.inference.dyadic``.
+        counts : list of ndarray of int64
+            By level.
         noise : Noise
             Of each count.
-        every : int
-            How far apart the levels that are counted are.
         """
-        size, pure = self._modelled.whole[name].size, cost.currency == "pure"
-        every = _PURE_LEVELS if pure else 1
-        deep = len(measured_levels(size, every=every))
+        start, stop = within or (0, self._modelled.whole[name].size)
+        deep, pure = len(levels), cost.currency == "pure"
         moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)
-        noise, counts = Noise.worth(cost, sensitivity=moved), self._counts
+        noise, rows = Noise.worth(cost, sensitivity=moved), self._counts
         gate = self._gate((name,)) or None
         event = count_event(noise.kind, noise.scale, moved, gate=gate, label=f"tree {name}")
+        if not 0 <= start < stop - 1 or not {*levels} <= {*range(1, depth_of(stop - start) + 1)}:
+            raise ParameterError("levels must be those of a tree over at least two cells")
 
         def exact() -> NDArray[np.int64]:
-            cells = next(iter(counts.each([(name,)])))[1][:size]
-            return np.concatenate(folded(cells, every=every))
+            cells = next(iter(rows.each([(name,)])))[1][: self._modelled.whole[name].size]
+            place = np.clip(np.arange(len(cells)), start, stop - 1) - start
+            inside = np.zeros(stop - start, dtype=np.int64)
+            np.add.at(inside, place, cells)
+            return np.concatenate(folded(inside, levels))
 
         flat = np.asarray(self._release(event, noise, exact))
-        ends = np.cumsum([1 << level for level in measured_levels(size, every=every)])
-        return np.split(flat, ends[:-1]), noise, every
+        return np.split(flat, np.cumsum([1 << level for level in levels])[:-1]), noise
 
     def recut(self, source: MarginalSource, cells: Mapping[str, NDArray[np.int64]]) -> Door:
         """Return a door to the same rows, coded in another way.

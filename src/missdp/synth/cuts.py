@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.inference.dyadic import Histogram, fit_histogram
-from missdp.mechanisms.door import Door
+from missdp.inference.dyadic import (
+    Histogram,
+    depth_of,
+    fit_histogram,
+    measured_levels,
+    occupied,
+)
+from missdp.mechanisms.door import Door, Noise
 from missdp.schema import Numeric, Schema
 from missdp.schema.grid import MOST_CODES, is_pending
 
@@ -25,6 +31,7 @@ CUTS_SHARE = 0.1
 
 _FADES = 0.25  # from one piece to the next, where no mass stands out
 _LEAST = 1e-6
+_LOOK = 4  # level of the tree by which the range is found
 _BINS = 10  # of equal mass, for the rows that are in no spike
 
 
@@ -64,13 +71,39 @@ def release_cuts(door: Door, grid: Schema, schema: Schema) -> Schema:
     costs = {a.name: door.share(CUTS_SHARE / len(wanted)) for a in wanted}
     found = {}
     for a in wanted:
-        levels, noise, every = door.tree(a.name, costs[a.name])
         cells = grid[a.name]
         assert isinstance(cells, Numeric)
-        std = float(np.sqrt(noise.variance))
-        told = fit_histogram(levels, std=std, size=cells.size, every=every)
-        found[a.name] = cut(a, cells, told)
+        found[a.name] = cut(a, cells, _histogram(door, a.name, cells.size, costs[a.name]))
     return Schema(tuple(found.get(a.name, a) for a in schema), schema.rules)
+
+
+def _histogram(door: Door, name: str, size: int, cost: Cost) -> Histogram:
+    """Return how an attribute is distributed: where rows are at all, then a tree over that range.
+
+    So bounds may be far too generous: what they add is not looked at twice.
+    """
+    every, share = (3, 0.2) if cost.currency == "pure" else (2, 0.1)
+    within = (0, size)
+    if depth_of(size) > _LOOK + 2:
+        (counts,), noise = door.tree(
+            name, replace(cost, amount=cost.amount * share), levels=[_LOOK]
+        )
+        within = occupied(counts, std=_std(noise), size=size)
+        cost = replace(cost, amount=cost.amount * (1 - share))
+    inside = within[1] - within[0]
+    levels = measured_levels(inside, every=every)
+    tree, noise = door.tree(name, cost, levels=levels, within=within)
+    told = fit_histogram(tree, std=_std(noise), size=inside, levels=levels)
+    starts, mass = told.starts + within[0], told.mass
+    if within[0]:
+        starts, mass = np.append(0, starts), np.append(0.0, mass)
+    if within[1] < size:
+        starts, mass = np.append(starts, size), np.append(mass, 0.0)
+    return Histogram(starts, mass, told.rows)
+
+
+def _std(noise: Noise) -> float:
+    return float(np.sqrt(noise.variance))
 
 
 def cut(attribute: Numeric, grid: Numeric, told: Histogram) -> Numeric:
