@@ -1,4 +1,4 @@
-"""How well numbers and relations survive: ours with no bins declared, and other libraries.
+r"""How well numbers and relations survive: ours with no bins declared, and other libraries.
 
 Runs on any complete table with public facts about its columns, in the form of `shared/data`:
 `{"age": {"kind": "numeric", "lower": 0, "upper": 99, "integer": true}, "sex": {"kind":
@@ -13,6 +13,13 @@ are whole, and find bins themselves.
     python bench/fidelity.py ../shared/data/adult/truth.parquet ../shared/data/adult/domain.json
     python bench/fidelity.py TRUTH.parquet DOMAIN.json --holes mar:0.35 --peers "dpmm MST"
     python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs --epsilon 0.3 --runs 3
+
+How scores fall with the number of rows (drawn with replacement) and epsilon, beside bins of equal
+width, and what bounds cost that are far too generous:
+
+    python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs all-pairs:equal \
+        --rows 1000 --epsilon 3
+    python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs --generous 100 --runs 8
 """
 
 import argparse
@@ -106,17 +113,27 @@ def with_holes(truth, asked, seed):
     return HOLES[kind](rate=float(rate)).apply(truth, random_state=seed)
 
 
-def fit_one(method, private, domain, made, epsilon, delta, _rho):
-    """Fit one of ours in this process."""
+def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
+    """Fit one of ours in this process; ``all-pairs:equal`` takes bins of equal width."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
-    model = missdp.synthesizers()[method](epsilon=float(epsilon), delta=float(delta))
-    rows = Table.read(private, schema)
-    model.fit(rows).sample_table(len(rows)).to_native("pandas").to_csv(made, index=False)
+    family, _, cuts = method.partition(":")
+    settings = {"epsilon": float(epsilon), "delta": float(delta), "cuts": cuts or "private"}
+    model = missdp.synthesizers()[family](**settings).fit(Table.read(private, schema))
+    model.sample_table(int(wanted)).to_native("pandas").to_csv(made, index=False)
 
 
-def commands(options):
-    """Every method with the command that fits it."""
-    found = {name: [sys.executable, __file__, "--one", name] for name in options.methods}
+def generous(domain, times):
+    """Facts with bounds so many times as far from 0."""
+    wider = {k: v for k, v in domain.items() if v["kind"] == "numeric"}
+    low = {k: v["lower"] * (times if v["lower"] < 0 else 1) for k, v in wider.items()}
+    return domain | {
+        k: v | {"lower": low[k], "upper": v["upper"] * times} for k, v in wider.items()
+    }
+
+
+def commands(options, rows):
+    """Every method with the command that fits it; ours draw as many rows as the truth has."""
+    found = {n: [sys.executable, __file__, "--one", n, str(rows)] for n in options.methods}
     for name in options.peers:
         library, code = PEERS[name]
         found[name] = [str(environment(library)), "-c", READ + code]
@@ -152,6 +169,8 @@ def main():
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="fit so many rows, drawn with replacement")
+    parser.add_argument("--generous", type=float, default=1.0, help="times, wider bounds")
     parser.add_argument("--limit", type=float, default=3600, help="seconds per fit")
     parser.add_argument("--json", help="also write every run to this file")
     options = parser.parse_args()
@@ -173,12 +192,17 @@ def main():
     print(f"two samples of the truth would have deciles {best.by_chance:.4f}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         private, made = Path(folder) / "private.csv", Path(folder) / "made.csv"
+        told = Path(folder) / "domain.json"
+        told.write_text(json.dumps(generous(domain, options.generous)), "utf-8")
         for run in range(options.runs):
             holed = with_holes(truth, options.holes, run)
-            holed.to_native("pandas").to_csv(private, index=False)
+            rows = holed.to_native("pandas")
+            if options.rows:
+                rows = rows.sample(options.rows, replace=True, random_state=run)
+            rows.to_csv(private, index=False)
             budget = options.epsilon, options.delta, zcdp_rho(options.epsilon, options.delta)
-            given = [str(fact) for fact in (private, options.domain, made, *budget)]
-            for name, command in commands(options).items():
+            given = [str(fact) for fact in (private, told, made, *budget)]
+            for name, command in commands(options, len(complete)).items():
                 found = scores([*command, *given], made, complete, scoring, options.limit)
                 done.append((name, *found))
                 print(line(name, *found, columns), flush=True)
