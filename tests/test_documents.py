@@ -1,23 +1,32 @@
-"""Every Python snippet of the README and the documentation, run in the order of its page."""
+"""Whatever README and pages show is run, in the order of its page, and is what was measured."""
 
 import contextlib
+import importlib
 import io
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from rows_and_epsilon import EPSILONS, FAMILIES, RESULTS, ROWS, mean_of, short, tables
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from missdp.cli.main import main
+from missdp.errors import MissDPError
+from refusals_met import CASES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
-PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
-SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 # Pages without Python: tables of contents, lists, the plan of the house, what was measured.
 SILENT = {
     "index.md",
@@ -31,10 +40,14 @@ SILENT = {
     "glossary.md",
     "references.md",
 }
-
-
 # Pages about what an extra brings, by its module.
 NEEDS = {"adversarial.md": "torch", "spark.md": "pyspark"}
+# Pages that take more than three seconds.
+SLOW = (*NEEDS, "testing.md", "imputation.md", "ground-truth.md", "worked-example.md")
+
+
+def read(name):
+    return (DOCS / name).read_text(encoding="utf-8")
 
 
 def run_commands(example):
@@ -53,6 +66,8 @@ def write_file(example):
     Path(example.parsed.splitlines()[0].removeprefix("# ")).write_text(example.parsed, "utf-8")
 
 
+PYTHON = PythonCodeBlockParser(doctest_optionflags=FLAGS)
+SYBIL = Sybil(parsers=[PYTHON], path=str(ROOT))
 # Pages whose commands run between their snippets.
 WORKED = {
     "worked-example.md": Sybil(
@@ -67,35 +82,275 @@ WORKED = {
 
 
 @pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW))
+        for page in PAGES
+    ],
+)
 def test_snippets(page, tmp_path, monkeypatch, request):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
     if page.name == "spark.md":
         request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    for name, source in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
+        (tmp_path / name).write_text(source, encoding="utf-8")  # to be imported further down
     examples = list(WORKED.get(page.name, SYBIL).parse(page))
     assert bool(examples) == (page.name not in SILENT)
     for example in examples:
         example.evaluate()
 
 
-NAME = r"[A-ZÁÉÖÜŁ][\w’\-]+"
-CITED = re.compile(rf"({NAME}(?:, {NAME})*(?: (?:&|and) {NAME}| et al\.)?),? \(?((?:19|20)\d\d)\)?")
-# A name, then a number that is no year of a work.
-NOT_CITED = {"Prevention", "Seed"}
+# The README's commands, run as they stand there.
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
+PIPELINE = """
+delta = 1e-6
+[table]
+rows = 1000
+columns = 4
+[[step]]
+kind = "pca-rank"
+n_components = 2
+least_gap = 0.2
+[mechanism]
+kind = "mean"
+noise_multiplier = 8.0
+"""
 
 
-def test_every_work_that_the_package_cites_is_in_the_references():
-    entries = (ROOT / "docs" / "references.md").read_text(encoding="utf-8").split("\n* ")
-    cited = 0
-    for file in sorted((ROOT / "src").rglob("*.py")):
-        text = re.sub(r"\s+", " ", file.read_text(encoding="utf-8")).replace("'s ", " ")
-        for names, year in CITED.findall(text):
-            found = set(re.findall(NAME, names)) - {"After", "AIME", "DP", "PrivBayesE"}
-            if not found or found & NOT_CITED:
-                continue
-            cited += 1
-            known = [e for e in entries if f"({year})" in e and all(n in e for n in found)]
-            assert known, f"{file.name}: {names} {year}"
-    assert cited > 90
+def shell(command, folder):
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    source = os.environ.get("PYTHONPATH", "")  # a checkout that is not the installed one
+    environment = {"PATH": path, "HOME": str(folder), "PYTHONPATH": source}
+    return subprocess.run(
+        ["sh", "-ec", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_commands_of_the_readme(tmp_path):
+    install, tests, own, price = (block.strip() for block in BLOCKS)
+    assert install.endswith("&& missdp demo")
+    assert tests == "pytest -n 2"
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert 'eval "$(readme 1)"' in ci
+    assert 'eval "$(readme 2)"' in ci
+    out = shell("missdp demo", tmp_path)
+    assert "Hispanic respondents" in out.stdout, out.stderr
+    assert "differentially private" in out.stdout
+    assert (tmp_path / "yrbss_synthetic.csv").exists()
+    rng = np.random.default_rng(0)
+    columns = {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
+    frame = pd.DataFrame(columns).astype({"age": "Int64"}).mask(rng.random((500, 2)) < 0.2)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    draft, synthesize, evaluate = own.splitlines()
+    assert shell(draft, tmp_path).returncode == 0
+    assert shell(synthesize, tmp_path).returncode == 3
+    assert not (tmp_path / "synthetic.csv").exists()
+    # "Complete it by hand": here, declare every guess public.
+    schema = tmp_path / "patients.toml"
+    schema.write_text(re.sub(r"undeclared = \[.*?\]\n", "", schema.read_text(), flags=re.S))
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    for command in (synthesize, evaluate, *price.splitlines()):
+        out = shell(command, tmp_path)
+        assert out.returncode == 0, (command, out.stderr)
+        assert command == evaluate or "differentially private" in out.stdout or "eps" in out.stdout
+    assert (tmp_path / "synthetic.csv").exists()
+    assert (tmp_path / "synthetic.model.json").exists()
+
+
+# docs/refused.md quotes the messages that are really raised, and the messages keep silent.
+
+CELLS = ("140", "female", "Ann", "\xe9")  # of private rows, in the cases
+
+
+@pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
+def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = re.findall(r"^\| `(.*?)` \| [^|]* \| [^|]* \|$", read("refused.md"), re.MULTILINE)
+    before_warnings = read("refused.md").split("## Warnings")[0]
+    assert len(re.findall(r"^\| `", before_warnings, re.MULTILINE)) == len(CASES)
+    wrong = {}
+    for start, case in zip(rows, CASES, strict=False):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        with pytest.raises(MissDPError) as raised:
+            case()
+        error, message = raised.value, str(raised.value)
+        told = any(cell in message for cell in CELLS) or "\n" in message
+        kept = error.__cause__ or error.__context__
+        if not message.startswith(start) or told or kept:
+            wrong[start] = message
+    assert wrong == {}
+
+
+# What pages state was measured, and the scripts run.
+
+PAPERS = ROOT / "bench" / "papers"
+PRICES = ("b_table1", "b_table2", "b_table3", "b_table4", "b_figure2", "b_figure3", "c_figures4_6")
+FIGURES = ("a_figure2", "a_figure3", "a_figure4", "a_figure5", "a_decay")
+OTHERS = ("a_figure1", "a_examples", "a_table1", "a_complete_rows")
+needs_data = pytest.mark.skipif(
+    not (ROOT.parent / "shared" / "data").exists(), reason="needs the data folder"
+)
+few_complete = pytest.mark.filterwarnings(
+    "ignore:by what was released:missdp.synth.noisy_counts.SmallTableWarning"
+)
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(PAPERS))
+    return importlib.import_module
+
+
+def test_the_tables_of_pages_are_the_kept_results(script):
+    kept = script("_tables").results
+    for name in PRICES:
+        page = read("papers-knn.md" if name[0] == "c" else "papers-prices.md")
+        shown = [table in page for table in script(name).tables(kept(name))]
+        assert all(shown) and f"bench/papers/{name}.py" in page, name  # noqa: PT018
+    scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}
+    named = set(re.findall(r"`([abc]_\w+\.py)`", read("papers.md")))
+    assert {f"{name}.py" for name in PRICES} <= named <= scripts
+    measured = json.loads(RESULTS.read_text(encoding="utf-8"))
+    assert [t for t in tables(measured) if t not in read("epsilon-and-rows.md")] == []
+
+
+@needs_data
+def test_the_page_on_synthesis_holds_what_was_measured(script):
+    page, shared = read("papers-synthesis.md"), script("a_shared")
+    for name in (*FIGURES, *OTHERS):
+        assert f"% begin {name}\n" in page, name
+        assert script("a_page").filled(page, only=name) == page, name
+    lines = (PAPERS / "results" / "a_cells.csv").read_text(encoding="utf-8").splitlines()[1:]
+    found, wanted = shared.Measured(shared.RESULTS, fit=False).found, set()
+    for name in FIGURES:
+        cells = [*script(name).cells(), *script(name).cells_once()]
+        wanted |= {cell for seed in range(3) for cell in shared.with_seeds(cells, seed + 1)}
+    assert len(found) == len(lines)
+    assert set(found) <= wanted
+    named = {path for path in PAPERS.glob("a_*.py") if f"python bench/papers/{path.name}" in page}
+    unnamed = {path.stem for path in PAPERS.glob("a_*.py")} - {path.stem for path in named}
+    assert unnamed <= {"a_shared", "a_accounts"}
+    with pytest.raises(SystemExit):
+        script("a_figure2").main(["--short"])  # would mix with what the page states
+
+
+@needs_data
+def test_the_published_table_of_marginals_and_what_any_network_loses(script):
+    table = script("a_table1")
+    assert table.row() in read("published-claims.md").splitlines()
+    for name, figures in table.PUBLISHED.items():
+        for rate, published in zip(table.RATES, figures, strict=True):
+            marginals = table.marginals(name, rate)
+            assert abs(table.as_text(name, marginals, rate) - published) < 0.012
+            alone = table.without_edges(marginals, rate)
+            assert alone == pytest.approx(table.figures(name, rate)[5])
+            assert alone > published + 0.02
+
+
+def test_what_the_page_on_rows_and_epsilon_says_of_its_numbers_is_so():
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    plain, page = found["without privacy"], read("epsilon-and-rows.md")
+    assert f"{plain['independent']['2-way']:.3f}"[1:] in page
+    assert f"{plain['all levels alike']['2-way']:.3f}"[1:] in page
+    for rows in ROWS:
+        for epsilon in EPSILONS:
+            two = {f: mean_of(found, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
+            closest = min(two, key=two.get)
+            if rows * epsilon >= 3_000:
+                assert closest == "all-pairs"
+            if rows * epsilon >= 300:
+                assert two["all-pairs"] < 7 / 6 * two[closest]
+            else:
+                assert closest in ("margins", "mst")
+            if two[closest] < plain["independent"]["2-way"]:
+                assert rows * epsilon >= 3_000
+            if rows * epsilon >= 10_000 or rows == 30_000:
+                assert two[closest] < plain["independent"]["2-way"]
+            if rows * epsilon <= 10:
+                assert two[closest] > plain["all levels alike"]["2-way"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripts_of_prices_in_short(script):
+    """Each computes what its table states; what a published entry loses is found again."""
+    kept = script("_tables").results
+    found = script("b_table1").measure(True)
+    for entry in found["entries"]:
+        assert entry["rdp"] <= entry["printed_rdp"] * (1 + 1e-9)
+        assert entry["srdp"] <= entry["printed_srdp"] * (1 + 1e-9)
+        assert entry["srdp"] < entry["group"]
+    assert found["gd_pair"] == pytest.approx(4 * found["gd_theorem"])
+    assert found["sampled_least_c"]["1.1"] > 1.5
+    bench = script("b_table2")
+    found = bench.measure(True)
+    assert all(b["gd_found"] > 1.3 * b["gd_printed"] for b in found["beaten"])
+    assert all(b["sum_found"] > 1.3 * b["sum_printed"] for b in found["beaten"])
+    assert bench.tables(found) == bench.tables(kept("b_table2"))
+    above = [c for c in found["cells"] if c["factors"][0] and c["factors"][3] > c["factors"][0]]
+    assert [(c["mechanism"], c["step"]) for c in above] == [("DP-GD", "standard scaling")]
+    z = np.linspace(-6, 6, 4001)
+    for reach in (0.5, 1.0):  # the tent is bounded, and not steeper than one
+        values = bench.tent(z, reach)
+        assert np.abs(values).max() <= reach
+        assert np.abs(np.diff(values)).max() <= (z[1] - z[0]) * (1 + 1e-9)
+    for found in (script("b_table3").measure(True)["search"], kept("b_table3")["search"]):
+        by = {row["model"]: row for row in found}
+        assert all(row["ours"] <= 1 + 1e-9 for row in found)
+        assert by["mean, two columns"]["printed"] > 1.15
+        assert by["mean, one column"]["printed"] <= 1 + 1e-9
+    for checks in (script("b_figure2").measure(True)["checks"], kept("b_figure2")["checks"]):
+        failed = [text for text, holds in checks if not holds]
+        assert failed == ["the same with 1000 rows, at 95 % missing"]
+    bench, results = script("c_figures4_6"), kept("c_figures4_6")
+    assert all(holds for _, holds in bench.checks(results["simulated"]))
+    assert bench.true_loss(0.5) > 0.9  # the published noise, where it is not proven
+    for epsilon in (2 * bench.LN2, 2.0, 6 * bench.LN2):
+        assert bench.true_loss(epsilon) <= epsilon
+    below = results["broken_below"] - 0.05
+    assert bench.true_loss(below) > below
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_longer_scripts_in_short(script, tmp_path):
+    found = script("b_figure3").measure(True)
+    runs = {r["method"]: r["loss"] for r in found["sound"]["runs"]}
+    assert runs["no preprocessing"] < runs["priced PCA"]
+    assert found["sound"]["propose_test_release"] == "refused"
+    assert {r["columns"] for r in found["recipe"]} == {"combinations", "noise"}
+    bench = script("b_table4")
+    assert "| published | 5 | 0.85 | 0.90 |" in bench.tables(bench.measure(True))[0]
+    bench = script("c_figures4_6")
+    assert len(bench.tables(bench.measure(True))) == 4
+    found = short()
+    assert {"100 0 1 aim", "1000 0 1 query", "without privacy"} <= found.keys()
+    assert found["1000 0 1 margins"]["1-way"] < found["100 0 1 margins"]["1-way"]
+
+
+@needs_data
+@few_complete
+@pytest.mark.slow
+def test_figures_have_a_short_run_that_measures_each_cell_once(script, tmp_path):
+    shared = script("a_shared")
+    for name in ("a_figure2", *FIGURES):
+        script(name).main(["--output", str(tmp_path), "--short", "--seeds", "1"])
+        lines = (tmp_path / "a_cells.csv").read_text(encoding="utf-8").splitlines()
+        assert len(lines) == len(set(lines))
+    found = shared.Measured(tmp_path, short=True, fit=False)
+    given = {"data": "adult", "file": "mcar_0.2", "family": "PrivBayes"}
+    dropped = found.mean("two_way", **given, missing="complete-rows")
+    assert found.mean("two_way", **given, missing="observed") < dropped

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,7 @@ from missdp import PrivBayes, Table
 from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
+from missdp.testing.findings import Subject
 from synth.worked_example import Independent
 
 
@@ -99,6 +101,22 @@ if find_spec("torch") is None:
 
 CASES = [(family, strategy) for family in FAMILIES for strategy in family.strategies]
 IDS = [f"{family.name}-{strategy}" for family, strategy in CASES]
+PAIRED = [
+    (family, family.strategies[turn % len(family.strategies)])
+    for turn, family in enumerate(FAMILIES)
+]
+"""Each family once, with the strategies in turn."""
+
+
+@cache
+def _subject(name, strategy, schema):
+    family = next(family for family in FAMILIES if family.name == name)
+    return Subject(family.build, strategy, family.options, schema)
+
+
+def subject(family, strategy, schema=SCHEMA):
+    """Return a case of a family; its models of made-up tables are fitted once a session."""
+    return _subject(family.name, strategy, schema)
 
 
 def make_frame(n=400, seed=0):

@@ -1,99 +1,80 @@
-"""One suite over every family and strategy: the public kit, and what only ours promise."""
+"""One suite over every family and strategy: the public kit, and what only ours promise.
 
-import duckdb
+Every strategy of every family is checked for what depends on both; `PAIRED` has each family once,
+with strategies in turn, for what depends on the family or on the base alone.
+"""
+
+from dataclasses import replace
+
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
-from missdp import Budget
 from missdp.accounting import releases
-from missdp.errors import ParameterError, SchemaError
-from missdp.sources import DuckDBSource
-from missdp.testing import HABITS, check_habits
-from synth.conformance import CASES, IDS, SCHEMA, make_frame, make_table
+from missdp.errors import ParameterError
+from missdp.mechanisms import Score
+from missdp.synth import AllPairs
+from missdp.testing import HABITS, RULED, check_non_interference, check_sensitivity
+from missdp.testing.findings import Subject
+from missdp.testing.habits import _RULED_HABITS, _RULED_PAIRS, habits_of, rules_of
+from synth.conformance import CASES, IDS, PAIRED, SCHEMA, Independent, make_table, subject
+from testing.ruled import ONE_FREE, OWN
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 every_case = pytest.mark.parametrize(("family", "strategy"), CASES, ids=IDS)
-# Sixty columns take these seconds for each strategy.
-SLOW = {
-    (name, "many_columns")
-    for name in (
-        "mst",
-        "all-pairs-tree",
-        "all-pairs-imputed",
-        "kamino-sequential",
-    )
-}
-
-
-@pytest.mark.parametrize(
-    ("family", "strategy", "habit"),
-    [
-        pytest.param(
-            family,
-            strategy,
-            habit,
-            id=f"{case}-{habit}",
-            marks=[pytest.mark.slow] if (family.name, habit) in SLOW else [],
-        )
-        for (family, strategy), case in zip(CASES, IDS, strict=True)
-        for habit in HABITS
-    ],
+every_family = pytest.mark.parametrize(
+    ("family", "strategy"), PAIRED, ids=[f"{f.name}-{s}" for f, s in PAIRED]
 )
-def test_habits(family, strategy, habit):
-    check_habits(family.build, parameters=family.options, strategies=[strategy], habits=[habit])
+# What a family may do otherwise under another strategy.
+BY_STRATEGY = (
+    "charged_before_reading",
+    "guarantee",
+    "applied_parameters",
+    "gates",
+    "output_shape",
+    "keeping_holes",
+    "save_and_load",
+    "streaming",
+)
+# Sixty columns take these seconds for each strategy.
+SLOW = ("mst", "all-pairs-tree", "all-pairs-imputed", "kamino-sequential")
 
 
-def build(family, strategy, **options):
-    return family.build(
-        **{"epsilon": 1.0, "missing": strategy, "random_state": 0, **family.options, **options}
-    )
-
-
-@every_case
-def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
-    streams = []
-    monkeypatch.setattr(
-        family.build,
-        "_sample",
-        lambda self, n, missing_values, rng: streams.append(rng.random(8).tolist()) or {},
-    )
-    model = build(family, strategy, random_state=5).fit(make_table())
-    monkeypatch.setattr("missdp.synth.row_blocks.Table.from_codes", lambda *_, **__: make_table(3))
-    noise = np.random.default_rng(5).random(10_000)
-    for seed in (None, 5):
-        model.sample(3, random_state=seed)
-        assert not np.isin(streams[-1], noise).any()
+def failed(findings):
+    return [str(found) for found in findings if not found.passed]
 
 
 @every_case
-def test_strategies_have_no_aliases(family, strategy):
-    old = {"observed": "adaptive", "joint": "auto"}.get(strategy)
-    if old is not None:
-        with pytest.raises(ParameterError, match=strategy):
-            build(family, old).fit(make_table())
+def test_habits(family, strategy):
+    chosen = HABITS if (family, strategy) in PAIRED else BY_STRATEGY
+    if family.name in SLOW:
+        chosen = [name for name in chosen if name != "many_columns"]
+    found = habits_of(subject(family, strategy), chosen)
+    assert failed(found) == []
+    (streams,) = [f.detail for f in found if f.what.startswith("Streamed rows")]
+    assert (streams == "streams") == (strategy in family.streams)
 
 
+@pytest.mark.slow
 @every_case
-def test_the_default_is_the_first_strategy_that_a_family_lists(family, strategy):
-    assert family.build(epsilon=1.0, delta=1e-6).missing == family.build.strategies[0]
+def test_sixty_columns(family, strategy):
+    assert failed(habits_of(subject(family, strategy), ["many_columns", "huge_domain"])) == []
 
 
 @every_case
 def test_gates_are_those_of_the_strategy(family, strategy):
     """Whatever reads the counts of a clique says which attributes a row must have observed."""
-    model = build(family, strategy, n_rows=400).fit(make_table())
+    model = subject(family, strategy).fitted(n_rows=300)
     released = [e for e in releases(model.guarantee_.events) if e.label != "tree alter"]
     trees = [e for e in releases(model.guarantee_.events) if e.label == "tree alter"]
     found = [frozenset(e.gate or ()) for e in released]
     every = frozenset(SCHEMA.nullable)
     own = {"observed": {"alter"}, "impute-first": {"alter"}, "complete-rows": every}
     masks = strategy == "observed" and model.reads_masks
-    assert {frozenset(e.gate or ()) for e in trees} == {
+    assert [frozenset(e.gate or ()) for e in trees] == [
         frozenset(own.get(strategy, ()) if not masks else ())
-    }
-    if strategy == "joint" or (strategy == "observed" and model.reads_masks):
+    ]
+    if strategy == "joint" or masks:
         assert set(found) == {frozenset()}
     elif strategy == "complete-rows":
         assert set(found) == {every}
@@ -110,33 +91,111 @@ def test_gates_are_those_of_the_strategy(family, strategy):
 
 
 @every_case
-def test_every_kind_of_input(family, strategy, tmp_path):
-    frame = make_frame()
-    frame.to_csv(tmp_path / "x.csv", index=False)
-    inputs = [frame, pl.from_pandas(frame), tmp_path / "x.csv", str(tmp_path / "x.csv")]
-    kinds = [pd.DataFrame, pl.DataFrame, pd.DataFrame, pd.DataFrame]
-    for data, kind in zip(inputs, kinds, strict=True):
-        model = build(family, strategy).fit(data, schema=SCHEMA)
-        assert isinstance(model.sample(5), kind)
-    with pytest.raises(SchemaError, match="schema is needed"):
-        build(family, strategy).fit(frame)
+def test_what_a_fit_shows_was_released(family, strategy):
+    check_non_interference(family.build, parameters=family.options, strategies=[strategy])
 
 
 @every_case
-def test_streaming(family, strategy, tmp_path):
-    make_frame().to_parquet(tmp_path / "x.parquet")
-    source = DuckDBSource(tmp_path / "x.parquet", SCHEMA)
-    model = build(family, strategy)
-    if strategy in family.streams:
-        streamed = model.fit(source).sample(50)
-        in_memory = build(family, strategy).fit(make_table()).sample(50)
-        pd.testing.assert_frame_equal(streamed, in_memory)
-    else:
-        budget = Budget(1.0, 1e-5)
-        with pytest.raises(ParameterError, match="in memory"):
-            model.set_params(budget=budget).fit(source)
-        assert not budget.events
-    with duckdb.connect() as connection:
-        relation = connection.sql(f"SELECT * FROM '{tmp_path}/x.parquet'")
-        if strategy in family.streams:
-            assert build(family, strategy).fit(relation, schema=SCHEMA).sample(3).shape == (3, 4)
+def test_one_row_moves_what_was_charged_for(family, strategy):
+    given = {"parameters": family.options, "strategies": [strategy]}
+    check_sensitivity(family.build, **given, trials=6)
+    if (family, strategy) in PAIRED or family.name == "independent":
+        check_sensitivity(family.build, **given, schema=RULED, trials=4, seed=2)
+
+
+@pytest.mark.slow
+@every_case
+def test_one_row_moves_what_was_charged_for_whichever_row_it_is(family, strategy):
+    given = {"parameters": family.options, "strategies": [strategy]}
+    for schema in (SCHEMA, RULED, ONE_FREE):
+        check_sensitivity(family.build, **given, schema=schema, trials=60, seed=1)
+
+
+@every_family
+def test_kinds_and_rules(family, strategy):
+    on = subject(family, strategy, RULED)
+    assert failed([*habits_of(on, ["gates"]), *rules_of(on)]) == []
+    given = {"parameters": family.options, "strategies": [strategy], "schema": RULED}
+    check_non_interference(family.build, **given, pairs=_RULED_PAIRS)
+
+
+@pytest.mark.parametrize("promise", OWN)
+def test_what_the_base_promises_of_kinds_and_rules(promise):
+    promise(Subject(Independent, "joint", {}, RULED))
+    promise(Subject(AllPairs, "joint", {}, RULED))  # of which several tables can be drawn
+
+
+@pytest.mark.slow
+@every_case
+def test_kinds_and_rules_with_every_strategy(family, strategy):
+    on = subject(family, strategy, RULED)
+    assert failed([*habits_of(on, _RULED_HABITS), *rules_of(on)]) == []
+    for promise in OWN:
+        promise(on)
+    given = {"parameters": family.options, "strategies": [strategy], "schema": RULED}
+    check_non_interference(family.build, **given)
+
+
+@every_family
+def test_all_but_one_attribute_follow(family, strategy):
+    on = replace(subject(family, strategy), schema=ONE_FREE)
+    assert failed(rules_of(on, ["obeyed_rules", "costs_nothing"])) == []
+    given = {"parameters": family.options, "strategies": [strategy]}
+    check_sensitivity(family.build, **given, schema=ONE_FREE, trials=4, seed=2)
+
+
+@every_family
+def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
+    streams = []
+    monkeypatch.setattr(
+        family.build,
+        "_sample",
+        lambda self, n, missing_values, rng: streams.append(rng.random(8).tolist()) or {},
+    )
+    model = subject(family, strategy).fitted(random_state=5)
+    monkeypatch.setattr("missdp.synth.row_blocks.Table.from_codes", lambda *_, **__: make_table(3))
+    noise = np.random.default_rng(5).random(10_000)
+    for seed in (None, 5):
+        model.sample(3, random_state=seed)
+        assert not np.isin(streams[-1], noise).any()
+
+
+def test_strategies_have_no_aliases():
+    for family, strategy in CASES:
+        for old in {"observed": ["adaptive"], "joint": ["auto"]}.get(strategy, ()):
+            with pytest.raises(ParameterError, match=strategy):
+                subject(family, strategy).build(missing=old).fit(make_table(3))
+
+
+def test_polars_gives_polars():
+    frame = make_table().to_native("polars")
+    model = Independent(epsilon=1.0, random_state=0).fit(frame, schema=SCHEMA)
+    assert isinstance(model.sample(5), pl.DataFrame)
+
+
+def score_with_default(counts, kept=[]):  # noqa: B006
+    kept.append(counts)
+    return 0.0
+
+
+def write(counts, target):
+    target[0] = counts[0]
+    return 0.0
+
+
+def test_a_score_is_a_plain_function_that_writes_nowhere():
+    kept = []
+
+    class Method:
+        def score(self, counts):
+            self.kept = counts
+            return 0.0
+
+    for bad in (lambda c: float(kept.append(c) or 0), Method().score, score_with_default, len):
+        with pytest.raises(ParameterError, match="plain function"):
+            Score(bad, sensitivity=1.0)
+    counts, target = np.arange(3), np.zeros(2)
+    with pytest.raises(ValueError, match="read-only"):
+        Score(write, sensitivity=1.0).of(counts, (target,))
+    with pytest.raises(ParameterError, match="arrays, numbers"):
+        Score(write, sensitivity=1.0).of(counts, ([0],))

@@ -18,8 +18,9 @@ from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.mechanisms.choices import Best
 from missdp.mechanisms.laws import Handle
-from missdp.testing import Claim, audit, audit_samples, canary, examples, judge, mu_of
+from missdp.testing import Claim, audit, audit_samples, canary, judge, mu_of
 from missdp.testing.made_up import TINY
+from testing import examples
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])

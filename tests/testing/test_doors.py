@@ -33,10 +33,10 @@ from missdp.testing import (
     check_non_interference,
     check_sensitivity,
     check_synthesizer,
-    examples,
     neighbours,
 )
 from missdp.testing.made_up import SCHEMA
+from testing import examples
 
 FILLED = KNNImputation(impute=("alter", "ok"), match_on="score")
 

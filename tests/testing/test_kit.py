@@ -26,7 +26,6 @@ from missdp.testing import (
     check_sensitivity,
     check_source,
     check_synthesizer,
-    examples,
     made_up,
     neighbours,
 )
@@ -34,6 +33,8 @@ from missdp.testing.findings import PerCall, same
 from missdp.testing.interference import differences, facts_of
 from missdp.testing.made_up import SCHEMA
 from synth.worked_example import Independent
+from testing import example_sources as sources
+from testing import examples
 
 
 def test_the_worked_example_of_contributing_passes():
@@ -63,7 +64,7 @@ class Telling(examples.Histograms):
 
     def _fit(self, door):
         total = super()._fit(door)
-        if np.count_nonzero(next(iter(door._counts.each([("score",)])))[1]) == 1:
+        if np.count_nonzero(examples.exact(door, "score")) == 1:
             import warnings
 
             warnings.warn("the attribute is constant", stacklevel=1)
@@ -74,7 +75,7 @@ class Choosing(examples.Histograms):
     """Chooses its noise by the private number of rows."""
 
     def _counted(self, door, name, noise):
-        scale = 40.0 + float(next(iter(door._counts.each([(name,)])))[1].sum())
+        scale = 40.0 + float(examples.exact(door, name).sum())
         return door.marginal((name,), type(noise)("laplace", scale))
 
 
@@ -84,7 +85,7 @@ class Hiding(examples.Histograms):
     kept: list = []  # noqa: RUF012
 
     def _counted(self, door, name, noise):
-        counts = next(iter(door._counts.each([(name,)])))[1]
+        counts = examples.exact(door, name)
         type(self).kept = [counts]
         return door.marginal((name,), noise)
 
@@ -93,7 +94,7 @@ class Refusing(examples.Histograms):
     """Refuses to draw if there were no rows."""
 
     def _fit(self, door):
-        empty = bool(next(iter(door._counts.each([()])))[1] == 0)
+        empty = bool(examples.exact(door) == 0)
         self.empty_ = lambda: empty
         return super()._fit(door)
 
@@ -108,7 +109,7 @@ class Refusing(examples.Histograms):
     [
         (examples.ExactCounts, "saved file"),
         (examples.CarryingScore, "_CARRIED"),
-        (examples.TellingShape, "refusal of fit"),
+        (examples.TellingShape, "refusal"),
         (Telling, "warnings"),
         (Choosing, "questions depend"),
         (Hiding, "class attribute Hiding.kept"),
@@ -132,7 +133,7 @@ class Peeking(examples.Histograms):
     """Reads rows before it is answered anything."""
 
     def _fit(self, door):
-        next(iter(door._counts.each([()])))
+        examples.exact(door)
         return super()._fit(door)
 
 
@@ -144,10 +145,10 @@ class ForgettingTheGate(examples.Histograms):
     """Counts holes as a level, behind a gate that says it does not read them."""
 
     def _counted(self, door, name, noise):
-        event = examples._laplace(noise.scale, name)
+        event = examples.laplace(noise.scale, name)
         event = type(event)(**{**vars(event), "gate": frozenset({name})})
         door._charge(event)
-        return door._answer(event, noise, lambda: next(iter(door._counts.each([(name,)])))[1])
+        return door._answer(event, noise, lambda: examples.exact(door, name))
 
 
 def test_a_gate_that_is_not_kept_is_found():
@@ -198,16 +199,16 @@ def test_what_is_no_family_is_refused():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (examples.HolesAsLevel, "counts are wrong"),
-        (examples.SchemaOrder, "expected"),
-        (examples.MutableCounts, "hand out copies"),
-        (examples.NarrowCounts, "must be int64"),
-        (examples.QuotingSource, "differ with the rows"),
-        (examples.NaNAsNumber, "of cells written in several ways"),
-        (examples.BlocksTwice, "rows of code_blocks are wrong"),
-        (examples.HolesWeighed, "sums of weights, of rows observed on some attributes"),
-        (examples.FirstThousand, "counts are wrong .with 1500 rows"),
-        (examples.CountedByTens, "counts are wrong .with 1500 rows"),
+        (sources.HolesAsLevel, "counts are wrong"),
+        (sources.SchemaOrder, "expected"),
+        (sources.MutableCounts, "hand out copies"),
+        (sources.NarrowCounts, "must be int64"),
+        (sources.QuotingSource, "differ with the rows"),
+        (sources.NaNAsNumber, "of cells written in several ways"),
+        (sources.BlocksTwice, "rows of code_blocks are wrong"),
+        (sources.HolesWeighed, "sums of weights, of rows observed on some attributes"),
+        (sources.FirstThousand, "counts are wrong .with 1500 rows"),
+        (sources.CountedByTens, "counts are wrong .with 1500 rows"),
     ],
 )
 def test_a_wrong_source_is_found(source, message):
@@ -221,14 +222,14 @@ def test_a_right_source_passes():
     assert len(report.unchecked) == 2  # parts, and what is read twice, need factories of their own
 
 
-class LeavingOutNone(examples.InBlocks):
+class LeavingOutNone(sources.InBlocks):
     """Counts the same rows, whatever is to be left out."""
 
     def observed_on(self, names):
         return self
 
 
-class LeavingOutTheLastOnly(examples.InBlocks):
+class LeavingOutTheLastOnly(sources.InBlocks):
     """Forgets what was to be left out before."""
 
     def __init__(self, table, **more):
@@ -241,7 +242,7 @@ class LeavingOutTheLastOnly(examples.InBlocks):
         return super(LeavingOutTheLastOnly, self_of_all).observed_on(names)
 
 
-class LeavingOutForGood(examples.InBlocks):
+class LeavingOutForGood(sources.InBlocks):
     """Leaves out rows of itself, and not of a copy."""
 
     def observed_on(self, names):
@@ -249,7 +250,7 @@ class LeavingOutForGood(examples.InBlocks):
         return self
 
 
-class BlocksOfAll(examples.InBlocks):
+class BlocksOfAll(sources.InBlocks):
     """Leaves out rows where they are counted, and yields all."""
 
     def __init__(self, table, **more):
@@ -260,7 +261,7 @@ class BlocksOfAll(examples.InBlocks):
         yield {name: self._all.codes(name) for name in self.schema.names}
 
 
-class BlocksOnce(examples.InBlocks):
+class BlocksOnce(sources.InBlocks):
     """Has nothing left to yield when it is asked again."""
 
     def code_blocks(self):
@@ -268,7 +269,7 @@ class BlocksOnce(examples.InBlocks):
         yield {name: table.codes(name) for name in self.schema.names}
 
 
-class OneHoleInBlocks(examples.InBlocks):
+class OneHoleInBlocks(sources.InBlocks):
     """Knows one kind of hole where it yields codes."""
 
     def code_blocks(self):
@@ -276,7 +277,7 @@ class OneHoleInBlocks(examples.InBlocks):
             yield {n: np.minimum(c, self.schema[n].missing_code) for n, c in block.items()}
 
 
-class WeighingThePageAgain(examples.InBlocks):
+class WeighingThePageAgain(sources.InBlocks):
     """Weighs the last rows twice where there are many."""
 
     def weighted_counts(self, cliques, weight):
@@ -303,12 +304,12 @@ def test_what_is_told_beside_plain_counts_is_checked_as_well(source, message):
 
 def test_blocks_of_codes_are_checked_where_rows_come_in_parts_and_where_they_are_read_twice():
     def wrong_in_parts(tables):
-        return examples.BlocksTwice(in_parts(tables).table)
+        return sources.BlocksTwice(in_parts(tables).table)
 
     def retried(table):
-        return examples.BlocksAgain(table, fails=True)
+        return sources.BlocksAgain(table, fails=True)
 
-    right = examples.InBlocks
+    right = sources.InBlocks
     assert check_source(right, trials=1, most_rows=50).passed
     with pytest.raises(CheckFailedError, match=r"yield each once \(in 1 parts"):
         check_source(right, trials=1, most_rows=50, in_parts=wrong_in_parts)
@@ -330,7 +331,7 @@ def test_a_block_that_is_counted_again_is_found_where_blocks_are_read_twice():
     def failing(kind):
         return lambda table: kind(table, fails=True)
 
-    right, wrong = examples.InBlocks, examples.CountedAgain
+    right, wrong = sources.InBlocks, sources.CountedAgain
     report = check_source(right, trials=2, in_parts=in_parts, retried=failing(right))
     assert report.passed
     assert not report.unchecked
@@ -348,7 +349,7 @@ def test_a_part_that_is_left_out_is_found():
         check_source(MemorySource, trials=2, in_parts=without_the_last)
 
 
-class Quoting(examples.InBlocks):
+class Quoting(sources.InBlocks):
     """Refuses with what refused."""
 
     def __init__(self, table):
@@ -360,7 +361,7 @@ class Quoting(examples.InBlocks):
             ) from error
 
 
-class Chained(examples.InBlocks):
+class Chained(sources.InBlocks):
     """Says nothing, and keeps what was raised before."""
 
     def __init__(self, table):
@@ -370,7 +371,7 @@ class Chained(examples.InBlocks):
             raise DataError("refused") from None
 
 
-class Clamping(examples.InBlocks):
+class Clamping(sources.InBlocks):
     """Takes what it cannot read for the first level."""
 
     def __init__(self, table):

@@ -4,16 +4,22 @@
 the single checks can be called one by one. All tables are made up: never run them on private rows.
 """
 
-from missdp.testing import examples
-from missdp.testing.claims import Audit, Claim, audit_samples, judge, mu_of
+from missdp.testing.claims import (
+    Audit,
+    Claim,
+    audit,
+    audit_samples,
+    audit_synthesizer,
+    judge,
+    mu_of,
+)
 from missdp.testing.counting import check_source
 from missdp.testing.findings import Answer, Finding, Recorder, Repeater, Report
-from missdp.testing.habits import HABITS
+from missdp.testing.habits import HABITS, check_habits, check_synthesizer
 from missdp.testing.holes import HolePair, differing_facts, hole_pairs
 from missdp.testing.interference import PAIRS, check_non_interference
 from missdp.testing.made_up import RULED, SCHEMA, TINY, canary, made_up, neighbours
 from missdp.testing.sensitivity import check_sensitivity
-from missdp.testing.synthesizer import audit, audit_synthesizer, check_habits, check_synthesizer
 
 __all__ = [
     "HABITS",
@@ -39,7 +45,6 @@ __all__ = [
     "check_source",
     "check_synthesizer",
     "differing_facts",
-    "examples",
     "hole_pairs",
     "judge",
     "made_up",

@@ -1,14 +1,18 @@
-"""What a claim allows an attacker, the verdict of an audit, and audits from samples alone.
+"""Audits: how well an attacker tells two neighbours apart, and what a claim allows.
 
-A claim bounds the share of hits for a given share of false alarms. Samples can be had of any
-library without a look inside; an audit from them has no promised power.
+A claim bounds the share of hits for a given share of false alarms. No test tells two tables apart
+better than the ratio of the likelihoods of what was seen (Neyman and Pearson 1933). The exact
+numbers behind each answer of a door are known for both tables, since its answers on one are
+repeated on the other; so the ratio is the product of the ratios of the laws. Samples can be had of
+any library without a look inside; an audit from them has no promised power.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,17 +29,22 @@ from missdp.accounting import (
     PLDAccountant,
     PureAccountant,
     SampledGaussianEvent,
+    ZCDPEvent,
     delta_of,
     epsilon_of,
     flatten,
+    releases,
 )
 from missdp.accounting.costs import pure_epsilon
 from missdp.accounting.gdp import GDPAccountant, gdp_cost
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import Record
+from missdp.synth import Synthesizer
 from missdp.table import Table
+from missdp.testing.findings import Differs, Enough, Recorder, Repeater, Run, Subject, subjects
+from missdp.testing.made_up import TINY, canary
 
-__all__ = ["Audit", "Claim", "audit_samples", "judge", "mu_of"]
+__all__ = ["Audit", "Claim", "audit", "audit_samples", "audit_synthesizer", "judge", "mu_of"]
 
 
 _POINTS = 50  # epsilons at which a claim is read
@@ -346,8 +355,7 @@ def audit_samples(
         absent, present = _learned(agreed[0], agreed[1])
     else:
         absent, present = (np.array([float(statistic(s)) for s in side]) for side in seen)
-    claimed = claim if isinstance(claim, Claim) else Claim.of(claim)
-    return judge(present, absent, claimed, confidence=confidence, subject=subject)
+    return judge(present, absent, _claim_of(claim), confidence=confidence, subject=subject)
 
 
 def _agreement(sample: Any, row: Any) -> list[float]:
@@ -383,3 +391,231 @@ def _learned(
     truth = np.repeat([0, 1], half)
     model.fit(np.concatenate([absent[:half], present[:half]]), truth)
     return model.decision_function(absent[half:]), model.decision_function(present[half:])
+
+
+# With a look inside
+
+_PILOTS = 2
+
+
+def audit(
+    run: Run,
+    table: Any,
+    neighbour: Any,
+    *,
+    claim: Claim | Guarantee | Iterable[Event] | None = None,
+    trials: int = 400,
+    scale: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+    subject: str = "audit",
+) -> Audit:
+    """Return how well an attacker who sees every answer tells two neighbours apart.
+
+    Parameters
+    ----------
+    run : callable
+        ``run(witness, table)`` does whatever is audited, with the witness as its noise
+        (``random_state=witness``): a fit, a statistic, a private estimator. It is stopped after its
+        last answer.
+    table, neighbour
+        Two neighbouring inputs.
+    claim : Claim, Guarantee or events, optional
+        What was claimed. By default what was charged for the answers: as a fixed composition if all
+        runs were charged the same, and by the squares of mus otherwise.
+    trials : int, default 400
+        Runs on each table. Each takes two: one to be answered, one to learn what the answers would
+        have been drawn from on the other table.
+    scale : float, default 1.0
+        Draw noise with so many times its scale. An audit of a sound ``run`` with 0.7 shows that the
+        audit has power: it should be flagged.
+    confidence : float, default 0.95
+        Of the lower bound.
+    seed : int, default 0
+    subject : str
+        Public name, for reports.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import audit, canary, TINY
+    >>> def fit(witness, table):
+    ...     PrivBayes(epsilon=2.0, random_state=witness).fit(table)
+    >>> audit(fit, *canary(TINY, 12), trials=20).flagged
+    False
+    """
+    _check(trials, confidence, scale)
+    attacker = _Attacker(run, (table, neighbour), scale, seed)
+    claimed = None if claim is None else _claim_of(claim)
+    return attacker.audit(trials, lambda charged: claimed or charged, confidence, subject)
+
+
+def _claim_of(claim: Claim | Guarantee | Iterable[Event]) -> Claim:
+    return claim if isinstance(claim, Claim) else Claim.of(claim)
+
+
+class _Attacker:
+    """Runs on either table, with the log likelihood ratio of all answers."""
+
+    def __init__(self, run: Run, tables: tuple[Any, Any], scale: float, seed: int) -> None:
+        self.run, self.tables, self.scale, self.seed = run, tables, scale, seed
+        self.blind: set[str] = set()
+        self.events: set[tuple[tuple[Event, int], ...]] = set()
+        self.stop_after: int | None = None
+        pilots = [self.recorded(side, -1 - k) for side in (0, 1) for k in range(_PILOTS)]
+        # An attacker may look at the first answers only; where all runs have as many, at all.
+        self.stop_after = max(len(kept.kept) for kept in pilots)
+
+    def recorded(self, side: int, number: int) -> Recorder:
+        """Answer a run on one of the tables."""
+        mixed = np.random.SeedSequence([self.seed, side, number % 2**32])
+        kept = Recorder(
+            int(mixed.generate_state(1, np.uint64)[0] >> 1),
+            scale=self.scale,
+            stop_after=self.stop_after,
+        )
+        self._stopped(kept, self.tables[side])
+        bare = Counter(replace(answer.event, label="", gate=None) for answer in kept.kept)
+        self.events.add(tuple(sorted(bare.items(), key=repr)))
+        return kept
+
+    def _stopped(self, witness: Recorder, table: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of small tables and large epsilons
+                self.run(witness, table)
+        except Enough:
+            pass
+
+    def audit(
+        self, trials: int, claim: Callable[[Claim], Claim], confidence: float, subject: str
+    ) -> Audit:
+        """Return the verdict of runs on either table; the claim may depend on what was charged."""
+        absent, present = (
+            np.array([self.ratio(side, number) for number in range(trials)]) for side in (0, 1)
+        )
+        claimed = claim(self.charged())
+        found = judge(present, absent, claimed, confidence=confidence, subject=subject)
+        return replace(found, blind=tuple(sorted(self.blind)))
+
+    def ratio(self, side: int, number: int) -> float:
+        """Log likelihood of the neighbour less that of the table, for a run on one of them."""
+        kept = self.recorded(side, number)
+        sign = 1.0 if side else -1.0
+        again = Repeater(kept)
+        try:
+            self._stopped(again, self.tables[1 - side])
+            gives_away = len(again.kept) != len(kept.kept)
+        except Differs:
+            gives_away = True
+        if gives_away:  # the other table asks something else: it cannot have been that one
+            return sign * math.inf
+        total = 0.0
+        for here, there in zip(kept.kept, again.kept, strict=True):
+            if not hasattr(here.law, "log_ratio"):
+                self.blind.add(type(here.law).__name__)
+            else:
+                total += here.law.log_ratio(here.released, here.exact, there.exact)
+        return sign * total
+
+    def charged(self) -> Claim:
+        """What was charged for the answers."""
+        lists = [[e for event, times in found for e in [event] * times] for found in self.events]
+        if len(lists) == 1:
+            return Claim.of(lists[0])
+        return Claim((), max(gaussian_of(events) for events in lists))
+
+
+def audit_synthesizer(
+    family: type[Synthesizer],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    strategies: Iterable[str] | None = None,
+    tables: tuple[Table, Table] | None = None,
+    trials: int = 400,
+    scale: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Audit]:
+    """Return an audit of each strategy of a family.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+    parameters : mapping, optional
+        Of the family. Without an epsilon among them one is chosen at which audits have most power,
+        mu near 2; it does not matter to what is audited.
+    strategies : iterable of str, optional
+        Those to audit; by default all that the family lists.
+    tables : pair of Table, optional
+        Two neighbours, the larger second. By default twelve equal rows, and a row that differs.
+    trials, scale, confidence, seed
+        See `audit`.
+
+    Returns
+    -------
+    dict of str to Audit
+        By strategy. What is claimed is what was charged for the answers, or the guarantee if that
+        claims less.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import audit_synthesizer
+    >>> audit_synthesizer(PrivBayes, strategies=["joint"], trials=20)["joint"].flagged
+    False
+    """
+    _check(trials, confidence, scale)
+    return {
+        on.strategy: audit_subject(on, tables, trials, scale, confidence, seed)
+        for on in subjects(family, parameters, strategies, TINY)
+    }
+
+
+def audit_subject(
+    on: Subject,
+    tables: tuple[Table, Table] | None,
+    trials: int,
+    scale: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Audit:
+    """Return the audit of one strategy."""
+    if "epsilon" not in on.parameters:
+        on = replace(on, parameters={**on.parameters, "epsilon": _telling_epsilon(on.delta)})
+    both = tables or canary(TINY, 12)
+
+    def run(witness: Recorder, rows: Table) -> None:
+        on.build(random_state=witness).fit(rows)
+
+    stated, name = _stated(on, both[0]), f"{on.family.__name__}, {on.strategy}"
+    attacker = _Attacker(run, both, scale, seed)
+    return attacker.audit(trials, lambda charged: charged.and_also(stated), confidence, name)
+
+
+def _stated(on: Subject, table: Table) -> Claim:
+    """What the guarantee of a fit states, and, in case answers were not paid for, what was paid."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = Recorder(0)
+        guarantee = on.build(random_state=kept).fit(table).guarantee_
+    stated, charged = Claim.of(guarantee), releases(guarantee.events)
+    if len(charged) < len(kept.kept):
+        return stated.and_also(Claim.of(charged))
+    return stated
+
+
+def _telling_epsilon(delta: float) -> float:
+    """The epsilon at which mu is near 2, and few runs refute noise that is too small."""
+    return 3.0 if delta == 0 else epsilon_of(ZCDPEvent(rho=2.0), delta)
+
+
+def _check(trials: int, confidence: float, scale: float) -> None:
+    if trials < 20:
+        raise ParameterError("an audit needs at least 20 trials")
+    if not 0 < confidence < 1 or not scale > 0:
+        raise ParameterError("confidence must be in (0, 1), and scale above 0")

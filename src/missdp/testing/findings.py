@@ -1,15 +1,15 @@
-"""Findings of a check, and witnesses that keep the answers of a door, repeat or distort them."""
+"""Subjects of checks, findings, and witnesses that keep the answers of a door or repeat them."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -19,34 +19,114 @@ from missdp.mechanisms import Witness
 from missdp.mechanisms.laws import Law
 from missdp.mechanisms.smooth_laws import Bounded
 from missdp.record import Record
+from missdp.schema import Schema
 from missdp.sources import MemorySource
+from missdp.synth import Synthesizer
 from missdp.table import Table
+from missdp.testing.made_up import SCHEMA, has_kinds_or_rules, made_up
 
-__all__ = [
-    "Answer",
-    "Broken",
-    "Caught",
-    "Differs",
-    "Enough",
-    "Finding",
-    "Guarded",
-    "Recorder",
-    "Repeater",
-    "Report",
-    "Unchecked",
-    "examine",
-    "expect",
-    "refuses",
-    "same",
-]
+__all__ = ["Answer", "Finding", "Recorder", "Repeater", "Report"]
+
+Run: TypeAlias = Callable[[Any, Any], Any]
+"""Whatever answers through a door: ``run(witness, table)``."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family with one strategy, on made-up tables; each model is fitted once."""
+
+    family: type[Synthesizer]
+    strategy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema = SCHEMA
+    _fits: dict[str, Synthesizer] = field(default_factory=dict, init=False, compare=False)
+
+    @property
+    def case(self) -> str:
+        """What findings call it."""
+        return f"{self.strategy}, with rules" if self.has_rules else self.strategy
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether its tables have several kinds of missing, or rules."""
+        return has_kinds_or_rules(self.schema)
+
+    @property
+    def models_holes(self) -> bool:
+        """Whether holes can be kept in what is sampled."""
+        return self.family.strategy_of(self.strategy).models_holes
+
+    @property
+    def delta(self) -> float:
+        """The delta that the family is run with."""
+        return self.build()._delta
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the family is run with."""
+        return float(self.parameters.get("epsilon", 1.0))
+
+    def build(self, **more: Any) -> Synthesizer:
+        """Return an unfitted model; seeded, unless told otherwise."""
+        given = {"epsilon": self.epsilon, "missing": self.strategy, "random_state": 0}
+        return self.family(**{**given, **self.parameters, **more})
+
+    def fitted(self, rows: int = 300, **more: Any) -> Synthesizer:
+        """Return a copy of the model of a made-up table."""
+        known = repr((rows, sorted({"random_state": 0, **more}.items())))
+        if known not in self._fits:
+            self._fits[known] = self.build(**more).fit(self.table(rows))
+        return copy.deepcopy(self._fits[known])
+
+    def table(self, n: int = 300, seed: int = 0) -> Table:
+        """Return a made-up table."""
+        return made_up(self.schema, n, seed)
+
+    def frame(self, n: int = 300) -> Any:
+        """Return a made-up pandas frame."""
+        return self.table(n).to_native("pandas")
+
+
+def is_run(subject: Any, **more: Any) -> bool:
+    """Whether the subject is a function of a witness and a table; such take none of the options."""
+    if isinstance(subject, type) or not callable(subject) or isinstance(subject, Synthesizer):
+        return False
+    given = [name for name, value in more.items() if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)} are for families: a function takes no such thing")
+    return True
+
+
+def name_of(run: Run) -> str:
+    """Return a public name for a function."""
+    return str(getattr(run, "__name__", type(run).__name__))
+
+
+def subjects(
+    family: type[Synthesizer],
+    parameters: Mapping[str, Any] | None,
+    strategies: Iterable[str] | None,
+    schema: Schema | None = None,
+) -> Iterator[Subject]:
+    """Yield the family with each of its strategies, or with those that are named."""
+    if not (isinstance(family, type) and issubclass(family, Synthesizer)):
+        raise ParameterError(
+            "a family is a class that inherits from missdp.synth.Synthesizer; for anything else "
+            "give the check a function, run(witness, table)"
+        )
+    named = tuple(family.strategies if strategies is None else strategies)
+    if not named or not set(named) <= set(family.strategies):
+        raise ParameterError(f"strategies must be some of {list(family.strategies)}")
+    for strategy in named:
+        yield Subject(family, strategy, dict(parameters or {}), schema or SCHEMA)
 
 
 class Broken(AssertionError):  # noqa: N818 - a promise, not a program, is broken
-    """A promise is not kept; private to the kit, which turns it into a finding."""
+    """A promise is not kept; the kit turns it into a finding."""
 
 
 class Unchecked(Exception):  # noqa: N818 - neither kept nor broken
-    """A promise cannot be checked here, for the reason given; private to the kit."""
+    """A promise cannot be checked here, for the reason given."""
 
 
 @dataclass(frozen=True)
@@ -262,9 +342,13 @@ class Recorder(Witness):
         """Return the answer of a law, and keep it."""
         behind = self.read(exact)
         released = self.drawn(law, copy.deepcopy(behind))
-        self.kept.append(Answer(event, law, behind, copy.deepcopy(released)))
-        self.enough(len(self.kept))
+        self._keep(Answer(event, law, behind, copy.deepcopy(released)))
         return released
+
+    def _keep(self, answer: Answer) -> None:
+        self.kept.append(answer)
+        if len(self.kept) == self.stop_after:
+            raise Enough
 
     def drawn(self, law: Law, behind: Any) -> Any:
         """Draw an answer, with noise of the scale that was asked for or a false one."""
@@ -290,11 +374,6 @@ class Recorder(Witness):
             return copy.deepcopy(exact())
         finally:
             self.reading = False
-
-    def enough(self, answers: int) -> None:
-        """Stop if no further answer is of interest."""
-        if answers == self.stop_after:
-            raise Enough
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing: the same one for all who repeat the answers."""
@@ -349,8 +428,7 @@ class Repeater(Recorder):
                 f"answer {position + 1} was {before.event.label!r} and is {event.label!r}, or has "
                 "other parameters"
             )
-        self.kept.append(Answer(event, law, behind, before.released))
-        self.enough(len(self.kept))
+        self._keep(Answer(event, law, behind, before.released))
         return copy.deepcopy(before.released)
 
 

@@ -1,13 +1,19 @@
-"""Habits of a synthesizer: its parameters, budgets, guarantee, output, files and refusals."""
+"""All checks of a synthesizer, and what only a family is checked for: its habits, and rules.
+
+A habit asks for a model of a made-up table by `Subject.fitted`, which fits each of them once.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+import pickle
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,6 +24,7 @@ from missdp.accounting import (
     DataDependentDomain,
     DeclaredRowCount,
     ExplicitSeed,
+    Guarantee,
     MissingCompletelyAtRandom,
     PublicDomain,
     releases,
@@ -34,14 +41,28 @@ from missdp.errors import (
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource
+from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.modelled import Modelled
+from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.testing import inputs
-from missdp.testing.findings import Caught, Guarded, Recorder, expect, refuses
-from missdp.testing.subject import Subject
+from missdp.testing.claims import audit_subject
+from missdp.testing.findings import (
+    Caught,
+    Finding,
+    Guarded,
+    Recorder,
+    Report,
+    Subject,
+    examine,
+    expect,
+    refuses,
+    subjects,
+)
+from missdp.testing.interference import interference_of
+from missdp.testing.made_up import RULED, TINY, broken_by_hand, constant, rows_by_hand
+from missdp.testing.sensitivity import sensitivity_of
 
-__all__ = ["HABITS"]
-
+__all__ = ["HABITS", "check_habits", "check_synthesizer"]
 
 _BAD: dict[str, tuple[Any, ...]] = {
     "epsilon": (0.0, -1.0, math.nan, math.inf, None, "1", 1e-9),
@@ -52,189 +73,325 @@ _BAD: dict[str, tuple[Any, ...]] = {
     "random_state": (-1, "x", 1.5),
     "progress": (3,),
 }
+_KNOWN = 0.9  # rate of observation that ground-truth guarantees are asked for
 
 
-def scikit_learn(on: Subject) -> None:
-    """get_params, set_params, clone and repr work as in scikit-learn."""
-    model = on.build()
-    given = [model.get_params()[name] for name in ("epsilon", "missing")]
-    expect(given == [on.epsilon, on.strategy], "get_params must return what was given")
-    again = clone(model).set_params(epsilon=2 * on.epsilon)
-    expect(again.epsilon == 2 * on.epsilon, "set_params must set epsilon")
-    expect(model.epsilon == on.epsilon, "a clone must not share parameters")
-    expect("epsilon" in repr(model), "repr must show parameters")
+@dataclass
+class _Habits:
+    """Each public method is a promise; the first line of its docstring says which."""
 
+    on: Subject
+    folder: Path
 
-def default_strategy(on: Subject) -> None:
-    """The default strategy is the first that the family lists."""
-    given = {key: value for key, value in on.parameters.items() if key != "missing"}
-    model = on.family(**{"epsilon": 1.0, **given})
-    expect(model.missing == on.family.strategies[0], "make 'missing' default to strategies[0]")
+    def scikit_learn(self) -> None:
+        """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
+        on, model = self.on, self.on.build()
+        given = [model.get_params()[name] for name in ("epsilon", "missing")]
+        expect(given == [on.epsilon, on.strategy], "get_params must return what was given")
+        again = clone(model).set_params(epsilon=2 * on.epsilon)
+        expect(again.epsilon == 2 * on.epsilon, "set_params must set epsilon")
+        expect(model.epsilon == on.epsilon, "a clone must not share parameters")
+        expect("epsilon" in repr(model), "repr must show parameters")
+        told = {key: value for key, value in on.parameters.items() if key != "missing"}
+        default = on.family(**{"epsilon": 1.0, **told}).missing
+        expect(default == on.family.strategies[0], "make 'missing' default to strategies[0]")
 
+    def bad_parameters(self) -> None:
+        """What is wrong is refused before anything is charged, and so is what needs a fit."""
+        on, budget, table = self.on, self._ample(), self.on.table(20)
+        for bad in ({name: value} for name, values in _BAD.items() for value in values):
+            with refuses(ParameterError, f"{bad}"):
+                on.build(**{"budget": budget, **bad}).fit(table)
+        model, word = on.build(budget=budget), {"undeclared": "ignore"}
+        with refuses(ParameterError, f"{word}", containing="undeclared"):
+            model.fit(table, **word)  # type: ignore[arg-type]
+        with refuses(DataError, "another schema than the source has", containing="another schema"):
+            model.fit(MemorySource(table), schema=_columns("x", "a", "b"))
+        with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
+            model.fit(on.frame(20))
+        expect(not budget.events, "something was charged for before it was refused")
+        for call in (lambda: model.sample(1), lambda: model.save(self.folder / "m.json")):
+            with refuses(NotFittedError, "a model that is not fitted"):
+                call()
 
-def bad_parameters(on: Subject) -> None:
-    """Bad parameters are refused before anything is charged."""
-    for bad in ({name: value} for name, values in _BAD.items() for value in values):
-        budget = _ample(on)
-        with refuses(ParameterError, f"{bad}"):
-            on.build(**{"budget": budget, **bad}).fit(on.table(20))
-        expect(not budget.events, f"{bad} was charged for before it was refused")
+    def charged_before_reading(self) -> None:
+        """A shared budget, of clones too, is charged before anything is read."""
+        budget = self._enough()
+        spy = _Spy(self.on.table(), budget)
+        model = self.on.build(budget=budget).fit(spy)
+        expect(spy.charged, "nothing was read")
+        expect(min(spy.charged) >= 1, "rows were read before the budget was charged")
+        most = self.on.epsilon * (1 + 1e-9)
+        expect(budget.spent.epsilon <= most, "more was charged than was asked for")
+        before = len(budget.events)
+        with Caught() as again:
+            clone(model).fit(self.on.table())
+        if not isinstance(again.error, BudgetExceededError):
+            # Two fits that were counted at a Rényi order may cost little more than one.
+            paid = again.error is None and len(budget.events) > before
+            expect(paid, f"a second fit was not charged to the budget for one {again.shown}")
 
+    def refused_fit(self) -> None:
+        """A fit that a budget refuses reads nothing and charges nothing."""
+        budget = self._enough(0.5)
+        spy = _Spy(self.on.table(), budget)
+        for data, schema in ((spy, None), (self.folder / "absent.csv", self.on.schema)):
+            with refuses(BudgetExceededError, "a fit beyond the budget"):
+                self.on.build(budget=budget).fit(data, schema=schema)
+        expect(not spy.charged, "rows were read although the budget refused")
+        expect(not budget.events, "the budget recorded what it refused")
 
-def undeclared_word(on: Subject) -> None:
-    """An unknown word for 'undeclared' is refused before anything is charged."""
-    budget, bad = _ample(on), {"undeclared": "ignore"}
-    with refuses(ParameterError, f"{bad}", containing="undeclared"):
-        on.build(budget=budget).fit(on.table(20), **bad)  # type: ignore[arg-type]
-    expect(not budget.events, f"{bad} was charged for before it was refused")
+    def failed_fit(self) -> None:
+        """A fit that fails stays charged, and leaves no guarantee of an earlier one."""
+        budget = self._enough()
+        model = self.on.fitted().set_params(budget=budget)
+        with refuses(DataError, "a source that cannot be read"):
+            model.fit(_Spy(self.on.table(), budget, fails=True))
+        expect(budget.events, "a fit that failed must stay charged")
+        with refuses(NotFittedError, "sampling after a failed fit"):
+            model.sample(1)
+        expect(not hasattr(model, "guarantee_"), "a failed fit must leave no guarantee_")
 
+    def guarantee(self) -> None:
+        """The guarantee is computed, and within what was asked."""
+        on, found = self.on, self.on.fitted().guarantee_
+        most = on.epsilon * (1 + 1e-9)
+        asked = 0.95 * on.epsilon < found.epsilon <= most and found.delta == on.delta
+        expect(asked, "guarantee_ must be what was asked for")
+        expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
+        expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
+        expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
+        expect(found.epsilon_at(found.delta) <= most, "the events must prove the guarantee")
 
-def clones_share_the_budget(on: Subject) -> None:
-    """A clone spends from the same budget."""
-    budget = _enough(on, 1.2)
-    model = on.build(budget=budget).fit(on.table())
-    before = len(budget.events)
-    try:
-        clone(model).fit(on.table())
-    except BudgetExceededError:
-        return
-    # Two fits that were counted at a Rényi order may cost little more than one.
-    expect(len(budget.events) > before, "a second fit was not charged to the budget for one")
+    def recorded_conditions(self) -> None:
+        """What was read from the data or declared becomes a condition, in NumPy's numbers too."""
+        on, budget, name = self.on, self._ample(), self.on.schema.names[0]
+        marked = replace(on.schema[name], undeclared=("levels",))
+        schema = replace(on.schema, attributes=(marked, *on.schema.attributes[1:]))
+        asked = np.float32(0.7 * on.epsilon)
+        model = on.build(
+            epsilon=asked, n_rows=np.int64(123), random_state=np.int64(3), budget=budget
+        )
+        with refuses(SchemaError, "a schema with undeclared facts", containing="undeclared"):
+            model.fit(on.frame(), schema=schema)
+        expect(not budget.events, "a refused schema was charged for")
+        model.fit(on.frame(), schema=schema, undeclared="accept")
+        for found in (model.guarantee_.conditions, budget.spent.conditions):
+            undeclared = DataDependentDomain(attributes=(name,))
+            expect(undeclared in found, "undeclared facts must be stated")
+            expect(DeclaredRowCount(n=123) in found, "a declared number of rows must be stated")
+            # What was read from the data is not public, and the rest still has to be.
+            expect(PublicDomain() not in found, "the whole domain is not public")
+            expect(any(isinstance(c, PublicDomain) for c in found), "the rest must be public")
+        most = float(asked) * (1 + 1e-9)
+        expect(model.guarantee_.epsilon <= most, "epsilon of NumPy was rounded up")
+        sizes = [model.n_rows_, len(model.sample()), len(model.sample(np.int64(3)))]  # type: ignore[arg-type]
+        expect(sizes == [123, 123, 3], "n_rows and sample must take numbers of NumPy")
+        model.save(self.folder / "m.json")
+        again = on.family.load(self.folder / "m.json").guarantee_
+        expect(again == model.guarantee_, "numbers of NumPy must be read back as they were")
 
+    def applied_parameters(self) -> None:
+        """Parameters that are set after a fit do not change what it was."""
+        on, model = self.on, self.on.fitted()
+        known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, _KNOWN))
+        before = model.ground_truth_guarantee(known)
+        for name in (on.strategy, *on.family.strategies):
+            model.set_params(missing=name, epsilon=9.0)
+            kept = model.ground_truth_guarantee(known) == before
+            expect(kept, "keep what was fitted, not parameters")
+        others = [name for name in on.family.strategies if name != on.strategy]
+        model.set_params(missing=(others or [on.strategy])[0]).save(self.folder / "model.json")
+        again = on.family.load(self.folder / "model.json")
+        kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
+        expect(kept, "save the parameters of the fit, not those that were set later")
+        expect(again.ground_truth_guarantee(known) == before, "a loaded model must state the same")
 
-def charged_before_reading(on: Subject) -> None:
-    """A shared budget is charged before anything is read."""
-    budget = _enough(on)
-    spy = _Spy(on.table(), budget)
-    on.build(budget=budget).fit(spy)
-    expect(spy.charged, "nothing was read")
-    expect(min(spy.charged) >= 1, "rows were read before the budget was charged")
-    expect(budget.spent.epsilon <= on.epsilon * (1 + 1e-9), "more was charged than was asked for")
-
-
-def refused_fit(on: Subject, folder: Path) -> None:
-    """A fit that a budget refuses reads nothing and charges nothing."""
-    budget = _enough(on, 0.5)
-    spy = _Spy(on.table(), budget)
-    for data, schema in ((spy, None), (folder / "absent.csv", on.schema)):
-        with refuses(BudgetExceededError, "a fit beyond the budget"):
-            on.build(budget=budget).fit(data, schema=schema)
-    expect(not spy.charged, "rows were read although the budget refused")
-    expect(not budget.events, "the budget recorded what it refused")
-
-
-def failed_fit(on: Subject) -> None:
-    """A fit that fails stays charged, and leaves no guarantee of an earlier one."""
-    budget = _enough(on)
-    model = on.build()
-    model.fit(on.table()).set_params(budget=budget)
-    with refuses(DataError, "a source that cannot be read"):
-        model.fit(_Spy(on.table(), budget, fails=True))
-    expect(budget.events, "a fit that failed must stay charged")
-    with refuses(NotFittedError, "sampling after a failed fit"):
-        model.sample(1)
-    expect(not hasattr(model, "guarantee_"), "a failed fit must leave no guarantee_")
-
-
-def guarantee(on: Subject) -> None:
-    """The guarantee is computed, and within what was asked."""
-    model = on.build().fit(on.table())
-    found = model.guarantee_
-    most = on.epsilon * (1 + 1e-9)
-    asked = 0.95 * on.epsilon < found.epsilon <= most and found.delta == on.delta
-    expect(asked, "guarantee_ must be what was asked for")
-    expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
-    expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
-    expect(ExplicitSeed() in found.conditions, "a seeded fit must say so")
-    expect(found.epsilon_at(found.delta) <= most, "the events must prove the guarantee")
-
-
-def spending(on: Subject) -> None:
-    """What a fit spends does not depend on the data."""
-    spent = [
-        on.build(n_rows=100).fit(table).guarantee_.epsilon
-        for table in (on.table(), on.table(0), on.table(2000, seed=1))
-    ]
-    expect(max(spent) - min(spent) < 1e-12, "the guarantee depends on the rows")
-
-
-def ordinary_conditions(on: Subject) -> None:
-    """An ordinary release rests on its public domain only."""
-    model = on.build(random_state=None).fit(on.table())
-    expect(model.guarantee_.conditions == (PublicDomain(),), "conditions must be PublicDomain only")
-
-
-def recorded_conditions(on: Subject) -> None:
-    """What was read from the data or declared becomes a condition."""
-    name = on.schema.names[0]
-    marked = replace(on.schema[name], undeclared=("levels",))
-    schema = replace(on.schema, attributes=(marked, *on.schema.attributes[1:]))
-    budget = _ample(on)
-    model = on.build(n_rows=123, budget=budget)
-    with refuses(SchemaError, "a schema with undeclared facts", containing="undeclared"):
-        model.fit(on.frame(), schema=schema)
-    expect(not budget.events, "a refused schema was charged for")
-    model.fit(on.frame(), schema=schema, undeclared="accept")
-    for found in (model.guarantee_.conditions, budget.spent.conditions):
-        expect(DataDependentDomain(attributes=(name,)) in found, "undeclared facts must be stated")
-        expect(DeclaredRowCount(n=123) in found, "a declared number of rows must be stated")
-        # What was read from the data is not public, and the rest still has to be.
-        expect(PublicDomain() not in found, "the whole domain is not public")
-        expect(any(isinstance(c, PublicDomain) for c in found), "the rest must be public")
-    expect(model.n_rows_ == 123, "n_rows_ must be the declared number")
-
-
-def applied_parameters(on: Subject, folder: Path) -> None:
-    """Parameters that are set after a fit do not change what it was."""
-    model = on.build().fit(on.table())
-    known = MissingCompletelyAtRandom(dict.fromkeys(on.schema.nullable, 0.9))
-    before = model.ground_truth_guarantee(known)
-    for name in on.family.strategies:
-        model.set_params(missing=name, epsilon=9.0)
-        kept = model.ground_truth_guarantee(known) == before
-        expect(kept, "keep what was fitted, not parameters")
-    others = [name for name in on.family.strategies if name != on.strategy]
-    model.set_params(missing=(others or [on.strategy])[0]).save(folder / "model.json")
-    again = on.family.load(folder / "model.json")
-    kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)
-    expect(kept, "save the parameters of the fit, not those that were set later")
-    expect(again.ground_truth_guarantee(known) == before, "a loaded model must state the same")
-
-
-def gates(on: Subject) -> None:
-    """Whatever is released says which attributes a row must have observed to be read."""
-    model = on.build(n_rows=300).fit(on.table())
-    strategy, modelled = on.family.strategy_of(on.strategy), Modelled(on.schema)
-    holes = frozenset(modelled.schema.nullable)
-    every = holes - modelled.filled  # a row is read although rules settled a cell of it
-    released = releases(model.guarantee_.events)
-    for name in (a.name for a in modelled.schema):  # bins are found before holes are filled
-        trees = [e for e in released if e.label == f"tree {name}"]
-        alone = strategy.gate((name,), modelled.schema) - modelled.filled
-        expect(all((e.gate or set()) == alone for e in trees), f"the tree of {name} has no gate")
-    rest = [e for e in released if not e.label.startswith("tree ")]
-    found = [frozenset(event.gate or ()) for event in rest]
-    if strategy.models_holes:
-        expect(set(found) <= {frozenset()}, "every row is read, so there is no gate")
-    elif strategy.complete_only:
-        expect(set(found) == {every}, "only complete rows are read, so all attributes are the gate")
-    elif strategy.fills:
-        margins = [gate for gate in found if gate]
-        expect(all(len(gate) == 1 for gate in margins), "margins of an imputer have one attribute")
-        expect(len({*margins}) == len(margins), "a margin of filled rows has no gate")
-    else:
-        for event in releases(model.guarantee_.events):
-            names = set(event.label.removeprefix("marginal ").split(" x "))
-            if event.label.startswith("marginal "):
+    def gates(self) -> None:
+        """Whatever is released says which attributes a row must have observed to be read."""
+        on, modelled = self.on, Modelled(self.on.schema)
+        strategy = on.family.strategy_of(on.strategy)
+        every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
+        released = releases(on.fitted(n_rows=300).guarantee_.events)
+        for name in (a.name for a in modelled.schema):  # bins are found before holes are filled
+            trees = [e for e in released if e.label == f"tree {name}"]
+            alone = strategy.gate((name,), modelled.schema) - modelled.filled
+            expect(
+                all((e.gate or set()) == alone for e in trees), f"the tree of {name} has no gate"
+            )
+        rest = [e for e in released if not e.label.startswith("tree ")]
+        found = [frozenset(event.gate or ()) for event in rest]
+        if strategy.models_holes:
+            expect(set(found) <= {frozenset()}, "every row is read, so there is no gate")
+        elif strategy.complete_only:
+            expect(
+                set(found) == {every}, "only complete rows are read: all attributes are the gate"
+            )
+        elif strategy.fills:
+            margins = [gate for gate in found if gate]
+            single = all(len(gate) == 1 for gate in margins)
+            expect(single, "margins of an imputer have one attribute")
+            expect(len({*margins}) == len(margins), "a margin of filled rows has no gate")
+        else:
+            for event in rest:
+                names = set(event.label.removeprefix("marginal ").split(" x "))
                 told = frozenset(event.gate or ()) == (every & names)
-                expect(told, "the gate must be the attributes that are counted")
+                counts = event.label.startswith("marginal ")
+                expect(told or not counts, "the gate must be the attributes that are counted")
 
+    def output_shape(self) -> None:
+        """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
+        on, wanted, spent = self.on, _types(self.on.frame(50)), set()
+        tables = {
+            "ordinary": on.table(),
+            "empty": on.table(0),
+            "one row": on.table(1),
+            "all missing": constant(on.schema, 50, missing=True),
+            "constant": constant(on.schema, 50),
+        }
+        for name, table in tables.items():
+            model = on.build(n_rows=100).fit(table)
+            spent.add(model.guarantee_.epsilon)
+            synthetic = model.sample()
+            expect(_types(synthetic) == wanted, f"columns or types differ ({name})")
+            expect(len(synthetic) == 100, f"the declared number of rows is not drawn ({name})")
+            valued = [a.name for a in on.schema if a.not_applicable is None]
+            expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
+            Table.read(synthetic, on.schema)  # every value is in the declared domain
+        expect(max(spent) - min(spent) < 1e-12, "the guarantee depends on the rows")
 
-def source_and_schema(on: Subject) -> None:
-    """A source and a schema that disagree are refused."""
-    schema = Schema((Categorical(name="x", levels=("a", "b")),))
-    with refuses(DataError, "another schema than the source has", containing="another schema"):
-        on.build().fit(MemorySource(on.table()), schema=schema)
+    def ordinary_release(self) -> None:
+        """An ordinary release rests on its public domain only; any number of rows is drawn, 0 too."""
+        model = self.on.fitted(random_state=None)
+        ordinary = model.guarantee_.conditions
+        expect(ordinary == (PublicDomain(),), "conditions must be PublicDomain only")
+        for n in (0, 1, 7):
+            expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
+        bad: Any
+        for bad in (-1, 1.5, True, "3"):
+            with refuses(ParameterError, f"sample({bad!r})"):
+                model.sample(bad)
+        for bad in (-1, "x", 1.5, True):
+            with refuses(ParameterError, f"random_state={bad!r}", containing="random_state"):
+                model.sample(3, random_state=bad)
+
+    def keeping_holes(self) -> None:
+        """Holes can be kept where the strategy models them, and about as many as there were."""
+        on, table, model = self.on, self.on.table(2000), self.on.fitted(2000)
+        if not on.models_holes:
+            with refuses(ParameterError, "keeping holes", containing="joint"):
+                model.sample(10, missing_values="keep")
+            return
+        kept = model.sample_table(2000, missing_values="keep")
+        ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
+        for attribute in on.schema:
+            if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
+                continue
+            name, hole = attribute.name, attribute.missing_code
+            rate, wanted = (float((rows.codes(name) >= hole).mean()) for rows in (kept, table))
+            near = abs(rate - wanted) < 0.12 if attribute.nullable else rate == 0
+            expect(near, f"kept holes of {name}: {rate:.2f}, of the table: {wanted:.2f}")
+
+    def save_and_load(self) -> None:
+        """A saved model draws the same rows and states the same; broken files are refused."""
+        on, model, path = self.on, self.on.fitted(), self.folder / "model.json"
+        model.save(path)
+        again = on.family.load(path)
+        expect(again.guarantee_ == model.guarantee_, "the guarantee changed on the way")
+        expect(again.schema_ == model.schema_, "the schema changed on the way")
+        drawn = (m.sample(50, random_state=1) for m in (again, model))
+        expect(next(drawn).equals(next(drawn)), "a loaded model draws other rows")
+        with refuses(OutputError, "a folder that does not exist"):
+            model.save(self.folder / "nowhere" / "model.json")
+        document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+        wrong: list[tuple[str, Any]]
+        wrong = [("released", {}), ("released", None), ("parameters", {"x": 1})]
+        for broken in ({}, *(document | {name: part} for name, part in wrong)):
+            path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
+            with refuses(DataError, "a broken model file", containing="not a missdp model"):
+                on.family.load(path)
+
+    def repeatable(self) -> None:
+        """A seed repeats a fit and a sample, and nothing else does."""
+        for seed in (0, None):
+            both = [self.on.fitted(random_state=seed), self.on.build(random_state=seed)]
+            both[1].fit(self.on.table())
+            one, other = (model.sample(200) for model in both)
+            said = "equal seeds must draw equal rows" if seed == 0 else "two fits drew the same"
+            expect(one.equals(other) == (seed == 0), said)
+
+    def odd_names(self) -> None:
+        """Columns may have any name."""
+        names = ("schema", "counts", "größe", "a b", "missing", "大")
+        out = replace(self.on, schema=_columns(names, "x", "ü"))
+        kept = tuple(out.fitted(120).sample(3).columns)
+        expect(kept == names, "columns must keep their names")
+
+    def one_column(self) -> None:
+        """A table of one column is learned."""
+        table = Table.from_codes(_columns("x", "a", "b"), {"x": [0] * 300 + [1] * 100 + [2] * 100})
+        model = self.on.build(epsilon=max(5.0, self.on.epsilon)).fit(table)
+        share = float((model.sample(1000)["x"] == "a").mean())
+        expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
+
+    def many_columns(self) -> None:
+        """Sixty columns are handled, or refused before anything is charged."""
+        self._handled_or_refused(_columns((f"c{i}" for i in range(60)), "x", "y"))
+
+    def huge_domain(self) -> None:
+        """Thousands of levels are handled, or refused before anything is charged."""
+        self._handled_or_refused(_columns("xyz", *(f"l{i}" for i in range(3000))))
+
+    def progress(self) -> None:
+        """Progress shows no number but the fraction done."""
+        seen: list[tuple[str, float]] = []
+        self.on.build(progress=lambda *shown: seen.append(shown)).fit(self.on.table(60))
+        for stage, done in seen:
+            expect(0 <= done <= 1, "the fraction done must be between 0 and 1")
+            expect(not any(ch.isdigit() for ch in stage), "a stage must show no number")
+
+    def inputs(self) -> None:
+        """Frames and files give the same model as tables, and get their kind of frame back."""
+        on, frame, arrow = self.on, self.on.frame(), self.on.table().to_arrow()
+        wanted = on.fitted().sample(50)
+        frame.to_csv(self.folder / "x.csv", index=False)
+        for data in (arrow, self.folder / "x.csv"):
+            out = on.build().fit(data, schema=on.schema).sample(50)
+            kind = type(arrow if data is arrow else frame)
+            expect(type(out) is kind, "the kind of frame that was fitted must come back")
+            rows = Table.read(out, on.schema), Table.read(wanted, on.schema)
+            same = all((rows[0].codes(n) == rows[1].codes(n)).all() for n in on.schema.names)
+            expect(same, "another way to read the same rows gives another model")
+
+    def streaming(self) -> str:
+        """Streamed rows give what rows in memory give, or are refused before a charge."""
+        on, budget = self.on, Budget(10 * self.on.epsilon, min(0.9, 10 * self.on.delta))
+        on.frame().to_parquet(self.folder / "x.parquet")
+        source = DuckDBSource(self.folder / "x.parquet", on.schema)
+        try:
+            streamed = on.build(budget=budget).fit(source).sample(50)
+        except ParameterError as error:  # of strategies that need rows, and families that do
+            expect("in memory" in str(error), "the refusal of streams should say 'in memory'")
+            expect(not budget.events, "streamed rows were charged for before they were refused")
+            return "needs the rows in memory"
+        expect(streamed.equals(on.fitted().sample(50)), "streamed rows give another model")
+        return "streams"
+
+    def _enough(self, times: float = 1.0) -> Budget:
+        return Budget(times * self.on.epsilon, min(0.5, 1.5 * self.on.delta))  # epsilon is short
+
+    def _ample(self) -> Budget:
+        return Budget(100 * self.on.epsilon, min(0.9, 20 * self.on.delta + 1e-3))
+
+    def _handled_or_refused(self, schema: Schema) -> None:
+        budget = Budget(2 * self.on.epsilon, min(0.5, 2 * self.on.delta))
+        wide = replace(self.on, schema=schema)
+        with Caught() as caught:
+            out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
+            expect(out.shape == (10, len(schema)), "the shape must be the schema's")
+        done = caught.error is None
+        expect(done or isinstance(caught.error, MissDPError), f"{caught.shown}: no typed refusal")
+        expect(done or not budget.events, "what public facts rule out was charged for")
 
 
 class _Spy(Guarded):
@@ -251,183 +408,253 @@ class _Spy(Guarded):
             raise DataError("the disk is on fire")
 
 
-def _enough(on: Subject, times: float = 1.0) -> Budget:
-    return Budget(times * on.epsilon, min(0.5, 1.5 * on.delta))  # only epsilon is short
-
-
-def _ample(on: Subject) -> Budget:
-    return Budget(100 * on.epsilon, min(0.9, 20 * on.delta + 1e-3))
-
-
-def output_shape(on: Subject) -> None:
-    """Columns, types and values of synthetic rows depend on the schema alone."""
-    wanted = _shape_of(on.frame(50))
-    tables = {
-        "ordinary": on.table(),
-        "empty": on.table(0),
-        "one row": on.table(1),
-        "178 rows": on.table(178),
-        "all missing": on.constant(50, missing=True),
-        "constant": on.constant(50),
-    }
-    for name, table in tables.items():
-        synthetic = on.build(n_rows=100).fit(table).sample()
-        expect(_shape_of(synthetic) == wanted, f"columns or types differ ({name})")
-        expect(len(synthetic) == 100, f"the declared number of rows is not drawn ({name})")
-        valued = [a.name for a in on.schema if a.not_applicable is None]
-        expect(not synthetic[valued].isna().any().any(), f"filled rows have holes ({name})")
-        Table.read(synthetic, on.schema)  # every value is in the declared domain
-
-
-def sample_sizes(on: Subject) -> None:
-    """Any number of rows is drawn, 0 too; what is no number of rows is refused."""
-    model = on.build(random_state=None).fit(on.table())
-    for n in (0, 1, 7):
-        expect(len(model.sample(n)) == n, f"sample({n}) must return {n} rows")
-    bad: Any
-    for bad in (-1, 1.5, True, "3"):
-        with refuses(ParameterError, f"sample({bad!r})"):
-            model.sample(bad)
-    for bad in (-1, "x", 1.5, True):
-        with refuses(ParameterError, f"sample(random_state={bad!r})", containing="random_state"):
-            model.sample(3, random_state=bad)
-
-
-def not_fitted(on: Subject, folder: Path) -> None:
-    """What needs a fit says so."""
-    model = on.build()
-    for call in (lambda: model.sample(1), lambda: model.save(folder / "m.json")):
-        with refuses(NotFittedError, "a model that is not fitted"):
-            call()
-
-
-def keeping_holes(on: Subject) -> None:
-    """Holes can be kept where the strategy models them, and about as many as there were."""
-    table = on.table(2000)
-    model = on.build().fit(table)
-    if not on.family.strategy_of(on.strategy).models_holes:
-        with refuses(ParameterError, "keeping holes", containing="joint"):
-            model.sample(10, missing_values="keep")
-        return
-    kept = model.sample_table(2000, missing_values="keep")
-    ruled = {name for rule in on.schema.rulebook.bound for name in rule.names}
-    for attribute in on.schema:
-        if attribute.name in ruled and attribute.nullable:  # other rows may be made of them
-            continue
-        name, hole = attribute.name, attribute.missing_code
-        rate, wanted = (float((rows.codes(name) >= hole).mean()) for rows in (kept, table))
-        near = abs(rate - wanted) < 0.12 if attribute.nullable else rate == 0
-        expect(near, f"kept holes of {attribute.name}: {rate:.2f}, of the table: {wanted:.2f}")
-
-
-def numpy_numbers(on: Subject, folder: Path) -> None:
-    """Numbers of NumPy are numbers."""
-    model = on.build(
-        epsilon=np.float32(0.7 * on.epsilon), n_rows=np.int64(50), random_state=np.int64(3)
-    ).fit(on.table())
-    most = float(np.float32(0.7 * on.epsilon)) * (1 + 1e-9)
-    expect(model.guarantee_.epsilon <= most, "epsilon of NumPy was rounded up")
-    sizes = [len(model.sample()), len(model.sample(np.int64(3)))]  # type: ignore[arg-type]
-    expect(sizes == [50, 3], "n_rows and sample must take numbers of NumPy")
-    model.save(folder / "m.json")
-    again = on.family.load(folder / "m.json")
-    expect(again.guarantee_ == model.guarantee_, "numbers of NumPy must be read back as they were")
-
-
-def save_and_load(on: Subject, folder: Path) -> None:
-    """A saved model draws the same rows and states the same guarantee; broken files are refused."""
-    model, path = on.build().fit(on.table()), folder / "model.json"
-    model.save(path)
-    again = on.family.load(path)
-    expect(again.guarantee_ == model.guarantee_, "the guarantee changed on the way")
-    expect(again.schema_ == model.schema_, "the schema changed on the way")
-    drawn = (m.sample(50, random_state=1) for m in (again, model))
-    expect(next(drawn).equals(next(drawn)), "a loaded model draws other rows")
-    with refuses(OutputError, "a folder that does not exist"):
-        model.save(folder / "nowhere" / "model.json")
-    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
-    wrong: list[tuple[str, Any]]
-    wrong = [("released", {}), ("released", None), ("parameters", {"x": 1}), ("parameters", None)]
-    for broken in ({}, *(document | {name: part} for name, part in wrong)):
-        path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
-        with refuses(DataError, "a broken model file", containing="not a missdp model"):
-            on.family.load(path)
-
-
-def repeatable(on: Subject) -> None:
-    """A seed repeats a fit and a sample, and nothing else does."""
-    seeded = [on.build().fit(on.table()).sample(200) for _ in range(2)]
-    expect(seeded[0].equals(seeded[1]), "equal seeds must draw equal rows")
-    secure = [on.build(random_state=None).fit(on.table()).sample(200) for _ in range(2)]
-    expect(not secure[0].equals(secure[1]), "without a seed, two fits drew the same rows")
-
-
-def odd_names(on: Subject) -> None:
-    """Columns may have any name."""
-    names = ("schema", "counts", "größe", "a b", "missing", "大")
-    out = replace(on, schema=_columns(names, "x", "ü"))
-    kept = tuple(out.build().fit(out.table(120)).sample(3).columns)
-    expect(kept == names, "columns must keep their names")
-
-
-def one_column(on: Subject) -> None:
-    """A table of one column is learned."""
-    schema = _columns("x", "a", "b")
-    table = Table.from_codes(schema, {"x": [0] * 300 + [1] * 100 + [2] * 100})
-    model = on.build(epsilon=max(5.0, on.epsilon)).fit(table)
-    share = float((model.sample(1000)["x"] == "a").mean())
-    expect(abs(share - 0.75) < 0.1, f"the share of 75 % was learned as {share:.0%}")
-
-
-def many_columns(on: Subject) -> None:
-    """Sixty columns are handled, or refused before anything is charged."""
-    _handled_or_refused(on, _columns((f"c{i}" for i in range(60)), "x", "y"))
-
-
-def huge_domain(on: Subject) -> None:
-    """Thousands of levels are handled, or refused before anything is charged."""
-    _handled_or_refused(on, _columns("xyz", *(f"l{i}" for i in range(3000))))
-
-
-def progress(on: Subject) -> None:
-    """Progress shows no number but the fraction done, and the same stages for any table."""
-    seen: list[set[str]] = []
-    for n in (200, 600):
-        stages: set[str] = set()
-
-        def show(stage: str, done: float, stages: set[str] = stages) -> None:
-            expect(0 <= done <= 1, "the fraction done must be between 0 and 1")
-            expect(not any(ch.isdigit() for ch in stage), "a stage must show no number")
-            stages.add(stage)
-
-        on.build(n_rows=500, progress=show).fit(on.table(n))
-        seen.append(stages)
-    expect(seen[0] == seen[1], "stages depend on the rows")
-
-
 def _columns(names: Iterable[str], *levels: str) -> Schema:
     return Schema(tuple(Categorical(name=n, levels=levels, nullable=True) for n in names))
 
 
-def _handled_or_refused(on: Subject, schema: Schema) -> None:
-    budget = Budget(2 * on.epsilon, min(0.5, 2 * on.delta))
-    wide = replace(on, schema=schema)
-    with Caught() as caught:
-        out = wide.build(budget=budget).fit(wide.table(60)).sample(10)
-        expect(out.shape == (10, len(schema)), "the shape must be the schema's")
-    done = caught.error is None
-    expect(done or isinstance(caught.error, MissDPError), f"{caught.shown} is no typed refusal")
-    expect(done or not budget.events, "what public facts rule out was charged for")
+def _types(frame: Any) -> list[tuple[str, str]]:
+    return [(str(name), str(kind)) for name, kind in frame.dtypes.items()]
 
 
-def _shape_of(frame: Any) -> tuple[list[str], list[str]]:
-    return list(frame.columns), [str(kind) for kind in frame.dtypes]
+class _Rules(_Habits):
+    """Promises on tables with several kinds of missing, or rules."""
+
+    def obeyed_rules(self) -> str:
+        """Synthetic rows break no rule: filled or kept, few or many, saved and pickled before."""
+        on, model = self.on, self.on.fitted(n_rows=300)
+        model.save(self.folder / "model.json")
+        drawn = [(model, n) for n in (0, 1, 900)]
+        drawn += [
+            (again, 50)
+            for again in (
+                on.family.load(self.folder / "model.json"),
+                pickle.loads(pickle.dumps(model)),
+            )
+        ]
+        many = 0
+        for known, n in drawn:
+            for missing_values in self._ways_of_holes():
+                table = known.sample_table(n, missing_values=missing_values, random_state=n)
+                expect(len(table) == n, f"{len(table)} rows were drawn, not {n}")
+                many += _obeying(table, missing_values)
+        return f"{many} rows, one by one"
+
+    def filled_cells(self) -> None:
+        """A filled row has a value in every cell that applies to it, and in no other."""
+        table = self.on.fitted(n_rows=300).sample_table(500)
+        frame = table.to_native("pandas")
+        for attribute in self.on.schema:
+            name = attribute.name
+            holes = table.codes(name) >= attribute.missing_code
+            expect(not holes.any(), f"filled rows have holes of {name}")
+            absent, empty = table.mask(name, "not_applicable"), frame[name].isna().to_numpy()
+            expect((empty == absent).all(), f"{name} is empty where it applies")
+
+    def costs_nothing(self) -> None:
+        """What follows from others is in no release and no gate; nothing is spent on it."""
+        model, derived = self.on.fitted(n_rows=300), self.on.schema.rulebook.derives
+        for name in derived:
+            word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+            for event in releases(model.guarantee_.events):
+                said = word.search(event.label) or name in (event.gate or ())
+                expect(not said, f"{event.label!r} was charged, though {name} follows from others")
+        expect(not {*model.modelled_.names} & {*derived}, "what follows is modelled")
+
+    def spends_what_was_asked(self) -> str:
+        """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
+        on, table, done = self.on, self.on.table(60), 0
+        for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
+            for epsilon, n_rows in ((1e-6, "noisy"), (on.epsilon, "noisy"), (on.epsilon, 40)):
+                done += _spent(on, table, {"epsilon": epsilon, "delta": delta, "n_rows": n_rows})
+        expect(done, "no fit went through")
+        return f"{done} fits"
+
+    def _ways_of_holes(self) -> tuple[Any, ...]:
+        return ("fill", "keep") if self.on.models_holes else ("fill",)
 
 
-HABITS: dict[str, FunctionType] = {
-    name: function
-    for name, function in [*globals().items(), *vars(inputs).items()]
-    if isinstance(function, FunctionType) and name[0] != "_"
-    if function.__module__ in (__name__, inputs.__name__)
-}
-"""What every family is checked for, by name: functions whose first line is the promise."""
+def _obeying(table: Table, when: str) -> int:
+    """Complain of rows that break a rule; return how many were looked at."""
+    broken: Counter[str] = Counter()
+    for row in rows_by_hand(table):
+        broken.update(broken_by_hand(table.schema, row))
+    worst = ", ".join(f"{text!r} in {many}" for text, many in broken.most_common(3))
+    expect(not broken, f"of {len(table)} rows ({when}) some break rules: {worst}")
+    return len(table)
+
+
+def _spent(on: Subject, table: Table, asked: dict[str, Any]) -> bool:
+    """Fit with a shared budget, and compare what was spent; false if refused uncharged."""
+    epsilon, delta = asked["epsilon"], asked["delta"]
+    budget = Budget(2 * epsilon, min(0.5, 2 * delta))
+    model = on.build(budget=budget, **asked)
+    with Caught() as refused:
+        model.fit(table)
+    if refused.error is not None:
+        typed = isinstance(refused.error, MissDPError)
+        expect(typed and not budget.events, f"{asked} is no refusal before a charge")
+        return False
+    most, found = epsilon * (1 + 1e-9), model.guarantee_
+    expect(0.95 * epsilon < found.epsilon <= most, f"guarantee_ is not what was asked: {asked}")
+    expect(found.delta == delta, f"guarantee_ has another delta: {asked}")
+    paid = Guarantee.from_events(releases(found.events), delta=delta)
+    expect(paid.epsilon <= most, f"the releases cost more than was asked for: {asked}")
+    expect(budget.spent.epsilon <= most, f"the shared budget was charged more: {asked}")
+    return True
+
+
+def _promises(kind: type[_Habits]) -> tuple[str, ...]:
+    return tuple(name for name in vars(kind) if not name.startswith("_"))
+
+
+HABITS = _promises(_Habits)
+"""Names of what every family is checked for."""
+# What could depend on kinds and rules; everything else was checked without them.
+_RULED_HABITS = ("charged_before_reading", "gates", "keeping_holes", "streaming")
+_RULED_PAIRS = ("one hole", "rows as they came", "kinds of holes")
+
+
+def check_habits(
+    family: type[Synthesizer],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    strategies: Iterable[str] | None = None,
+    schema: Schema | None = None,
+    habits: Iterable[str] | None = None,
+) -> Report:
+    """Check parameters, budgets, output, saving and refusals of a family.
+
+    Parameters
+    ----------
+    family, parameters, strategies, schema
+        See `check_synthesizer`.
+    habits : iterable of str, optional
+        Names of those to check (see ``HABITS``); all by default.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    CheckFailedError
+        If the family does not have one of them.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import check_habits
+    >>> print(check_habits(PrivBayes, strategies=["joint"], habits=["save_and_load"]))
+    PrivBayes: 1 promise checked, all kept
+    ok     habits: A saved model draws the same rows ... [joint]
+    """
+    named = HABITS if habits is None else tuple(habits)
+    if not {*named} <= {*HABITS}:
+        raise ParameterError(f"habits must be some of {list(HABITS)}")
+    found = [
+        finding
+        for on in subjects(family, parameters, strategies, schema)
+        for finding in habits_of(on, named)
+    ]
+    return Report(family.__name__, tuple(found)).checked()
+
+
+def habits_of(on: Subject, habits: Iterable[str] = HABITS) -> list[Finding]:
+    """Return what was found for one strategy."""
+    return [_examined("habits", _Habits, name, on) for name in habits]
+
+
+def rules_of(on: Subject, rules: Iterable[str] = _promises(_Rules)) -> list[Finding]:
+    """Return what was found for one strategy, on tables with kinds of missing and rules."""
+    return [_examined("rules", _Rules, name, on) for name in rules]
+
+
+def _examined(check: str, kind: type[_Habits], name: str, on: Subject) -> Finding:
+    """Check one promise, with an empty folder of its own."""
+    what = (getattr(kind, name).__doc__ or name).split("\n")[0].rstrip(".")
+    with tempfile.TemporaryDirectory() as folder:
+        return examine(check, what, on.case, getattr(kind(on, Path(folder)), name))
+
+
+def check_synthesizer(
+    family: type[Synthesizer],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    strategies: Iterable[str] | None = None,
+    schema: Schema | None = None,
+    trials: int = 12,
+    audit_trials: int = 100,
+    seed: int = 0,
+) -> Report:
+    """Run every check on a synthesizer: habits, non-interference, sensitivity, rules and an audit.
+
+    Run it on tables that are made up, which is what it does by itself: reports show exact numbers.
+
+    Parameters
+    ----------
+    family : type of Synthesizer
+    parameters : mapping, optional
+        Of the family, beside the strategy: whatever makes its fits quick.
+    strategies : iterable of str, optional
+        Those to check; by default all that the family lists.
+    schema : Schema, optional
+        Of the tables that are made up; at least one attribute must be nullable. By default the
+        kit has two: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
+    trials : int, default 12
+        Pairs of neighbours for the check of sensitivities.
+    audit_trials : int, default 100
+        Runs of the audit on each of two tables; 0 leaves it out. More find smaller mistakes.
+    seed : int, default 0
+
+    Returns
+    -------
+    Report
+        Prints as a table of everything that was checked.
+
+    Raises
+    ------
+    CheckFailedError
+        If any promise is not kept: it lists all of them, and what to do.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import check_synthesizer
+    >>> check_synthesizer(PrivBayes, strategies=["joint"], trials=4, audit_trials=20).passed
+    True
+    """
+    found: list[Finding] = []
+    for on in subjects(family, parameters, strategies, schema):
+        found += habits_of(on)
+        found += interference_of(on)
+        found += sensitivity_of(on, trials, seed)
+        if audit_trials:
+            found.append(_audited(on, audit_trials, seed))
+        if on.has_rules:
+            found += rules_of(on)
+        elif schema is None:
+            found += _under_rules(replace(on, schema=RULED), trials, seed)
+    return Report(family.__name__, tuple(found)).checked()
+
+
+def _under_rules(on: Subject, trials: int, seed: int) -> list[Finding]:
+    """Return what was found on tables with kinds of missing and rules, beside those without."""
+    return [
+        *rules_of(on),
+        *habits_of(on, _RULED_HABITS),
+        *interference_of(on, _RULED_PAIRS),
+        *sensitivity_of(on, max(4, trials // 2), seed),
+    ]
+
+
+def _audited(on: Subject, trials: int, seed: int) -> Finding:
+    """Return whether an attacker finds more than was charged for, at an epsilon that tells."""
+    known = {k: v for k, v in on.parameters.items() if k != "epsilon"}
+    tiny = replace(on, parameters=known, schema=TINY)
+
+    def run() -> str:
+        found = audit_subject(tiny, None, trials, seed=seed)
+        expect(not found.flagged, f"{found}. Charge for what is released, or add more noise")
+        return str(found).partition(": ")[2]
+
+    return examine("audit", "an attacker finds no more than was charged for", on.strategy, run)

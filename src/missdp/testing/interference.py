@@ -13,7 +13,8 @@ import sys
 import tempfile
 import types
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,8 +34,13 @@ from missdp.testing.findings import (
     Recorder,
     Repeater,
     Report,
+    Run,
+    Subject,
     examine,
     expect,
+    is_run,
+    name_of,
+    subjects,
 )
 from missdp.testing.made_up import (
     SCHEMA,
@@ -45,53 +51,191 @@ from missdp.testing.made_up import (
     with_a_hole,
     with_other_kinds,
 )
-from missdp.testing.subject import Run, Subject, is_run, name_of, subjects
 
-__all__ = [
-    "PAIRS",
-    "Facts",
-    "check_non_interference",
-    "differences",
-    "facts_of",
-    "interference_of",
-    "outcome",
-    "outcome_of_run",
-    "outside_state",
-]
+__all__ = ["PAIRS", "check_non_interference"]
 
+PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
+"""The pairs of tables on which answers are repeated."""
 
-Facts = dict[str, str]
+Facts: TypeAlias = dict[str, str]
 _DEEP = 12
 # By identity, what was seen already, and the thing itself: a number that stood for one that is gone
 # would soon stand for another.
 _Known: TypeAlias = dict[int, tuple[str, Any]]
+_CHECK = "non-interference"
+_ADVICE = (
+    "release it through the door's answers, or leave it out; state outside the model must not "
+    "change with a fit"
+)
 
 
-def outcome(model: Any, data: Any, folder: Path, *, rows: int = 40) -> Facts:
-    """Fit a model, and return everything that anyone sees of it.
+def check_non_interference(
+    subject: type[Synthesizer] | Run,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    strategies: Iterable[str] | None = None,
+    schema: Schema | None = None,
+    pairs: Iterable[str] | None = None,
+    tables: Mapping[str, tuple[Any, Any]] | None = None,
+) -> Report:
+    """Check that a fit, or anything else, shows nothing of the rows but what it was answered.
 
     Parameters
     ----------
-    model : Synthesizer
-    data : Table or MarginalSource
-    folder : Path
-        Where models are saved.
-    rows : int, default 40
-        How many rows to draw beside the released number of them.
+    subject : type of Synthesizer, or callable
+        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
+        its noise (``random_state=witness``). All that it returns is compared, hidden attributes
+        too: return what others get to see, and not the door.
+    parameters, strategies, schema : optional
+        For a family, see `check_synthesizer`.
+    pairs : iterable of str, optional
+        Which pairs of tables (see ``PAIRS``); all by default.
+    tables : mapping of str to pair, optional
+        Pairs of tables for a function, by name, instead of those that are made up.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    CheckFailedError
+        If something else of the rows is seen.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import check_non_interference
+    >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one hole"])
+    >>> len(report.findings)
+    2
     """
-    seen: Facts = {}
-    progress: list[tuple[str, float]] = []
+    if is_run(subject, parameters=parameters, strategies=strategies):
+        known = _tables(schema or SCHEMA, pairs) if tables is None else tables
+        repeated = _Repeated(subject, partial(_shown_by_run, subject), (True, False))
+        cases = {f"{name_of(subject)}, {name}": pair for name, pair in known.items()}
+        found = repeated.findings("whatever a call shows was answered", cases)
+        return Report(name_of(subject), tuple(found)).checked()
+    found = [
+        finding
+        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
+        for finding in interference_of(on, pairs)
+    ]
+    return Report(subject.__name__, tuple(found)).checked()
+
+
+def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
+    """Return what was found for one strategy."""
+    cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
+    repeated = _Repeated(on.family, partial(_shown_by_fit, on), (True,))
+    found = repeated.findings("whatever a fit shows was answered", cases)
+    what, (one, other) = "repeated answers read nothing", next(iter(cases.values()))
+    alone = partial(_reads_nothing, on, repeated, one, other)
+    return [*found, examine(_CHECK, what, on.case, alone)]
+
+
+def _tables(schema: Schema, pairs: Iterable[str] | None) -> dict[str, tuple[Table, Table]]:
+    usual, none = made_up(schema, 300, 0), made_up(schema, 0, 0)
+    found = {
+        "two tables": (usual, made_up(schema, 250, 1)),
+        "one hole": (usual, with_a_hole(usual)),
+        "full and empty": (usual, none),
+        "one row and none": (made_up(schema, 1, 0), none),
+        "constant columns": (constant(schema, 200), usual),
+    }
+    if has_kinds_or_rules(schema):
+        found["rows as they came"] = (usual, unread(schema, 300, 0))
+        found["kinds of holes"] = (usual, with_other_kinds(usual))
+    return {name: found[name] for name in (found if pairs is None else pairs)}
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """Runs on tables, whose answers are kept once for each table and repeated for others."""
+
+    subject: Any
+    shown: Callable[[Recorder, Any], Facts]
+    reads: tuple[bool, ...]  # whether rows are read while answers are repeated
+    _kept: dict[int, tuple[Any, Recorder, Facts, Facts]] = field(default_factory=dict)
+
+    def findings(self, what: str, cases: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
+        """Return what was found on each pair of tables."""
+        return [
+            examine(_CHECK, what, case, partial(self._compare, *tables))
+            for case, tables in cases.items()
+        ]
+
+    def _compare(self, one: Any, other: Any) -> str:
+        """Compare what is seen of a table with what is seen of another, given the same answers."""
+        kept, first, before = self.recorded(one)
+        expect(
+            kept.kept or first["refusal"],
+            "nothing was answered: hand the witness on, as random_state, to what draws the noise",
+        )
+        for reads in self.reads:
+            again = Repeater(kept, reads=reads)
+            second = self.shown(again, other)
+            found = _seen(kept, again, first | before, second | outside_state(self.subject))
+            expect(not found, found)
+        return f"{len(kept.kept)} answers, {len(first)} facts"
+
+    def recorded(self, table: Any) -> tuple[Recorder, Facts, Facts]:
+        """Return the answers on a table, what is seen of it, and what was left outside."""
+        if id(table) not in self._kept:
+            kept = Recorder(0)
+            first = self.shown(kept, table)
+            self._kept[id(table)] = table, kept, first, outside_state(self.subject)
+        return self._kept[id(table)][1:]
+
+
+def _seen(kept: Recorder, again: Recorder, first: Facts, second: Facts) -> str:
+    """Say what differs, if anything does."""
+    if second["refusal"].startswith(Differs.__name__):
+        return (
+            f"questions depend on more than answers: {second['refusal']}. Choose what to ask, and "
+            "with how much noise, from public facts and released values only"
+        )
+    seen = differences(first, second)
+    if len(again.kept) != len(kept.kept):
+        seen.insert(0, "number of questions")
+    if not seen:
+        return ""
+    labels = {a.event.label for a in kept.kept if isinstance(a.exact, np.ndarray)}
+    arrays = labels and any(name.startswith("attribute") for name in seen)
+    copied = f" (exact numbers of {sorted(labels)} were at hand)" if arrays else ""
+    return f"differs with the rows: {', '.join(seen[:6])}{copied}. {_ADVICE}"
+
+
+def _reads_nothing(on: Subject, repeated: _Repeated, one: Table, other: Table) -> str:
+    """Repeat answers without computing what is behind them."""
+    kept = repeated.recorded(one)[0]
+    again = Repeater(kept, reads=False)
+    rows = Guarded(other, again)
+    on.build(random_state=again).fit(rows)
+    expect(not rows.reads, f"rows were read {rows.reads} times without an answer. {_ADVICE}")
+    expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
+    return f"{len(kept.kept)} answers"
+
+
+# What anyone sees
+
+
+def _shown_by_fit(on: Subject, witness: Recorder, table: Any) -> Facts:
+    """Fit a model, and return everything that anyone sees of it."""
+    model, progress = on.build(random_state=witness), list[tuple[str, float]]()
     model.set_params(progress=lambda *shown: progress.append(shown))
     with warnings.catch_warnings(record=True) as warned, Caught() as failed:
         warnings.simplefilter("always")
-        model.fit(data)
+        model.fit(table)
     model.set_params(progress=None)
-    seen["progress"] = repr(progress)
-    seen["warnings"] = repr([(w.category.__name__, str(w.message)) for w in warned])
-    seen["refusal of fit"] = failed.shown
-    seen["repr"] = repr(model)
+    seen = {
+        "progress": repr(progress),
+        "warnings": repr([(w.category.__name__, str(w.message)) for w in warned]),
+        "refusal": failed.shown,
+        "repr": repr(model),
+    }
     if failed.error is None:
-        seen |= _drawn(model, folder, rows)
+        seen |= _drawn(model)
     parameters = set(model.get_params(deep=False))
     for name, value in vars(model).items():
         if name not in parameters:
@@ -99,12 +243,12 @@ def outcome(model: Any, data: Any, folder: Path, *, rows: int = 40) -> Facts:
     return seen
 
 
-def outcome_of_run(run: Any, witness: Any, data: Any) -> Facts:
+def _shown_by_run(run: Run, witness: Recorder, table: Any) -> Facts:
     """Return everything that anyone sees of a call."""
     result: Any = None
     with warnings.catch_warnings(record=True) as warned, Caught() as failed:
         warnings.simplefilter("always")
-        result = run(witness, data)
+        result = run(witness, table)
     seen = {
         "warnings": repr([(w.category.__name__, str(w.message)) for w in warned]),
         "refusal": failed.shown,
@@ -112,16 +256,17 @@ def outcome_of_run(run: Any, witness: Any, data: Any) -> Facts:
     return seen | facts_of(result, "result")
 
 
-def _drawn(model: Any, folder: Path, rows: int) -> Facts:
+def _drawn(model: Any) -> Facts:
+    """Return what is seen of a model's file and rows."""
     seen: Facts = {}
-    with Caught() as failed:
-        model.save(folder / "model.json")
-        seen["saved file"] = (folder / "model.json").read_text(encoding="utf-8")
-    seen["refusal of save"] = failed.shown
+    with tempfile.TemporaryDirectory() as folder, Caught() as failed:
+        model.save(Path(folder) / "model.json")
+        seen["saved file"] = (Path(folder) / "model.json").read_text(encoding="utf-8")
+    seen["refusal of save"] = failed.shown.replace(folder, "")
     for kept in ("fill", "keep"):
         with Caught() as failed, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            table = model.sample(rows, missing_values=kept, random_state=3)
+            table = model.sample(40, missing_values=kept, random_state=3)
             seen[f"samples ({kept})"] = table.to_csv()
             seen[f"warnings of sample ({kept})"] = repr([str(w.message) for w in warned])
         seen[f"refusal of sample ({kept})"] = failed.shown
@@ -229,180 +374,3 @@ def _state(value: Any) -> dict[str, Any]:
     slots = [s for c in type(value).__mro__ for s in getattr(c, "__slots__", ())]
     held = {s: getattr(value, s) for s in slots if isinstance(s, str) and hasattr(value, s)}
     return held | dict(getattr(value, "__dict__", {}))
-
-
-_CHECK = "non-interference"
-_WHAT = "whatever a fit shows was answered"
-_ADVICE = (
-    "release it through the door's answers, or leave it out; state outside the model must not "
-    "change with a fit"
-)
-
-
-def check_non_interference(
-    subject: type[Synthesizer] | Run,
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    strategies: Iterable[str] | None = None,
-    schema: Schema | None = None,
-    pairs: Iterable[str] | None = None,
-    tables: Mapping[str, tuple[Any, Any]] | None = None,
-) -> Report:
-    """Check that a fit, or anything else, shows nothing of the rows but what it was answered.
-
-    Parameters
-    ----------
-    subject : type of Synthesizer, or callable
-        A family, or ``run(witness, table)``: whatever answers through a door, with the witness as
-        its noise (``random_state=witness``). All that it returns is compared, hidden attributes
-        too: return what others get to see, and not the door.
-    parameters, strategies, schema : optional
-        For a family, see `check_synthesizer`.
-    pairs : iterable of str, optional
-        Which pairs of tables (see ``PAIRS``); all by default.
-    tables : mapping of str to pair, optional
-        Pairs of tables for a function, by name, instead of those that are made up.
-
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    CheckFailedError
-        If something else of the rows is seen.
-
-    Examples
-    --------
-    >>> from missdp.testing import check_non_interference, examples
-    >>> report = check_non_interference(examples.Histograms, strategies=["joint"])
-    >>> len(report.findings)
-    6
-    """
-    if is_run(subject, parameters=parameters, strategies=strategies):
-        known = _chosen(_tables(schema or SCHEMA), pairs) if tables is None else tables
-        return Report(name_of(subject), tuple(_of_run(subject, known))).checked()
-    found = [
-        finding
-        for on in subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
-        for finding in interference_of(on, pairs)
-    ]
-    return Report(subject.__name__, tuple(found)).checked()
-
-
-def _tables(schema: Schema) -> dict[str, tuple[Table, Table]]:
-    usual, other = made_up(schema, 300, 0), made_up(schema, 250, 1)
-    found = {
-        "two tables": (usual, other),
-        "one hole": (usual, with_a_hole(usual)),
-        "full and empty": (made_up(schema, 60, 2), made_up(schema, 0, 0)),
-        "one row and none": (made_up(schema, 1, 0), made_up(schema, 0, 0)),
-        "constant columns": (constant(schema, 200), usual),
-    }
-    if has_kinds_or_rules(schema):
-        found["rows as they came"] = (unread(schema, 300, 0), usual)
-        found["kinds of holes"] = (usual, with_other_kinds(usual))
-    return found
-
-
-def _chosen(
-    tables: Mapping[str, tuple[Any, Any]], pairs: Iterable[str] | None
-) -> dict[str, tuple[Any, Any]]:
-    return {name: tables[name] for name in (tables if pairs is None else pairs)}
-
-
-def _of_run(run: Run, tables: Mapping[str, tuple[Any, Any]]) -> list[Finding]:
-    """Return what was found for a function."""
-    what, compared = "whatever a call shows was answered", partial(_compare_run, run)
-    return [
-        examine(_CHECK, what, f"{name_of(run)}, {name}", partial(compared, *pair))
-        for name, pair in tables.items()
-    ]
-
-
-def _compare_run(run: Run, one: Any, other: Any) -> str:
-    kept = Recorder(0)
-    first, before = outcome_of_run(run, kept, one), outside_state(run)
-    expect(
-        kept.kept or first["refusal"],
-        "nothing was answered: hand the witness on, as random_state, to what draws the noise",
-    )
-    found = ""
-    for reads in (True, False):  # without reading rows, too
-        again = Repeater(kept, reads=reads)
-        second, after = outcome_of_run(run, again, other), outside_state(run)
-        found = found or _seen(kept, again, first, second, before, after, second["refusal"])
-    expect(not found, found)
-    return f"{len(kept.kept)} answers, {len(first)} facts"
-
-
-def _seen(
-    kept: Recorder,
-    again: Repeater,
-    first: Facts,
-    second: Facts,
-    before: Facts,
-    after: Facts,
-    refusal: str,
-) -> str:
-    """Say what differs, if anything does."""
-    if refusal.startswith(Differs.__name__):
-        return (
-            f"questions depend on more than answers: {refusal}. Choose what to ask, and with how "
-            "much noise, from public facts and released values only"
-        )
-    seen = [*differences(first, second), *differences(before, after)]
-    if len(again.kept) != len(kept.kept):
-        seen.insert(0, "number of questions")
-    if not seen:
-        return ""
-    return f"differs with the rows: {', '.join(seen[:6])}{_copied(seen, kept)}. {_ADVICE}"
-
-
-PAIRS = ("two tables", "one hole", "full and empty", "one row and none", "constant columns")
-"""The pairs of tables on which answers are repeated."""
-
-
-def interference_of(on: Subject, pairs: Iterable[str] | None = None) -> list[Finding]:
-    """Return what was found for one strategy."""
-    found = [
-        examine(_CHECK, _WHAT, f"{on.case}, {name}", partial(compare, on, *tables))
-        for name, tables in _chosen(_tables(on.schema), pairs).items()
-    ]
-    what = "repeated answers read nothing"
-    other = on.table(250, seed=1)
-    found.append(examine(_CHECK, what, on.case, partial(reads_nothing, on, on.table(), other)))
-    return found
-
-
-def compare(on: Subject, one: Table, other: Table) -> str:
-    """Compare what is seen of a table with what is seen of another, given the same answers."""
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Recorder(0)
-        first = outcome(on.build(random_state=kept), one, Path(folder))
-        before = outside_state(on.family)
-        again = Repeater(kept)
-        second = outcome(on.build(random_state=again), other, Path(folder))
-        after = outside_state(on.family)
-    found = _seen(kept, again, first, second, before, after, second["refusal of fit"])
-    expect(not found, found)
-    return f"{len(kept.kept)} answers, {len(first)} facts"
-
-
-def _copied(seen: list[str], kept: Recorder) -> str:
-    """Say whose exact numbers were seen; there is nothing to say if the difference is no array."""
-    arrays = any(name.startswith("attribute") for name in seen)
-    labels = {a.event.label for a in kept.kept if isinstance(a.exact, np.ndarray)}
-    return f" (exact numbers of {sorted(labels)} were at hand)" if arrays and labels else ""
-
-
-def reads_nothing(on: Subject, one: Table, other: Table) -> str:
-    """Repeat answers without computing what is behind them."""
-    kept = Recorder(0)
-    on.build(random_state=kept).fit(Guarded(one, kept))
-    again = Repeater(kept, reads=False)
-    rows = Guarded(other, again)
-    on.build(random_state=again).fit(rows)
-    expect(not rows.reads, f"rows were read {rows.reads} times without an answer. {_ADVICE}")
-    expect(len(again.kept) == len(kept.kept), "fewer questions were asked")
-    return f"{len(kept.kept)} answers"

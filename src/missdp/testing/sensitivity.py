@@ -24,7 +24,6 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import UnprovenError
-from missdp.mechanisms.laws import Law
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
@@ -38,15 +37,19 @@ from missdp.testing.findings import (
     Recorder,
     Repeater,
     Report,
+    Run,
+    Subject,
     Unchecked,
     examine,
     expect,
+    is_run,
+    name_of,
     same,
+    subjects,
 )
 from missdp.testing.made_up import SCHEMA, Codes, neighbours
-from missdp.testing.subject import Run, Subject, is_run, name_of, subjects
 
-__all__ = ["check_sensitivity", "log_ratio", "sensitivity_of"]
+__all__ = ["check_sensitivity"]
 
 _MOVES = "one row moves what is behind a charge by at most its sensitivity"
 _PAYS = "each charge pays for one read"
@@ -98,9 +101,9 @@ def check_sensitivity(
 
     Examples
     --------
-    >>> from missdp.testing import check_sensitivity, examples
-    >>> report = check_sensitivity(examples.Histograms, strategies=["observed"], trials=4)
-    >>> report.passed
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import check_sensitivity
+    >>> check_sensitivity(PrivBayes, strategies=["observed"], trials=4).passed
     True
     """
     if is_run(subject, parameters=parameters, strategies=strategies):
@@ -219,12 +222,6 @@ def _check_gate(before: Answer, after: Answer, table: Table, row: Codes) -> None
 
 def _name(event: Event) -> str:
     return f"{type(event).__name__} {event.label!r}"
-
-
-def log_ratio(law: Law, released: Any, exact: Any, other: Any) -> float:
-    """Return the law's own log ratio; nothing if it has none."""
-    known = getattr(law, "log_ratio", None)
-    return 0.0 if known is None else float(known(released, exact, other))
 
 
 def _reads(run: Run, table: Any, *, watched: bool) -> str:

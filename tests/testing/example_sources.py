@@ -1,54 +1,27 @@
-"""Sources that break one promise each, for trying the kit; and one that breaks none.
-
-They are offered by `missdp.testing.examples`.
-"""
-
-from __future__ import annotations
+"""Sources that break one promise each; and one, `InBlocks`, that breaks none."""
 
 import copy
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from missdp.schema import Numeric
-from missdp.sources import Clique, Counts, MemorySource, Rows
-from missdp.sources.code_store import CodeBlock
+from missdp.sources import MemorySource
 from missdp.sources.counts import Counter, check_cliques
-from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
-
-__all__ = [
-    "BlocksAgain",
-    "BlocksTwice",
-    "CountedAgain",
-    "CountedByTens",
-    "FirstThousand",
-    "HolesAsLevel",
-    "HolesWeighed",
-    "InBlocks",
-    "MutableCounts",
-    "NaNAsNumber",
-    "NarrowCounts",
-    "QuotingSource",
-    "SchemaOrder",
-]
 
 
 class HolesAsLevel(MemorySource):
     """Counts rows with holes among those observed: in the first level."""
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         found = super().counts(cliques, rows="extended")
         if rows == "extended":
             return found
         return {clique: self._folded(clique, table) for clique, table in found.items()}
 
-    def _folded(self, clique: Clique, table: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _folded(self, clique, table):
         for axis, size in enumerate(self.schema.shape(clique)):
             seen, holes = np.split(np.moveaxis(table, axis, 0), [size])
             seen = seen.copy()
@@ -60,8 +33,7 @@ class HolesAsLevel(MemorySource):
 class SchemaOrder(MemorySource):
     """Orders the axes of a clique as the schema does, whatever was asked for."""
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         names = self.schema.names
         asked = [tuple(clique) for clique in cliques]
         ordered = {clique: tuple(sorted(clique, key=names.index)) for clique in asked}
@@ -72,12 +44,11 @@ class SchemaOrder(MemorySource):
 class MutableCounts(MemorySource):
     """Hands out counts that it keeps: whoever writes to them changes what it says next."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table):
         super().__init__(table)
-        self._kept: dict[tuple[Clique, Rows], NDArray[np.int64]] = {}
+        self._kept = {}
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         asked = list(cliques)
         for clique, table in super().counts(asked, rows=rows).items():
             self._kept.setdefault((clique, rows), table)
@@ -87,8 +58,7 @@ class MutableCounts(MemorySource):
 class NarrowCounts(MemorySource):
     """Counts in eight bits."""
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         found = super().counts(cliques, rows=rows)
         return {clique: table.astype(np.int8) for clique, table in found.items()}
 
@@ -96,14 +66,14 @@ class NarrowCounts(MemorySource):
 class QuotingSource(MemorySource):
     """Shows its number of rows, which is private."""
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"QuotingSource({', '.join(self.schema.names)}: {len(self.table)} rows)"
 
 
 class NaNAsNumber(MemorySource):
     """Reads a number that is NaN as the largest one, as an engine does that sorts it last."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table):
         cells = table.to_arrow(holes="codes")
         for place, attribute in enumerate(table.schema):
             column = cells.column(place)
@@ -116,8 +86,7 @@ class NaNAsNumber(MemorySource):
 class BlocksTwice(MemorySource):
     """Yields all rows twice where they are asked for as codes: filled, each counts double."""
 
-    def code_blocks(self) -> Iterator[CodeBlock]:
-        """Yield the codes of all attributes."""
+    def code_blocks(self):
         for _ in range(2):
             yield {name: self.table.codes(name) for name in self.schema.names}
 
@@ -125,63 +94,50 @@ class BlocksTwice(MemorySource):
 class HolesWeighed(MemorySource):
     """Leaves out rows with holes where it counts, and weighs them all the same."""
 
-    def __init__(self, table: Table, left: Table | None = None) -> None:
+    def __init__(self, table, left=None):
         super().__init__(table)
         self._left = MemorySource(table if left is None else left)
 
-    def observed_on(self, names: Any) -> HolesWeighed:
-        """Return the rows that have no hole in any of these attributes."""
+    def observed_on(self, names):
         left = self._left.table
         holes = [left.codes(name) >= left.schema[name].missing_code for name in names]
         return HolesWeighed(self.table, left.take(~np.any(holes, axis=0)))
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         return self._left.counts(cliques, rows=rows)
 
 
 class FirstThousand(MemorySource):
     """Counts the first page of rows."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table):
         super().__init__(table.take(np.arange(min(1000, len(table)))))
 
 
 class CountedByTens(MemorySource):
     """Counts each row ten times where there are more than a thousand."""
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         times = 10 if len(self.table) > 1000 else 1
         return {c: times * n for c, n in super().counts(cliques, rows=rows).items()}
 
 
 class InBlocks:
-    """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise.
+    """Counts rows in blocks, and a block again whose reading breaks off. Keeps every promise."""
 
-    Parameters
-    ----------
-    table : Table
-    fails : bool, default False
-        Whether the reading of each block breaks off once, half-way.
-    """
-
-    def __init__(self, table: Table, *, fails: bool = False) -> None:
+    def __init__(self, table, *, fails=False):
         self.schema = table.schema
         self._table, self._fails = Table.read(table.to_arrow(holes="codes"), table.schema), fails
         self._half = max(4, len(table) // 10)  # of a block, in rows
 
-    def counts(self, cliques: Any, *, rows: Rows) -> Counts:
-        """Count every clique."""
+    def counts(self, cliques, *, rows):
         return self._count(check_cliques(self.schema, cliques, rows), None).result(rows)
 
-    def weighted_counts(self, cliques: Any, weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell."""
+    def weighted_counts(self, cliques, weight):
         checked = check_cliques(self.schema, cliques, "extended")
         return self._count(checked, weight).result("extended")
 
-    def observed_on(self, names: Any) -> InBlocks:
-        """Return the rows that have no hole in any of these attributes."""
+    def observed_on(self, names):
         fewer = copy.copy(self)
         whole = np.ones(len(self._table), dtype=bool)
         for name in names:
@@ -189,21 +145,20 @@ class InBlocks:
         fewer._table = self._table.take(whole)
         return fewer
 
-    def code_blocks(self) -> Iterator[CodeBlock]:
-        """Yield the codes of all rows, half a block at a time, each half when it was read."""
+    def code_blocks(self):
         for start in self._starts():
             yield from self._read(start)
 
-    def _read(self, start: int) -> list[CodeBlock]:
+    def _read(self, start):
         try:
             return list(self._halves(start, 0))
         except OSError:
             return list(self._halves(start, 1))
 
-    def _starts(self) -> range:
+    def _starts(self):
         return range(0, len(self._table), 2 * self._half)
 
-    def _count(self, cliques: tuple[Clique, ...], weight: RowWeight | None) -> Counter:
+    def _count(self, cliques, weight):
         counter = Counter(self.schema, cliques)
         for start in self._starts():
             try:
@@ -212,28 +167,28 @@ class InBlocks:
                 self._add(start, counter, weight, attempt=1)
         return counter
 
-    def _add(self, start: int, counter: Counter, weight: Any, *, attempt: int) -> None:
+    def _add(self, start, counter, weight, *, attempt):
         own = copy.copy(counter)  # without counts
         for codes in self._halves(start, attempt):
             own.add(codes, _height(codes), weight(codes) if weight else None)
         for (_, total), (_, block) in zip(counter.blocks(), own.blocks(), strict=True):
             total += block
 
-    def _halves(self, start: int, attempt: int) -> Iterator[CodeBlock]:
+    def _halves(self, start, attempt):
         for first in (start, start + self._half):
             half = slice(first, first + self._half)
             yield {name: self._table.codes(name)[half] for name in self.schema.names}
             if self._fails and attempt == 0:
                 raise OSError("the disk is on fire")
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"{type(self).__name__}({', '.join(self.schema.names)})"
 
 
 class CountedAgain(InBlocks):
     """Counts what was read of a block before its reading broke off, and then the whole block."""
 
-    def _add(self, start: int, counter: Counter, weight: Any, *, attempt: int) -> None:
+    def _add(self, start, counter, weight, *, attempt):
         for codes in self._halves(start, attempt):
             counter.add(codes, _height(codes), weight(codes) if weight else None)
 
@@ -241,8 +196,7 @@ class CountedAgain(InBlocks):
 class BlocksAgain(InBlocks):
     """Yields what was read of a block before its reading broke off, and then the whole block."""
 
-    def code_blocks(self) -> Iterator[CodeBlock]:
-        """Yield the codes of all rows."""
+    def code_blocks(self):
         for start in self._starts():
             try:
                 yield from self._halves(start, 0)
@@ -250,5 +204,5 @@ class BlocksAgain(InBlocks):
                 yield from self._halves(start, 1)
 
 
-def _height(codes: CodeBlock) -> int:
+def _height(codes):
     return len(next(iter(codes.values())))

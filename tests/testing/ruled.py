@@ -1,0 +1,124 @@
+"""What our base keeps of kinds of missing and rules, whatever a family does: of a subject."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from missdp.errors import DataError, ParameterError
+from missdp.schema import Categorical, Determined, Numeric, Ordinal, Schema
+from missdp.sources.modelled import Modelled
+from missdp.table import Table
+from missdp.testing.findings import Caught, expect
+from missdp.testing.habits import _obeying, _types
+from missdp.testing.made_up import constant, unread
+
+# All but one attribute follow from it.
+ONE_FREE = Schema(
+    (
+        Categorical(name="kurz", levels=("k", "l"), nullable=True),
+        Ordinal(name="stufe", levels=("a", "b", "c"), nullable=True, unknown=(-8,), refused=(-7,)),
+        Numeric(name="jahre", lower=0, upper=20, integer=True, bins=4, nullable=True),
+    ),
+    rules=(
+        Determined("jahre", by=("stufe",), map=(("a", 4), ("b", 9), ("c", 13))),
+        Determined("kurz", by=("stufe",), map=(("a", "k"), ("b", "k"), ("c", "l"))),
+    ),
+)
+
+
+def ways_of_holes(on):
+    return ("fill", "keep") if on.models_holes else ("fill",)
+
+
+def rows_that_break_rules(on):
+    """Rows that break rules, or are all holes, show in no word, and in no synthetic row."""
+    said, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
+    hard = {
+        "no rows": on.table(0),
+        "nothing but holes": constant(on.schema, 60, missing=True),
+        "equal rows": constant(on.schema, 60),
+        "last levels": Table.from_codes(on.schema, last).with_values(np.random.default_rng(0)),
+        "rows as they came": unread(on.schema, 200, holes=0.5),
+    }
+    for name, table in hard.items():
+        model = on.build(n_rows=50).fit(table)
+        said.add(f"{model!r} {model.modelled_.names} {model.guarantee_.epsilon}")
+        for missing_values in ways_of_holes(on):
+            with Caught() as refused:
+                _obeying(model.sample_table(50, missing_values=missing_values), name)
+            # Where nothing that the model draws obeys, that is to be said, and said clearly.
+            clear = isinstance(refused.error, DataError) and "obeys" in refused.shown
+            expect(refused.error is None or clear, f"{refused.shown} ({name})")
+    expect(len(said) == 1, "what a fitted model says of itself depends on the rows")
+
+
+def several_tables(on):
+    """Tables that vary as the model is uncertain break no rule either."""
+    with Caught() as refused:
+        for frame in on.fitted(n_rows=300).sample(40, multiple=2, random_state=0):
+            _obeying(_as_drawn(frame, on.schema), "multiple=2")
+    alone = isinstance(refused.error, ParameterError)  # the family draws one table only
+    expect(refused.error is None or alone, f"multiple=2 failed: {refused.shown}")
+
+
+def kinds_of_holes(on):
+    """Kinds of missing come back in their shares."""
+    kinds = Modelled(on.schema).kinds
+    if not (on.models_holes and kinds):
+        return
+    table = on.table(3000)
+    kept = on.build(epsilon=100.0).fit(table).sample_table(3000, missing_values="keep")
+    for name, codes in kinds.items():
+        counts = [
+            np.array([(rows.codes(name) == k).sum() for k in codes]) for rows in (table, kept)
+        ]
+        wanted, found = (c / max(1, c.sum()) for c in counts)
+        told = f"kinds of holes of {name} are {found.round(2)}, and were {wanted.round(2)}"
+        expect(np.abs(wanted - found).max() < 0.1, told)
+
+
+def types_and_codes(on):
+    """Columns and types are the schema's, whatever was drawn; codes are read as the same rows."""
+    model, wanted = on.fitted(n_rows=300), _types(on.table(50).to_native("pandas"))
+    for missing_values in ways_of_holes(on):
+        for n in (0, 1, 60):
+            found = _types(model.sample(n, missing_values=missing_values, random_state=n))
+            expect(found == wanted, f"columns or types differ ({n} rows, {missing_values})")
+        table = model.sample_table(60, missing_values=missing_values, random_state=1)
+        frame = model.sample(60, missing_values=missing_values, random_state=1, holes="codes")
+        again = Table.read(frame, on.schema)
+        for attribute in on.schema:
+            written = {k for k in attribute.kinds if attribute.codes_of(k)} | {"missing"}
+            one, two = (_but_unwritten(rows, attribute.name, written) for rows in (table, again))
+            expect((one == two).all(), f"{attribute.name} is read back as something else")
+
+
+def fitted_again(on):
+    """A model that is fitted again, with rules or without, knows nothing of the last fit."""
+    none = dict.fromkeys(("refused", "unknown", "not_asked", "not_applicable"))
+    plain = replace(on, schema=Schema(tuple(replace(a, **none) for a in on.schema)))
+    fresh = plain.build(n_rows=50).fit(plain.table()).sample(20, random_state=1)
+    model = on.fitted(n_rows=50)
+    again = model.fit(plain.table()).sample(20, random_state=1)
+    expect(again.equals(fresh), "a second fit keeps rules or kinds of the first")
+    _obeying(model.fit(on.table()).sample_table(20, random_state=1), "fitted again")
+
+
+OWN = (rows_that_break_rules, several_tables, kinds_of_holes, types_and_codes, fitted_again)
+
+
+def _as_drawn(frame, schema):
+    """Return filled synthetic rows as a table, without applying rules to them."""
+    none = dict.fromkeys(("refused", "unknown", "not_asked"))
+    none |= {"nullable": False, "missing_codes": (), "outside": "error"}
+    bare = Table.read(frame, Schema(tuple(replace(a, **none) for a in schema)))
+    return Table(schema, {name: bare.column(name) for name in schema.names})
+
+
+def _but_unwritten(table, name, written):
+    """Return codes, with kinds that are written as null as plain missing."""
+    attribute, codes = table.schema[name], table.codes(name).astype(np.int64)
+    for place, kind in enumerate(attribute.kinds):
+        if kind not in written and attribute.nullable:
+            codes[codes == attribute.size + place] = attribute.missing_code
+    return codes
