@@ -48,7 +48,8 @@ from missdp.preprocess import (
 )
 from missdp.schema import Equation, Impossible, Ordinal
 from missdp.sources.filling import ROWS_AT_ONCE
-from missdp.testing.made_up import HOLE, RULED, broken_by_hand, made_up, rows_by_hand
+from missdp.testing.made_up import RULED, made_up
+from testing.by_hand import HOLE, broken_by_hand, rows_by_hand
 from testing.ruled import ONE_FREE
 
 FAMILIES = [AllPairs, AIM, MST, PrivBayes]

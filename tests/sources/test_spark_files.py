@@ -15,8 +15,8 @@ from missdp.sources import MemorySource, SparkSource
 from missdp.sources.spark_files import spark_frame, spark_session
 from missdp.table import PartRows
 from missdp.testing import made_up
-from missdp.testing.made_up import unread
 from missdp.testing.counting import CODED, spelled
+from missdp.testing.made_up import unread
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
 SCHEMA = Schema(

@@ -1,16 +1,23 @@
 """What our base keeps of kinds of missing and rules, whatever a family does: of a subject."""
 
+import pickle
+import re
+import tempfile
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from missdp.accounting import releases
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Categorical, Determined, Numeric, Ordinal, Schema
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 from missdp.testing.findings import Caught, expect
-from missdp.testing.habits import _obeying, _types
+from missdp.testing.habits import _types
 from missdp.testing.made_up import constant, unread
+from testing.by_hand import broken_by_hand, rows_by_hand
 
 # All but one attribute follow from it.
 ONE_FREE = Schema(
@@ -30,6 +37,50 @@ def ways_of_holes(on):
     return ("fill", "keep") if on.models_holes else ("fill",)
 
 
+def obeying(table, when):
+    """Complain of rows that break a rule."""
+    broken = Counter(t for row in rows_by_hand(table) for t in broken_by_hand(table.schema, row))
+    worst = ", ".join(f"{text!r} in {many}" for text, many in broken.most_common(3))
+    expect(not broken, f"of {len(table)} rows ({when}) some break rules: {worst}")
+
+
+def obeyed_rules(on):
+    """Synthetic rows break no rule: filled or kept, few or many, saved and pickled before."""
+    model = on.fitted(n_rows=300)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.json")
+        saved = on.family.load(Path(folder) / "model.json")
+    pickled = pickle.loads(pickle.dumps(model))
+    for known, n in ((model, 0), (model, 1), (model, 900), (saved, 50), (pickled, 50)):
+        for missing_values in ways_of_holes(on):
+            table = known.sample_table(n, missing_values=missing_values, random_state=n)
+            expect(len(table) == n, f"{len(table)} rows were drawn, not {n}")
+            obeying(table, missing_values)
+
+
+def filled_cells(on):
+    """A filled row has a value in every cell that applies to it, and in no other."""
+    table = on.fitted(n_rows=300).sample_table(500)
+    frame = table.to_native("pandas")
+    for attribute in on.schema:
+        name = attribute.name
+        holes = table.codes(name) >= attribute.missing_code
+        expect(not holes.any(), f"filled rows have holes of {name}")
+        absent, empty = table.mask(name, "not_applicable"), frame[name].isna().to_numpy()
+        expect((empty == absent).all(), f"{name} is empty where it applies")
+
+
+def costs_nothing(on):
+    """What follows from others is in no release and no gate; nothing is spent on it."""
+    model, derived = on.fitted(n_rows=300), on.schema.rulebook.derives
+    for name in derived:
+        word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        for event in releases(model.guarantee_.events):
+            said = word.search(event.label) or name in (event.gate or ())
+            expect(not said, f"{event.label!r} was charged, though {name} follows from others")
+    expect(not {*model.modelled_.names} & {*derived}, "what follows is modelled")
+
+
 def rows_that_break_rules(on):
     """Rows that break rules, or are all holes, show in no word, and in no synthetic row."""
     said, last = set(), {a.name: np.full(60, a.size - 1) for a in on.schema}
@@ -45,7 +96,7 @@ def rows_that_break_rules(on):
         said.add(f"{model!r} {model.modelled_.names} {model.guarantee_.epsilon}")
         for missing_values in ways_of_holes(on):
             with Caught() as refused:
-                _obeying(model.sample_table(50, missing_values=missing_values), name)
+                obeying(model.sample_table(50, missing_values=missing_values), name)
             # Where nothing that the model draws obeys, that is to be said, and said clearly.
             clear = isinstance(refused.error, DataError) and "obeys" in refused.shown
             expect(refused.error is None or clear, f"{refused.shown} ({name})")
@@ -56,7 +107,7 @@ def several_tables(on):
     """Tables that vary as the model is uncertain break no rule either."""
     with Caught() as refused:
         for frame in on.fitted(n_rows=300).sample(40, multiple=2, random_state=0):
-            _obeying(_as_drawn(frame, on.schema), "multiple=2")
+            obeying(_as_drawn(frame, on.schema), "multiple=2")
     alone = isinstance(refused.error, ParameterError)  # the family draws one table only
     expect(refused.error is None or alone, f"multiple=2 failed: {refused.shown}")
 
@@ -101,10 +152,11 @@ def fitted_again(on):
     model = on.fitted(n_rows=50)
     again = model.fit(plain.table()).sample(20, random_state=1)
     expect(again.equals(fresh), "a second fit keeps rules or kinds of the first")
-    _obeying(model.fit(on.table()).sample_table(20, random_state=1), "fitted again")
+    obeying(model.fit(on.table()).sample_table(20, random_state=1), "fitted again")
 
 
-OWN = (rows_that_break_rules, several_tables, kinds_of_holes, types_and_codes, fitted_again)
+ONE_FIT = (obeyed_rules, filled_cells, costs_nothing, types_and_codes, several_tables)
+OWN = (*ONE_FIT, rows_that_break_rules, kinds_of_holes, fitted_again)
 
 
 def _as_drawn(frame, schema):

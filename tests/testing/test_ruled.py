@@ -13,18 +13,11 @@ from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, check_non_interference, check_synthesizer, neighbours
 from missdp.testing.findings import Broken, Subject
-from missdp.testing.habits import rules_of
-from missdp.testing.made_up import (
-    ABSENT,
-    HOLE,
-    broken_by_hand,
-    read_again,
-    rows_by_hand,
-    unread,
-    with_other_kinds,
-)
+from missdp.testing.habits import habits_of
+from missdp.testing.made_up import read_again, unread, with_other_kinds
 from synth.worked_example import Independent
 from testing import examples, ruled
+from testing.by_hand import ABSENT, HOLE, broken_by_hand, rows_by_hand
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 
@@ -32,7 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning"
 def test_the_kit_runs_with_rules_and_without_by_itself():
     report = check_synthesizer(Independent, strategies=["impute-first"], audit_trials=0, trials=2)
     assert {"impute-first", "impute-first, with rules"} <= {f.case for f in report.findings}
-    assert "rules" in {f.check for f in report.findings}
 
 
 # -- what fails ----------------------------------------------------------------------------------
@@ -44,7 +36,7 @@ def failing(family, rule):
         with pytest.raises(Broken) as caught:
             rule(on)
         return str(caught.value)
-    (found,) = rules_of(on, [rule])
+    (found,) = habits_of(on, [rule])
     assert not found.passed
     return found.detail
 
@@ -59,8 +51,7 @@ class Obstinate(examples.Histograms):
 
 def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey():
     """Its rows are drawn again, and if that is in vain, some of their cells become any level."""
-    (found,) = rules_of(Subject(Obstinate, "joint", {}, RULED), ["obeyed_rules"])
-    assert found.passed, found.detail
+    ruled.obeyed_rules(Subject(Obstinate, "joint", {}, RULED))
 
 
 def test_rows_that_break_rules_are_found(monkeypatch):
@@ -69,7 +60,7 @@ def test_rows_that_break_rules_are_found(monkeypatch):
         return table, np.zeros_like(broken)
 
     monkeypatch.setattr(restore, "_ruled", unchecked)
-    assert "break rules: " in failing(examples.Histograms, "obeyed_rules")
+    assert "break rules: " in failing(examples.Histograms, ruled.obeyed_rules)
     assert "break rules: " in failing(examples.Histograms, ruled.rows_that_break_rules)
 
 
@@ -120,8 +111,8 @@ class Counting(examples.Histograms):
 @pytest.mark.parametrize(
     ("family", "rule", "words"),
     [
-        (LeavingHoles, "filled_cells", "filled rows have holes"),
-        (PayingForWhatFollows, "costs_nothing", "follows from others"),
+        (LeavingHoles, ruled.filled_cells, "filled rows have holes"),
+        (PayingForWhatFollows, ruled.costs_nothing, "follows from others"),
         (Overspending, "spends_what_was_asked", "not what was asked"),
         (Casting, ruled.types_and_codes, "columns or types differ"),
         (Counting, ruled.rows_that_break_rules, "depends on the rows"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -46,48 +47,30 @@ SOURCE_SCHEMA = Schema(
         Categorical(name="sure", levels=("a", "b", "?")),
     )
 )
+_MANY: dict[str, Any] = {"nullable": True, "bins": 3}
+_ELSE: dict[str, Any] = {"not_asked": (-5,), "not_applicable": ("entf.",)}
 # Every policy, and codes for every kind of missing: numbers, text, both.
 CODED = Schema(
     (
         Categorical(
             name="Stand",
-            levels=("ledig", "verh.", "7"),
+            levels=("ledig", "7"),
             nullable=True,
             missing_codes=("?", -9),
             refused=("R",),
         ),
-        Ordinal(
-            name="stufe", levels=(9, 10, 11), nullable=True, missing_codes=(-9,), unknown=(-8,)
-        ),
-        Numeric(
-            name="lohn",
-            lower=0,
-            upper=10,
-            bins=4,
-            nullable=True,
-            refused=(-7,),
-            outside="missing",
-        ),
+        Ordinal(name="stufe", levels=(9, 10), nullable=True, missing_codes=(-9,), unknown=(-8,)),
+        Numeric(name="lohn", lower=0, upper=10, refused=(-7,), outside="missing", **_MANY),
         Numeric(
             name="alter",
             lower=1,
             upper=99,
             integer=True,
-            bins=3,
-            nullable=True,
             missing_codes=(999,),
             outside="clamp",
+            **_MANY,
         ),
-        Numeric(
-            name="zeit",
-            lower=0,
-            upper=80,
-            bins=2,
-            nullable=True,
-            missing_codes=("k. A.",),
-            not_asked=(-5,),
-            not_applicable=("entf.",),
-        ),
+        Numeric(name="zeit", lower=0, upper=80, missing_codes=("k. A.",), **_ELSE, **_MANY),
         Categorical(name="ja", levels=(False, True), nullable=True),
         Numeric(name="wert", lower=-1, upper=1, bins=2),
     )
@@ -147,43 +130,45 @@ def check_source(
     MemorySource: 9 promises checked, all kept; 2 not checked
     ok     source: ...
     """
-    on = _Source(source_factory, schema, trials, seed, in_parts, retried, most_rows)
+    schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
+    on = _Source(source_factory, schemas, trials, seed, in_parts, retried, most_rows)
     name = getattr(source_factory, "__name__", type(source_factory).__name__)
     found = [
         examine("source", (keeps.__doc__ or "").rstrip("."), "made-up tables", partial(keeps, on))
         for promise, keeps in vars(_Source).items()
-        if not promise.startswith("_")
+        if callable(keeps) and not promise.startswith("_")
     ]
     return Report(name, tuple(found)).checked()
 
 
+@dataclass(frozen=True)
 class _Source:
     """The tables that a source is checked on; each public method is a promise."""
 
-    def __init__(
-        self,
-        make: SourceFactory,
-        schema: Schema | None,
-        trials: int,
-        seed: int,
-        in_parts: PartsFactory | None,
-        retried: SourceFactory | None,
-        most_rows: int,
-    ) -> None:
-        self.make, self.trials, self.seed = make, trials, seed
-        self.in_parts, self.retried, self.most_rows = in_parts, retried, most_rows
-        self.schema = schema or SOURCE_SCHEMA
-        self.schemas = (schema,) if schema else (SOURCE_SCHEMA, CODED)
-        self.cliques = _all_cliques(self.schema)
+    make: SourceFactory
+    schemas: tuple[Schema, ...]
+    trials: int
+    seed: int
+    in_parts: PartsFactory | None
+    retried: SourceFactory | None
+    most_rows: int
+
+    @property
+    def _schema(self) -> Schema:
+        return self.schemas[0]
+
+    @property
+    def _cliques(self) -> list[Clique]:
+        return _all_cliques(self.schemas[0])
 
     def _table(self, n: int, number: int = 0) -> Table:
-        return made_up(self.schema, n, self.seed + number, holes=0.3)
+        return made_up(self._schema, n, self.seed + number, holes=0.3)
 
     def protocol(self) -> None:
         """It has a schema and counts, as MarginalSource says."""
         source = self.make(self._table(3))
         expect(isinstance(source, MarginalSource), "it needs 'schema' and 'counts(cliques, rows=)'")
-        expect(source.schema == self.schema, "'schema' must be the one of the rows")
+        expect(source.schema == self._schema, "'schema' must be the one of the rows")
 
     def exact(self) -> str:
         """Counts equal those by hand, on tables with holes, for any order of names."""
@@ -191,7 +176,7 @@ class _Source:
             n = (0, 1, 5, 20, 60)[number % 5] if number else 60
             table = self._table(n, number)
             _counted(self.make(table), table, f"on a table with holes, with {n} rows")
-        return f"{self.trials} tables, {len(self.cliques)} cliques"
+        return f"{self.trials} tables, {len(self._cliques)} cliques"
 
     def beside_counts(self) -> str:
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
@@ -199,14 +184,14 @@ class _Source:
             table = self._table(n, number)
             source = self.make(table)
             for when in ("in blocks", "in blocks that are asked for again"):
-                _beside(source, table, f"{when}, with {n} rows", self.cliques[:12])
+                _beside(source, table, f"{when}, with {n} rows", self._cliques[:12])
         table = self._table(60)
         source, left_out = self.make(table), 0
         for number, (fewer, names) in enumerate(self._fewer(source)):
             when = "of rows observed on some attributes"
             _counted(fewer, table, when, modes=_either(number), observed_on=names)
             expect(_weighs(fewer) or not _weighs(source), f"weighted_counts is missing {when}")
-            _beside(fewer, table, when, self.cliques[:12], names)
+            _beside(fewer, table, when, self._cliques[:12], names)
             left_out += 1
         told = {
             "weighted_counts": _weighs(source),
@@ -217,7 +202,7 @@ class _Source:
 
     def _fewer(self, source: Any) -> Iterator[tuple[Any, Sequence[str]]]:
         """Yield sources of the rows that are observed on some attributes, and these."""
-        names = self.schema.nullable
+        names = self._schema.nullable
         if can_leave_out_rows(source):
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
@@ -286,7 +271,7 @@ class _Source:
             tables = [rows.take(np.arange(s, e)) for s, e in zip(starts, ends, strict=True)]
             source, when = self.in_parts(tables), f"in {len(ends)} parts"
             _counted(source, rows, when, modes=_either(number))
-            _beside(source, rows, when, self.cliques[:12] if number < 3 else ())
+            _beside(source, rows, when, self._cliques[:12] if number < 3 else ())
 
     def read_twice(self) -> None:
         """What has to be read again is counted once."""
@@ -296,12 +281,12 @@ class _Source:
             table = self._table(60, number)
             source, when = self.retried(table), "of rows that were read twice"
             _counted(source, table, when, modes=_either(number))
-            _beside(source, table, when, self.cliques[:12] if number == 0 else ())
+            _beside(source, table, when, self._cliques[:12] if number == 0 else ())
 
     def requests(self) -> None:
         """Cliques may repeat or be none, and answers written to, without changing the next."""
         table = self._table(30)
-        source, pair = self.make(table), (self.schema.names[-1], self.schema.names[0])
+        source, pair = self.make(table), (self._schema.names[-1], self._schema.names[0])
         for rows in (*_MODES, *_MODES):
             expect(source.counts([], rows=rows) == {}, "no clique, no counts")
             for asked in ([pair, pair], iter([pair])):
@@ -314,7 +299,7 @@ class _Source:
 
     def many_rows(self) -> str:
         """With more rows than a block or page holds, every row is still counted, once."""
-        cliques = [*(c for c in self.cliques if len(c) < 2), *self.cliques[-1:]]
+        cliques = [*(c for c in self._cliques if len(c) < 2), *self._cliques[-1:]]
         for n, number in ((min(4096, self.most_rows), 0), (self.most_rows, 1)):
             table = self._table(n, number)
             source, when = self.make(table), f"with {n} rows"
@@ -328,7 +313,7 @@ class _Source:
 
     def refusals(self) -> None:
         """Bad requests are refused by typed errors."""
-        source, name = self.make(self._table(5)), self.schema.names[0]
+        source, name = self.make(self._table(5)), self._schema.names[0]
         asked: Any
         rows: Any
         for asked, rows in (([(name,)], "all"), ([name], "observed"), ([(name, name)], "observed")):
@@ -343,7 +328,7 @@ class _Source:
         for number, n in enumerate((0, 7, 50)):
             source = self.make(self._table(n, number))
             words = [str(source), repr(source)]
-            for asked in ([("no such attribute",)], [(self.schema.names[0],) * 2]):
+            for asked in ([("no such attribute",)], [(self._schema.names[0],) * 2]):
                 with Caught() as caught:
                     source.counts(asked, rows="observed")
                 words.append(caught.shown)

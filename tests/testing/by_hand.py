@@ -1,0 +1,87 @@
+"""Rules looked up by hand: one row after the other, one cell after the other.
+
+Slow, and written apart from what the package computes rules with, so that either can be wrong
+without the other.
+"""
+
+import math
+
+from missdp.schema import Numeric
+from missdp.schema.bound import Derives, Routes
+from missdp.schema.predicates import OPERATORS, Compare, Join, Not
+
+HOLE, ABSENT = "hole", "not applicable"
+
+
+def rows_by_hand(table):
+    """Yield each row: the number or the code of each cell, ``HOLE`` or ``ABSENT``."""
+    columns = {}
+    for attribute in table.schema:
+        name = attribute.name
+        numeric = isinstance(attribute, Numeric)
+        values = (table.values(name) if numeric else table.codes(name)).tolist()
+        codes = table.codes(name).tolist()
+        columns[name] = [_cell(attribute, *cell) for cell in zip(codes, values, strict=True)]
+    for cells in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, cells, strict=True))
+
+
+def _cell(attribute, code, value):
+    if code < attribute.size:
+        return float(value)
+    return HOLE if code >= attribute.missing_code else ABSENT
+
+
+def broken_by_hand(schema, row):
+    """Return the rules that a row breaks, in words; a hole may be anything.
+
+    What follows must be there if all that it follows from is, a hole if that has one.
+    """
+    return [rule.text for rule in schema.rulebook.bound if _breaks(rule, row)]
+
+
+def _breaks(rule, row):
+    if isinstance(rule, Derives):
+        return _does_not_follow(rule, row)
+    if isinstance(rule, Routes):
+        applies, absent = _holds(rule.unless, row), row[rule.target] == ABSENT
+        return applies is not None and applies == absent
+    return all(_holds(part, row) is True for part in rule.together)
+
+
+def _does_not_follow(rule, row):
+    given, found = [row[name] for name in rule.by], row[rule.target.name]
+    if ABSENT in given or HOLE in given:
+        return found != (ABSENT if ABSENT in given else HOLE)
+    numbers = [float(cell) for cell in given]
+    if rule.lookup is not None:
+        wanted = float(rule.lookup[tuple(map(int, numbers))])
+    else:
+        wanted = rule.start + sum(t * v for t, v in zip(rule.terms, numbers, strict=True))
+    near = isinstance(found, float) and math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+    return not near
+
+
+def _holds(what, row):
+    """Whether a condition holds; None if that depends on a hole."""
+    if isinstance(what, tuple):
+        one, sign, two = what
+        return _compared(row[one], sign, row[two])
+    if isinstance(what, Compare):
+        return _compared(row[what.attribute.name], what.sign, what.value)
+    if isinstance(what, Not):
+        inner = _holds(what.part, row)
+        return None if inner is None else not inner
+    if isinstance(what, Join):
+        parts = [_holds(part, row) for part in what.parts]
+        decisive = not what.all_of
+        if decisive in parts:
+            return decisive
+        return None if None in parts else not decisive
+    return True
+
+
+def _compared(one, sign, two):
+    if ABSENT in (one, two):
+        return False
+    return None if HOLE in (one, two) else bool(OPERATORS[sign](one, two))
