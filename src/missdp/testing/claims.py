@@ -105,10 +105,10 @@ class Claim:
             stated = ((events.epsilon, events.delta),)
             return cls(stated, math.inf).and_also(cls.of(events.events))
         parts = flatten(events)
-        return cls(_pairs(parts), gaussian_of(parts))
+        return cls(_pairs(parts), _gaussian_of(parts))
 
 
-def gaussian_of(events: Iterable[Event]) -> float:
+def _gaussian_of(events: Iterable[Event]) -> float:
     """Return the mu of a composition: mus add up in squares.
 
     That holds for adaptively chosen events too, as long as the sum stays below it on every path
@@ -527,7 +527,7 @@ class _Attacker:
         lists = [[e for event, times in found for e in [event] * times] for found in self.events]
         if len(lists) == 1:
             return Claim.of(lists[0])
-        return Claim((), max(gaussian_of(events) for events in lists))
+        return Claim((), max(_gaussian_of(events) for events in lists))
 
 
 def audit_synthesizer(

@@ -175,7 +175,7 @@ class _Repeated:
         for reads in self.reads:
             again = Repeater(kept, reads=reads)
             second = self.shown(again, other)
-            found = _seen(kept, again, first | before, second | outside_state(self.subject))
+            found = _seen(kept, again, first | before, second | _outside_state(self.subject))
             expect(not found, found)
         return f"{len(kept.kept)} answers, {len(first)} facts"
 
@@ -184,7 +184,7 @@ class _Repeated:
         if id(table) not in self._kept:
             kept = Recorder(0)
             first = self.shown(kept, table)
-            self._kept[id(table)] = table, kept, first, outside_state(self.subject)
+            self._kept[id(table)] = table, kept, first, _outside_state(self.subject)
         return self._kept[id(table)][1:]
 
 
@@ -276,7 +276,7 @@ def _drawn(model: Any) -> Facts:
     return seen
 
 
-def outside_state(family: Any) -> Facts:
+def _outside_state(family: Any) -> Facts:
     """Return what a fit could change outside its model: classes and modules of a family.
 
     Of a function its module, and what it carries.
