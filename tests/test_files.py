@@ -14,49 +14,48 @@ from missdp.files import check_outputs, check_writable, reserved, write_atomical
 posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of another kind")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_or_a_device_is_refused_and_stays_what_it_is(tmp_path):
-    pipe = tmp_path / "pipe.json"
+@posix
+def test_what_stands_at_a_name_stays_what_it_is(tmp_path):
+    """Pipes, files that may only be read and impossible names are refused; links are followed."""
+    pipe, link, locked = (tmp_path / f"{n}.json" for n in ("pipe", "link", "locked"))
     os.mkfifo(pipe)
-    link = tmp_path / "link.json"
     link.symlink_to(pipe)
-    for path in (pipe, link):
-        with pytest.raises(OutputError, match="ordinary file"):
+    locked.write_text("old")
+    locked.chmod(0o444)
+    for path, match in ((pipe, "ordinary file"), (link, "ordinary file"), (locked, "read-only")):
+        with pytest.raises(OutputError, match=match):
             write_atomically(path, b"model")
+    with pytest.raises(OutputError, match="read-only"):
+        check_outputs([locked])
+    for name in ("x" * 300, "x" * 5000, "a\0b"):
+        with pytest.raises(OutputError):
+            check_writable(tmp_path / name)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert sorted(os.listdir(tmp_path)) == ["link.json", "pipe.json"]
-
-
-def test_a_link_is_followed(tmp_path):
+    assert locked.read_text() == "old"
+    assert len(os.listdir(tmp_path)) == 3
     (tmp_path / "elsewhere").mkdir()
-    target, link = tmp_path / "elsewhere" / "real.json", tmp_path / "link.json"
-    link.symlink_to(target)
-    write_atomically(link, b"model")
-    assert link.is_symlink()
-    assert target.read_bytes() == b"model"
+    target, long, to = tmp_path / "elsewhere" / "real.json", tmp_path / ("x" * 250), tmp_path / "to"
+    to.symlink_to(target)
+    target.write_text("old")
+    target.chmod(0o600)
+    for path in (to, long):
+        write_atomically(path, b"model")
+    assert to.is_symlink()
+    assert target.read_bytes() == long.read_bytes() == b"model"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600  # as it was
     assert os.listdir(tmp_path / "elsewhere") == ["real.json"]
 
 
-def test_permissions_of_a_replaced_file_are_kept(tmp_path):
-    path = tmp_path / "model.json"
-    path.write_text("old")
-    path.chmod(0o600)
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000, "a\0b"])
-def test_impossible_names_are_typed(tmp_path, name):
-    with pytest.raises(OutputError):
-        check_writable(tmp_path / name)
-    assert not os.listdir(tmp_path)
-
-
-def test_a_long_name_that_is_possible_works(tmp_path):
-    path = tmp_path / ("x" * 250)
-    write_atomically(path, b"model")
-    assert os.listdir(tmp_path) == [path.name]
+def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
+    data, link, hard = (tmp_path / f"{n}.csv" for n in ("data", "link", "hard"))
+    data.write_text("private")
+    link.symlink_to(data)
+    os.link(data, hard)
+    new = tmp_path / "new.csv"
+    check_outputs([new, None], inputs=[data, None])
+    for outputs in ([data], [link], [hard], [new, tmp_path / "." / "new.csv"]):
+        with pytest.raises(OutputError, match="same command"):
+            check_outputs(outputs, inputs=[data])
 
 
 @pytest.fixture(params=[True, False], ids=["hidden", "nameless"])
@@ -67,18 +66,6 @@ def named(request, monkeypatch):
     elif not hasattr(os, "O_TMPFILE"):
         pytest.skip("no files without a name here")
     return request.param
-
-
-def test_outputs_do_not_overwrite_inputs_or_each_other(tmp_path):
-    data = tmp_path / "data.csv"
-    data.write_text("private")
-    link = tmp_path / "link.csv"
-    link.symlink_to(data)
-    new = tmp_path / "new.csv"
-    check_outputs([new, None], inputs=[data, None])
-    for outputs in ([data], [link], [new, tmp_path / "." / "new.csv"]):
-        with pytest.raises(OutputError, match="same command"):
-            check_outputs(outputs, inputs=[data])
 
 
 def test_reserved_files_are_opened_at_once_and_leave_no_trace_if_not_written(tmp_path, named):
@@ -146,17 +133,6 @@ def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch, named)
     assert os.listdir(tmp_path) == ["model.json"]
 
 
-def test_a_read_only_file_is_not_replaced(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("old")
-    path.chmod(0o444)
-    with pytest.raises(OutputError, match="read-only"):
-        check_outputs([path])
-    with pytest.raises(OutputError, match="read-only"):
-        write_atomically(path, b"new")
-    assert path.read_text() == "old"
-
-
 @posix
 def test_nothing_is_left_of_a_run_that_is_killed_while_it_writes(tmp_path):
     """Whatever was written of private rows by then is gone with the process."""
@@ -213,11 +189,3 @@ def test_runs_side_by_side_do_not_sweep_each_other(tmp_path):
         write_atomically(second, b"second")
         write_atomically(first, b"first")
     assert sorted(os.listdir(tmp_path)) == ["first", "second"]
-
-
-def test_two_names_of_one_file_are_one_file(tmp_path):
-    data, link = tmp_path / "data.csv", tmp_path / "hard.csv"
-    data.write_text("private")
-    os.link(data, link)
-    with pytest.raises(OutputError, match="same command"):
-        check_outputs([link], inputs=[data])

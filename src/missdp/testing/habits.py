@@ -555,10 +555,17 @@ def check_synthesizer(
 
     Examples
     --------
-    >>> from missdp import PrivBayes
+    >>> from missdp.errors import CheckFailedError
+    >>> from missdp.synth import Synthesizer
     >>> from missdp.testing import check_synthesizer
-    >>> check_synthesizer(PrivBayes, strategies=["joint"], trials=4, audit_trials=20).passed
-    True
+    >>> class Unfinished(Synthesizer):
+    ...     strategies = ("joint",)
+    >>> try:
+    ...     check_synthesizer(Unfinished, audit_trials=0)
+    ... except CheckFailedError as error:
+    ...     print(error)
+    Unfinished does not keep ... promises:
+    - FAILED habits: Parameters, clone and repr work as in scikit-learn...
     """
     found: list[Finding] = []
     for on in subjects(family, parameters, strategies, schema):
