@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -125,7 +126,8 @@ def test_a_row_that_moves_more_than_was_declared_is_found():
 
 def test_two_reads_for_one_charge_are_found():
     message = failures(check_sensitivity, examples.ReadingTwice)
-    assert "10 answers were computed, and 6 were charged for" in message
+    answered, charged = map(int, re.search(r"(\d+) answers .* and (\d+) were", message).groups())
+    assert answered == charged + 4  # of four attributes each is read twice
 
 
 class Peeking(examples.Histograms):
