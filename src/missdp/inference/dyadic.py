@@ -25,6 +25,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 _SPLIT = 3.0  # standard deviations that a count must reach to be divided
 _TRIM = 2.0  # standard deviations that the mass at either end must reach to be believed
 _OCCUPIED = 3.5  # the same, where what lies outside of it is not looked at again
+_UNSEEN = 0.1  # of all rows, that may at most be outside without standing out
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +98,13 @@ def occupied(counts: NDArray[np.generic], *, std: float, size: int) -> tuple[int
     (16, 32)
     """
     width = (1 << depth_of(size)) // len(counts)
-    reached = [
-        np.maximum(side, np.cumsum(side) / np.sqrt(np.arange(1, len(side) + 1)))
-        for side in (np.asarray(counts, np.float64), np.asarray(counts, np.float64)[::-1])
-    ]
-    first, last = (np.flatnonzero(total > _OCCUPIED * std) for total in reached)
-    if not (first.size and last.size):
-        return 0, size
-    low, high = sorted((int(first[0]), len(counts) - 1 - int(last[0])))
-    start = min(low * width, size - 2)
-    return start, max(start + 2, min((high + 1) * width, size))
+    total, ends = float(counts.sum()), []
+    for side in (np.asarray(counts, np.float64), np.asarray(counts, np.float64)[::-1]):
+        spread = _OCCUPIED * std * np.sqrt(np.arange(1, len(side) + 1))
+        kept = (side > spread[0]) | (np.cumsum(side) > spread) | (spread > _UNSEEN * total)
+        ends.append(int(np.flatnonzero(kept)[0]) if kept.any() else 0)
+    start = min(ends[0] * width, size - 2)
+    return start, max(start + 2, min((len(counts) - ends[1]) * width, size))
 
 
 def fit_histogram(
