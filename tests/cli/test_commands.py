@@ -27,6 +27,12 @@ def imported(code):
         ("import missdp.cli.main", set()),
         ("from missdp.cli.main import main; main(['--version'])", set()),
         ("from missdp.cli.main import main; main(['--help'])", set()),
+        ("from missdp import AllPairs; AllPairs(epsilon=1.0)", {"numpy"}),
+        ("from missdp import Schema, Table, load, Budget, Guarantee", {"numpy"}),
+        *(
+            (f"from missdp.cli.main import main; main(['{name}', '--help'])", {"numpy"})
+            for name in ("synthesize", "sample", "price", "impute", "schema")
+        ),
     ],
 )
 def test_what_takes_long_is_imported_where_it_is_used(code, needed):
