@@ -10,7 +10,7 @@ import pandas as pd
 
 from missdp import AllPairs, Budget, Categorical, Numeric, PrivBayes, Schema, Table, load
 from missdp.accounting import DataDependentDomain, Guarantee
-from missdp.cli.app import check_epsilon
+from missdp.cli.options import check_epsilon
 from missdp.cli.release_files import Release
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs

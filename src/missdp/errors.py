@@ -120,9 +120,7 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
     """
 
     def __init__(
-        self,
-        *kinds: type[BaseException],
-        by: MissDPError | Callable[[BaseException], MissDPError],
+        self, *kinds: type[BaseException], by: MissDPError | Callable[[BaseException], MissDPError]
     ) -> None:
         self._kinds = kinds
         self._by = by

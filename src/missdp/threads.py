@@ -6,20 +6,17 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import OpenBLASController, ThreadpoolController
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
 
 __all__ = ["one_blas_thread"]
 
 _lock = threading.Lock()
 _inside: list[Any] = []  # the same as often as there is somebody inside
-# From 3.8 on, threadpoolctl lets one thread alone change what belongs to all: who is in charge here
-# is whoever holds the lock.
-_in_charge: Callable[..., None] = getattr(
-    OpenBLASController, "clear_controlling_thread", lambda **_: None
-)
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
@@ -51,6 +48,18 @@ def one_blas_thread() -> Iterator[None]:
                 _in_charge(force=True)
 
 
+def _in_charge(*, force: bool) -> None:
+    """Make this thread the one in charge.
+
+    From 3.8 on, threadpoolctl lets one thread alone change what belongs to all: who is in charge
+    here is whoever holds the lock.
+    """
+    from threadpoolctl import OpenBLASController
+
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=force)
+
+
 def _limited() -> Any:
     _in_charge(force=True)
     limits = _libraries().limit(limits=1, user_api="blas")
@@ -60,5 +69,8 @@ def _limited() -> Any:
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
-    """Look for libraries once: it takes milliseconds, and all are loaded before the first fit."""
+    """Look for libraries once: it takes milliseconds, and all are loaded from then on."""
+    import scipy.linalg  # noqa: F401 - brings a BLAS of its own
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()

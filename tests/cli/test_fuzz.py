@@ -7,63 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from missdp import Categorical, Numeric, Schema
 from missdp.cli.app import app
-from missdp.cli.main import EXIT_CODES, main
+from missdp.cli.main import EXIT_CODES
 from missdp.record import sealed
 
 TOKEN = "Xq7Zt"  # stands for a private cell
 NUMBER = "918273645"  # another one
-SCHEMA = Schema(
-    (
-        Categorical(name="größe", levels=("S", "L"), nullable=True),
-        Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
-    )
-)
 TOKENS = re.compile(f'{TOKEN}|{NUMBER}|Traceback|unexpected|File "')
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    SCHEMA.to_toml(folder / "schema.toml")
-    good(folder / "good.csv")
-    arguments = (
-        "synthesize",
-        "good.csv",
-        "--schema",
-        "schema.toml",
-        "--epsilon",
-        "1",
-        "--public-rows",
-        "60",
-    )
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        assert main([*arguments, "-o", "out.csv", "--model", "model.json"]) == 0
-    finally:
-        os.chdir(before)
-    return folder / "model.json"
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch, model):
-    monkeypatch.chdir(tmp_path)
-    SCHEMA.to_toml("schema.toml")
-    good(tmp_path / "good.csv")
-    (tmp_path / "model.json").write_bytes(model.read_bytes())
-    return tmp_path
-
-
-def good(path):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"größe": rng.choice(["S", "L"], 60), "age": rng.integers(0, 99, 60)})
-    frame.astype({"age": "Int64"}).mask(rng.random((60, 2)) < 0.1).to_csv(path, index=False)
+@pytest.fixture(name="folder")
+def _folder(folder, survey):
+    Path("good.csv").write_bytes(Path("data.csv").read_bytes())
+    Path("model.json").write_bytes((survey / "m.json").read_bytes())
+    return folder
 
 
 BROKEN = {
@@ -121,12 +80,6 @@ COMMANDS = {
 }
 
 
-def run(capsys, *arguments):
-    code = main([str(a) for a in arguments])
-    out = capsys.readouterr()
-    return code, out.out, out.err
-
-
 def check(code, out, err):
     """What holds whatever was asked."""
     assert code in {0, 8, *EXIT_CODES.values()}, (code, err)
@@ -137,7 +90,7 @@ def check(code, out, err):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_broken_files(folder, capsys, command):
+def test_broken_files(folder, run, command):
     suffix, labels = COMMANDS[command]
     path = folder / f"private{suffix}"
     for number, label in enumerate(labels):
@@ -145,7 +98,7 @@ def test_broken_files(folder, capsys, command):
         before = set(os.listdir(folder))
         words = [word.format(path.name) for word in command.split()]
         more = ("--json",) if number % 2 and words[0] not in ("simulate", "schema") else ()
-        code, out, err = run(capsys, *words, *more)
+        code, out, err = run(*words, *more)
         check(code, out, err)
         new = set(os.listdir(folder)) - before
         assert not new or code in (0, 8), (label, new)
@@ -157,12 +110,12 @@ PATHS = (".", "", "/dev/null", "nothing.csv", "x" * 300, "link.csv", "folder.csv
          "*.csv", "good.csv/x")  # fmt: skip
 
 
-@pytest.mark.parametrize("command", list(COMMANDS)[::2])
-def test_strange_paths(folder, capsys, command):
+@pytest.mark.parametrize("command", list(COMMANDS)[::3])
+def test_strange_paths(folder, run, command):
     (folder / "link.csv").symlink_to("link.csv")
     (folder / "folder.csv").mkdir()
     for path in PATHS:
-        code, out, err = run(capsys, *[word.format(path) for word in command.split()])
+        code, out, err = run(*[word.format(path) for word in command.split()])
         check(code, out, err)
         assert code in (2, 3, 5)
 
@@ -191,19 +144,19 @@ FLOATS_TWICE = {
 @pytest.mark.parametrize(
     ("option", "command"), [*FLOATS.items(), *FLOATS_TWICE.items()], ids=lambda v: v.split()[0]
 )
-def test_odd_numbers_are_refused_by_the_name_of_their_option(folder, capsys, option, command):
+def test_odd_numbers_are_refused_by_the_name_of_their_option(folder, run, option, command):
     for value in NUMBERS:
         (folder / "new.csv").unlink(missing_ok=True)
-        code, out, err = run(capsys, *command.split(), option, value)
+        code, out, err = run(*command.split(), option, value)
         check(code, out, err)
         if code == 2:
             assert option in err, (value, err)
             assert not (folder / "new.csv").exists(), value
 
 
-def test_options_in_messages_are_options_that_exist(folder, capsys):
+def test_options_in_messages_are_options_that_exist(folder, run):
     words = "query good.csv --schema schema.toml --impute age --match größe --epsilon 1"
-    known = {"--help", *re.findall(r"--[a-z0-9-]+", run(capsys, "query", "--help")[1])}
+    known = {"--help", *re.findall(r"--[a-z0-9-]+", run("query", "--help")[1])}
     for extra in (
         "--mean nobody", "--mean größe", "--mean age --where x", "--mean age --k 0",
         "--count --mean x",
@@ -211,7 +164,7 @@ def test_options_in_messages_are_options_that_exist(folder, capsys):
         "--mean age --impute nobody", "--count --impute ,", "--count --uncertainty all",
         "--variance age --uncertainty worst-case", "--proportion x", "--count --undeclared maybe",
     ):  # fmt: skip
-        code, out, err = run(capsys, *words.split(), *extra.split())
+        code, out, err = run(*words.split(), *extra.split())
         check(code, out, err)
         assert code in (2, 3, 6), (extra, err)
         assert set(re.findall(r"--[a-z0-9-]+", err)) <= known, err
@@ -227,7 +180,7 @@ def test_options_in_messages_are_options_that_exist(folder, capsys):
         (("parameters",), 3), (("family",), ["PrivBayes"]), (("family",), {}), (("format",), 99),
     ],
 )  # fmt: skip
-def test_damaged_models(folder, capsys, name, path, value):
+def test_damaged_models(folder, run, name, path, value):
     document = json.loads((folder / "model.json").read_text())
     inner = document
     for key in path[:-1]:
@@ -237,13 +190,13 @@ def test_damaged_models(folder, capsys, name, path, value):
     (folder / "model.json").write_text(json.dumps(sealed(document)))
     before = set(os.listdir(folder))
     more = ("-o", "new.csv") if name == "sample" else ()
-    code, out, err = run(capsys, name, "model.json", *more)
+    code, out, err = run(name, "model.json", *more)
     check(code, out, err)
     if code:
         assert set(os.listdir(folder)) == before
 
 
-def test_names_that_are_not_unicode(folder):
+def test_names_that_are_not_unicode(folder, run):
     """As the system gives them: argv of a process, not of a function."""
     name = os.fsdecode(b"caf\xe9.csv")
     done = subprocess.run(

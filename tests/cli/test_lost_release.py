@@ -8,40 +8,20 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import missdp
-from missdp import AllPairs, Categorical, Numeric, Schema, Table
+from missdp import AllPairs, Table
 from missdp.cli.main import main
 from missdp.synth.base import Synthesizer
 
-SCHEMA = Schema(
-    (
-        Categorical(name="smoker", levels=("no", "yes"), nullable=True),
-        Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
-    )
-)
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 1, "-o", "out.csv")
-QUERY = ("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "smoker")
+QUERY = ("query", "data.csv", "--schema", "schema.toml", "--impute", "age", "--match", "größe")
 QUERY += ("--epsilon", 1, "--mean", "age")
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="limits and signals of another kind")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    SCHEMA.to_toml("schema.toml")
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"smoker": rng.choice(["no", "yes"], 300), "age": rng.integers(0, 99, 300)}
-    )
-    frame = frame.astype({"age": "Int64"}).mask(rng.random((300, 2)) < 0.1)
-    frame.to_csv("data.csv", index=False)
-    return tmp_path
 
 
 @pytest.fixture
@@ -56,12 +36,6 @@ def fits(monkeypatch):
 
     monkeypatch.setattr(Synthesizer, "fit", counted)
     return done
-
-
-def run(capsys, *arguments):
-    code = main([str(a) for a in arguments])
-    out = capsys.readouterr()
-    return code, out.out, out.err
 
 
 def process(*arguments, **options):
@@ -80,45 +54,13 @@ def limited(size):
 # -- refused in time ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        ("-o", "."),
-        ("-o", "/proc/out.csv"),
-        ("-o", "out.xlsx"),
-        ("-o", "nowhere/out.csv"),
-        ("-o", "data.csv/out.csv"),
-        ("-o", "x" * 300 + ".csv"),
-        ("-o", "x" * 250 + ".csv"),  # the model beside it would have too long a name
-        ("--model", "."),
-        ("--model", "/proc/m.json"),
-        ("--model", "out.csv"),
-        ("--model", "/dev/full"),
-        ("--guarantee", "/proc/g.json"),
-        ("--guarantee", "schema.toml"),
-        ("--rows", "999999999999999"),
-        ("--rows", "9" * 30),
-        ("--public-rows", "999999999999999"),
-    ],
-)
-def test_what_can_be_foreseen_is_refused_before_the_charge(folder, capsys, fits, extra):
-    before = sorted(os.listdir(folder))
-    code, out, err = run(capsys, *SYNTHESIZE, *extra)
-    assert code in (2, 5)
-    assert out == ""
-    assert err.startswith("missdp: ")
-    assert err.count("\n") == 1
-    assert not fits
-    assert sorted(os.listdir(folder)) == before
-
-
 @posix
 def test_a_disk_without_room_for_the_model_is_refused_before_the_charge(folder):
     done = process(*SYNTHESIZE, preexec_fn=limited(100_000), stdout=subprocess.PIPE)
     assert done.returncode == 5
     assert ".model.json" in done.stderr
     assert "charged" not in done.stderr
-    assert sorted(os.listdir(folder)) == ["data.csv", "schema.toml"]
+    assert sorted(os.listdir(folder)) == ["complete.csv", "data.csv", "schema.toml"]
 
 
 def test_an_answer_to_nowhere_is_refused_before_the_charge(folder, capsys, monkeypatch, fits):
@@ -146,19 +88,19 @@ def test_a_disk_that_fills_up_later_leaves_the_model_and_says_how_to_go_on(folde
     assert "charged (epsilon = 1, delta = 1e-06)" in second
     (kept,) = (path.name for path in folder.glob("out-*.model.json"))
     assert third.endswith(f"missdp sample {kept} -o out.csv")
-    assert sorted(os.listdir(folder)) == ["data.csv", kept, "schema.toml"]
+    assert sorted(os.listdir(folder)) == ["complete.csv", "data.csv", kept, "schema.toml"]
     assert main(third.split("missdp ")[1].split()) == 0
     assert len(pd.read_csv("out.csv")) > 200
 
 
 @pytest.mark.parametrize("where", ["sample_blocks", "to_arrow"])
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("private"), OSError(28, "private")])
-def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, error):
+def test_any_later_failure_leaves_the_model(folder, run, monkeypatch, where, error):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(Table if where == "to_arrow" else AllPairs, where, fail)
-    code, out, err = run(capsys, *SYNTHESIZE, "--json")
+    code, out, err = run(*SYNTHESIZE, "--json")
     assert (code, out) == (8, "")
     assert "private" not in err.replace("private data", "").replace("private cells", "")
     assert "charged (epsilon = 1, delta = 1e-06)" in err
@@ -168,7 +110,7 @@ def test_any_later_failure_leaves_the_model(folder, capsys, monkeypatch, where, 
     assert missdp.load(kept).guarantee_.epsilon == 1.0
 
 
-def test_a_model_that_cannot_be_saved_there_is_saved_elsewhere(folder, capsys, monkeypatch):
+def test_a_model_that_cannot_be_saved_there_is_saved_elsewhere(folder, run, monkeypatch):
     def refuse(source, target, *, named, **more):
         if Path(target).name.endswith(".model.json") and Path(target).parent == folder:
             raise OSError(errno.EBUSY, "busy")
@@ -179,24 +121,24 @@ def test_a_model_that_cannot_be_saved_there_is_saved_elsewhere(folder, capsys, m
         monkeypatch.setattr(f"missdp.files.os.{step}", given)
     (folder / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
-    code, _, err = run(capsys, *SYNTHESIZE, "--model", "m.json")
+    code, _, err = run(*SYNTHESIZE, "--model", "m.json")
     assert code == 8
-    assert sorted(os.listdir(folder)) == ["data.csv", "schema.toml", "tmp"]
+    assert sorted(os.listdir(folder)) == ["complete.csv", "data.csv", "schema.toml", "tmp"]
     (kept,) = (folder / "tmp").rglob("*.model.json")
     assert os.path.relpath(kept) in err
     assert missdp.load(kept).guarantee_.epsilon == 1.0
 
 
-def test_an_empty_file_is_only_written_if_asked_for(folder, capsys, monkeypatch):
+def test_an_empty_file_is_only_written_if_asked_for(folder, run, monkeypatch):
     monkeypatch.setattr("missdp.synth.base.whole_rows", lambda *_, **__: 0)
-    code, _, err = run(capsys, *SYNTHESIZE)
+    code, _, err = run(*SYNTHESIZE)
     assert code == 8
     assert "--rows" in err
     assert not (folder / "out.csv").exists()
     (kept,) = folder.glob("out-*.model.json")
-    assert run(capsys, "sample", kept, "-o", "out.csv")[0] == 2
+    assert run("sample", kept, "-o", "out.csv")[0] == 2
     assert not (folder / "out.csv").exists()
-    assert run(capsys, "sample", kept, "-o", "out.csv", "--rows", 0)[0] == 0
+    assert run("sample", kept, "-o", "out.csv", "--rows", 0)[0] == 0
     assert (folder / "out.csv").exists()
 
 
@@ -261,7 +203,7 @@ run()
 
 @posix
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_stopped_while_it_starts(folder, name):
+def test_stopped_while_it_starts(folder, name, run):
     done = subprocess.run(
         [sys.executable, "-c", EARLY.format(name), *map(str, SYNTHESIZE)],
         capture_output=True,
@@ -270,4 +212,4 @@ def test_stopped_while_it_starts(folder, name):
     )
     assert done.returncode == 128 + getattr(signal, name)
     assert done.stderr == "missdp: interrupted\n"
-    assert sorted(os.listdir(folder)) == ["data.csv", "schema.toml"]
+    assert sorted(os.listdir(folder)) == ["complete.csv", "data.csv", "schema.toml"]

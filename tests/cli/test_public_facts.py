@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from missdp import Schema, synthesizers
-from missdp.cli.main import main
+from missdp import Schema
 
 SCHEMA = """
 format = 1
@@ -145,31 +144,23 @@ def survey(n: int, seed: int) -> pd.DataFrame:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("schema.toml").write_text(SCHEMA, encoding="utf-8")
     survey(400, 0).to_csv("data.csv", index=False)
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
-    code = main([str(a) for a in arguments])
-    out = capsys.readouterr()
-    return code, out.out, out.err
-
-
 EVALUATE = ("evaluate", "data.csv", "other.csv", "--schema", "schema.toml")
 
 
-def test_evaluate_counts_violations_and_kinds(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_counts_violations_and_kinds(folder, run):
     other = survey(300, 1)
     other.loc[other.index[:7], ["start", "end"]] = [9, 3]
     other.loc[other.index[7:10], "arbeitet"] = "nein"
     other.loc[other.index[7:10], "Löhne"] = 1000.0
     other.to_csv("other.csv", index=False)
-    code, out, err = run(capsys, *EVALUATE, "--json")
+    code, out, err = run(*EVALUATE, "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert document["rules"]["truth"]["broken"] == dict.fromkeys(RULES, 0)
@@ -180,7 +171,7 @@ def test_evaluate_counts_violations_and_kinds(
     assert set(kinds["truth_shares"]["Löhne"]) == {"not_applicable", "missing", "refused"}
     expected = (survey(400, 0)["age"] == -3).mean()
     assert kinds["truth_shares"]["age"]["not_asked"] == pytest.approx(expected)
-    code, out, _ = run(capsys, *EVALUATE)
+    code, out, _ = run(*EVALUATE)
     assert code == 0
     assert "synthetic table: 10 of 300 rows break a rule" in out
     assert "private table: 0 of 400 rows break a rule" in out
@@ -188,30 +179,26 @@ def test_evaluate_counts_violations_and_kinds(
     assert "age, not asked" in out
 
 
-def test_evaluate_says_nothing_of_what_a_schema_does_not_have(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_says_nothing_of_what_a_schema_does_not_have(folder, run):
     plain = Path("schema.toml").read_text(encoding="utf-8").split("[[rule]]")[0]
     Path("rules.toml").write_text(
         '[[attribute]]\nname = "a"\nkind = "categorical"\nlevels = ["x"]\nnullable = true\n',
         encoding="utf-8",
     )
     pd.DataFrame({"a": ["x", "x"]}).to_csv("other.csv", index=False)
-    code, out, _ = run(capsys, "evaluate", "other.csv", "other.csv", "--schema", "rules.toml",
+    code, out, _ = run("evaluate", "other.csv", "other.csv", "--schema", "rules.toml",
                        "--ways", "1", "--json")  # fmt: skip
     assert code == 0
     assert set(json.loads(out)) == {"curator_only", "fidelity", "marginals", "missing", "warnings"}
     Path("schema.toml").write_text(plain, encoding="utf-8")
     survey(50, 0).to_csv("other.csv", index=False)
-    document = json.loads(run(capsys, *EVALUATE, "--json")[1])
+    document = json.loads(run(*EVALUATE, "--json")[1])
     assert "rules" not in document
     assert "kinds" in document
 
 
 @pytest.mark.parametrize("rows", ["none", "one", "all not applicable", "all missing"])
-def test_evaluate_takes_thin_tables(
-    folder: Path, capsys: pytest.CaptureFixture[str], rows: str
-) -> None:
+def test_evaluate_takes_thin_tables(folder, run, rows):
     other = survey(60, 2)
     if rows in ("none", "one"):
         other = other.head(int(rows == "one"))
@@ -221,45 +208,41 @@ def test_evaluate_takes_thin_tables(
         other["age"], other["born"] = -3, pd.NA
     other.to_csv("other.csv", index=False)
     for arguments in (EVALUATE, ("evaluate", "other.csv", "data.csv", *EVALUATE[3:])):
-        code, out, err = run(capsys, *arguments, "--json")
+        code, out, err = run(*arguments, "--json")
         assert (code, err) == (0, "")
         assert json.loads(out)["rules"]["synthetic"]["broken_rows"] == 0
 
 
-def test_evaluate_trains_learners_with_every_kind(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluate_trains_learners_with_every_kind(folder, run, monkeypatch):
     from missdp.evaluate import LEARNERS
 
     for name in set(LEARNERS) - {"BernoulliNB"}:
         monkeypatch.delitem(LEARNERS, name)
     survey(200, 3).to_csv("other.csv", index=False)
-    code, out, err = run(capsys, *EVALUATE, "--f1", "--json")
+    code, out, err = run(*EVALUATE, "--f1", "--json")
     assert (code, err) == (0, "")
     assert set(json.loads(out)["f1"]["scores"]) == {*survey(1, 0).columns}
 
 
-def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = run(capsys, "schema", "check", "schema.toml", "data.csv")
+def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, run):
+    good = run("schema", "check", "schema.toml", "data.csv")
     bad = survey(400, 0)
     bad.loc[:50, ["start", "end"]] = [9, 3]
     bad.loc[:50, "age"] = 30
     bad.to_csv("data.csv", index=False)
-    assert run(capsys, "schema", "check", "schema.toml", "data.csv") == good
+    assert run("schema", "check", "schema.toml", "data.csv") == good
     code, out, err = good
     assert (code, err) == (0, "")
     assert all(f"  {text}\n" in out for text in RULES)
     assert "May be not applicable: Löhne." in out
     assert "May be refused: arbeitet, Löhne, degree." in out
-    document = json.loads(run(capsys, "schema", "check", "schema.toml", "--json")[1])
+    document = json.loads(run("schema", "check", "schema.toml", "--json")[1])
     assert document["rules"] == RULES
     assert document["kinds"]["age"] == ["missing", "not_asked"]
-    code, _, err = run(capsys, "schema", "check", "rules.toml")
+    code, _, err = run("schema", "check", "rules.toml")
     assert code == 3
     Path("schema.toml").write_text(SCHEMA.replace("by = [", 'by = ["gibt-es-nicht", '), "utf-8")
-    code, _, err = run(capsys, "schema", "check", "schema.toml")
+    code, _, err = run("schema", "check", "schema.toml")
     assert code == 3
     assert "years follows from gibt-es-nicht, degree" in err
 
@@ -267,24 +250,22 @@ def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(
 SYNTHESIZE = ("synthesize", "data.csv", "--schema", "schema.toml", "--epsilon", 2, "--seed", 1)
 
 
-def violations(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
+def violations(run, name) -> dict[str, Any]:
     """Evaluate a file that was written; all its cells are in the domain, or this fails."""
     arguments = ("evaluate", "data.csv", name, "--schema", "schema.toml", "--ways", "1", "--json")
-    code, out, err = run(capsys, *arguments)
+    code, out, err = run(*arguments)
     assert (code, err) == (0, "")
     document: dict[str, Any] = json.loads(out)
     assert document["rules"]["synthetic"]["broken"] == dict.fromkeys(RULES, 0)
     return document
 
 
-@pytest.mark.parametrize("method", ["aim", "all-pairs", "mst", "privbayes"])
-def test_every_method_obeys_the_rules_and_keeps_the_kinds(
-    folder: Path, capsys: pytest.CaptureFixture[str], method: str
-) -> None:
-    survey(10_000, 0).to_csv("data.csv", index=False)
+@pytest.mark.parametrize("method", ["aim", "privbayes"])
+def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, run, method):
+    survey(5000, 0).to_csv("data.csv", index=False)
     kept = ("--method", method, "--keep-holes", "--holes", "codes", "--model", "m.json")
-    assert run(capsys, *SYNTHESIZE, "-o", "out.csv", *kept)[0] == 0
-    found = violations(capsys, "out.csv")
+    assert run(*SYNTHESIZE, "-o", "out.csv", *kept)[0] == 0
+    found = violations(run, "out.csv")
     # Shares were at most .018 apart with three other seeds of each method, and .015 with eighty
     # of AllPairs.
     assert found["kinds"]["max_difference"] < 0.04
@@ -295,38 +276,16 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(
     assert "REF" in {*cells["degree"]}
     # Again from the model, with nulls: what is not applicable still follows from the row.
     again = ("sample", "m.json", "-o", "more.parquet", "--rows", 5000, "--keep-holes")
-    assert run(capsys, *again)[0] == 0
-    shares = violations(capsys, "more.parquet")["kinds"]["synthetic_shares"]
+    assert run(*again)[0] == 0
+    shares = violations(run, "more.parquet")["kinds"]["synthetic_shares"]
     assert shares["Löhne"]["refused"] == 0.0
     assert abs(shares["Löhne"]["not_applicable"] - 0.3) < 0.05
     # Without holes: only what is not applicable has no value.
-    assert run(capsys, *again[:3], "full.csv", "--holes", "codes")[0] == 0
+    assert run(*again[:3], "full.csv", "--holes", "codes")[0] == 0
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
     assert ((full["Löhne"] == -9) == (full["arbeitet"] == "nein")).all()
-    violations(capsys, "full.csv")
-
-
-@pytest.mark.parametrize(
-    ("method", "missing"),
-    [
-        (method, missing)
-        for method, found in synthesizers().items()
-        if method in ("aim", "all-pairs", "mst", "privbayes")
-        for missing in found.strategies
-        if missing != "joint"
-    ],
-)
-def test_every_strategy_obeys_the_rules(
-    folder: Path, capsys: pytest.CaptureFixture[str], method: str, missing: str
-) -> None:
-    survey(2000, 0).to_csv("data.csv", index=False)
-    chosen = ("--method", method, "--missing", missing, "-o", "out.csv")
-    assert run(capsys, *SYNTHESIZE, *chosen)[0] == 0
-    violations(capsys, "out.csv")
-    cells = pd.read_csv("out.csv")
-    assert not cells.drop(columns="Löhne").isna().any().any()
-    assert (cells["Löhne"].isna() == (cells["arbeitet"] == "nein")).all()
+    violations(run, "full.csv")
 
 
 def questions(columns: int) -> pd.DataFrame:
@@ -347,86 +306,59 @@ def questions(columns: int) -> pd.DataFrame:
     return frame
 
 
-def test_two_hundred_columns_are_evaluated(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    frame = questions(200)
+def test_a_hundred_columns_are_evaluated(folder, run):
+    frame = questions(100)
     frame.loc[:2, ["q8", "q9"]] = [0, 1]
     frame.to_csv("other.csv", index=False)
-    code, out, _ = run(capsys, *EVALUATE, "--ways", 1, "--json")
+    code, out, _ = run(*EVALUATE, "--ways", 1, "--json")
     assert code == 0
     found = json.loads(out)["rules"]
     assert (found["truth"]["broken_rows"], found["synthetic"]["broken_rows"]) == (0, 3)
-    assert len(found["synthetic"]["broken"]) == 100
+    assert len(found["synthetic"]["broken"]) == 50
     assert found["synthetic"]["broken"]["q9 is not applicable unless q8 = 1"] == 3
 
 
-def test_many_columns_with_rules_are_synthesized(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions(60)
+def test_many_columns_with_rules_are_synthesized(folder, run):
+    questions(30)
     arguments = ("--method", "privbayes", "--keep-holes", "--holes", "codes", "-o", "other.csv")
-    assert run(capsys, *SYNTHESIZE, *arguments)[0] == 0
-    found = json.loads(run(capsys, *EVALUATE, "--ways", 1, "--json")[1])["rules"]
+    assert run(*SYNTHESIZE, *arguments)[0] == 0
+    found = json.loads(run(*EVALUATE, "--ways", 1, "--json")[1])["rules"]
     assert found["synthetic"]["broken_rows"] == 0
     assert (pd.read_csv("other.csv") == -9).to_numpy().any()
 
 
-@pytest.mark.parametrize("way", ["sample", "synthesize"])
-def test_an_output_that_cannot_be_written_is_refused_with_codes_too(
-    folder: Path, capsys: pytest.CaptureFixture[str], way: str
-) -> None:
-    codes = ("--keep-holes", "--holes", "codes")
-    if way == "sample":
-        assert run(capsys, *SYNTHESIZE, "-o", "out.csv", "--model", "m.json")[0] == 0
-        command: tuple[Any, ...] = ("sample", "m.json")
-    else:
-        command = SYNTHESIZE
-    code, _, err = run(capsys, *command, "-o", "no/x.csv", *codes)
-    assert code == 5
-    assert "unexpected" not in err
-    code, _, err = run(capsys, *command, "-o", "x.csv", "--holes", "zeros")
-    assert code == 2
-    assert "--holes" in err
-    assert not Path("x.csv").exists()
-
-
-def test_errors_say_nothing_of_rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_say_nothing_of_rows(folder, run):
     """A cell outside the domain is refused as before, and no message names rule or row."""
     bad = survey(400, 0).astype({"age": "object"})
     bad.loc[17, "age"] = 4711
     bad.to_csv("other.csv", index=False)
     for arguments in (EVALUATE, ("schema", "check", "schema.toml", "other.csv")):
-        code, _, err = run(capsys, *arguments)
+        code, _, err = run(*arguments)
         assert code == 3
         assert not {"4711", "17", "400"} & {*err.replace(",", " ").split()}
         assert "'age'" in err
 
 
-def test_rules_about_two_rows_are_listed_and_counted_apart(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_about_two_rows_are_listed_and_counted_apart(folder, run):
     text = "t1&t2&EQ(t1.start,t2.start)&IQ(t1.end,t2.end)"
     rule = f'[[rule]]\nkind = "denial"\nconstraint = "{text}"\n'
     Path("schema.toml").write_text(SCHEMA + rule, encoding="utf-8")
-    out = run(capsys, "schema", "check", "schema.toml", "data.csv")[1]
+    out = run("schema", "check", "schema.toml", "data.csv")[1]
     assert f"  {RULES[-1]}\nRules about two rows:\n  {text}\n" in out
     soft = SCHEMA + rule + 'holds = "mostly"\n'
     Path("soft.toml").write_text(soft, encoding="utf-8")
-    assert f"  {text} (mostly)\n" in run(capsys, "schema", "check", "soft.toml", "data.csv")[1]
+    assert f"  {text} (mostly)\n" in run("schema", "check", "soft.toml", "data.csv")[1]
     survey(300, 1).to_csv("other.csv", index=False)
-    code, out, _ = run(capsys, *EVALUATE)
+    code, out, _ = run(*EVALUATE)
     assert code == 0
     assert out.count("rows that violate a denial constraint") == 2
     assert out.count(text) == 2
     Path("schema.toml").write_text(SCHEMA.split("[[rule]]")[0] + rule, encoding="utf-8")
-    assert "break a rule" not in run(capsys, *EVALUATE)[1]
+    assert "break a rule" not in run(*EVALUATE)[1]
 
 
-@pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar", "self-masking"])
-def test_simulated_holes_are_where_there_are_values_and_rules_stay(
-    folder: Path, capsys: pytest.CaptureFixture[str], mechanism: str
-) -> None:
+@pytest.mark.parametrize("mechanism", ["mcar", "self-masking"])
+def test_simulated_holes_are_where_there_are_values_and_rules_stay(folder, run, mechanism):
     whole = survey(4000, 0)
     whole = whole[
         ~whole.isin([-7, -1, -3, "-7", "-8", "REF"]).any(axis=1) & ~whole.isna().any(axis=1)
@@ -434,7 +366,7 @@ def test_simulated_holes_are_where_there_are_values_and_rules_stay(
     whole.to_csv("whole.csv", index=False)
     arguments = ("simulate", "whole.csv", "--schema", "schema.toml", "--rate", 0.2, "--seed", 1)
     arguments += ("--mechanism", mechanism, "--output-schema", "holes.toml", "--holes", "codes")
-    code, _, err = run(capsys, *arguments, "-o", "holes.csv")
+    code, _, err = run(*arguments, "-o", "holes.csv")
     assert code == 0, err
     schema = Schema.from_toml("holes.toml")
     assert schema.rules == Schema.from_toml("schema.toml").rules
@@ -442,4 +374,4 @@ def test_simulated_holes_are_where_there_are_values_and_rules_stay(
     assert ((before["Löhne"] == -9) == (after["Löhne"] == -9)).all()
     assert after.isna().any().any()
     other = ("evaluate", "whole.csv", "holes.csv", "--schema", "holes.toml", "--json")
-    assert json.loads(run(capsys, *other)[1])["rules"]["synthetic"]["broken_rows"] == 0
+    assert json.loads(run(*other)[1])["rules"]["synthetic"]["broken_rows"] == 0

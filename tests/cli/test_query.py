@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from missdp import Budget, Categorical, Numeric, Ordinal, Schema, Table, shelf
+from missdp import Budget, Numeric, Ordinal, Schema, Table, shelf
 from missdp.cli.main import main
 from missdp.datasets import yrbss
 from missdp.schema import Order
@@ -35,14 +35,8 @@ ASK = (
 MEAN = ("--mean", "strength_training_7d")
 
 
-def run(capsys, *arguments):
-    code = main([str(a) for a in arguments])
-    out = capsys.readouterr()
-    return code, out.out, out.err
-
-
-def test_a_mean_with_an_error_bar_and_a_guarantee(capsys):
-    code, out, _ = run(capsys, *ASK, *MEAN, "--where", "age >= 15 and age < 17", "--json")
+def test_a_mean_with_an_error_bar_and_a_guarantee(run):
+    code, out, _ = run(*ASK, *MEAN, "--where", "age >= 15 and age < 17", "--json")
     assert code == 0
     answer = json.loads(out)
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
@@ -52,8 +46,8 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(capsys):
     assert answer["guarantee"]["epsilon"] == pytest.approx(2.0)
 
 
-def test_what_the_missing_cells_could_hide(capsys):
-    code, out, _ = run(capsys, *ASK, *MEAN, "--uncertainty", "worst-case", "--json")
+def test_what_the_missing_cells_could_hide(run):
+    code, out, _ = run(*ASK, *MEAN, "--uncertainty", "worst-case", "--json")
     assert code == 0
     answer = json.loads(out)
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
@@ -74,39 +68,6 @@ QUESTIONS = [
     (*MEAN, "--no-error-bar"),
     (*MEAN, "--uncertainty", "worst-case"),
 ]
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_question(capsys, question):
-    code, out, err = run(capsys, *ASK, *question)
-    assert (code, err) == (0, ""), err
-    assert "differentially private" in out
-    lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
-    assert len(lines) == ("--no-error-bar" in question)
-    assert all(line.endswith("more (ScaleRelease, or --error-bar).") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("extra", "code", "says"),
-    [
-        ((), 2, "exactly one"),
-        ((*MEAN, "--count"), 2, "exactly one"),
-        ((*MEAN, "--epsilon", "0"), 2, "epsilon"),
-        ((*MEAN, "--k", "0"), 2, "k"),
-        (("--proportion", "age >"), 2, "--proportion: expected"),
-        ((*MEAN, "--where", "age >>> 3"), 2, "where"),
-        ((*MEAN, "--where", "__import__('os')"), 2, ""),
-        (("--mean", "race"), 2, "numeric"),
-        (("--mean", "nobody"), 3, "nobody"),
-        ((*MEAN, "--match", "nobody"), 3, "nobody"),
-        (("--correlation", "age"), 2, "2 attribute"),
-    ],
-)
-def test_bad_questions(capsys, extra, code, says):
-    found, out, err = run(capsys, *ASK, *extra)
-    assert (found, out) == (code, ""), err
-    assert says in err
-    assert "unexpected" not in err
 
 
 FACTS = """
@@ -168,20 +129,20 @@ ROWS = [
 ]
 
 
-def test_a_question_is_about_those_to_whom_it_applies(capsys, ruled):
+def test_a_question_is_about_those_to_whom_it_applies(run, ruled):
     ask = ruled(ROWS)
-    code, out, err = run(capsys, *ask, "--mean", "hours", "--uncertainty", "worst-case", "--json")
+    code, out, err = run(*ask, "--mean", "hours", "--uncertainty", "worst-case", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert answer["applicable"] == ["hours"]
     assert 25 < answer["value"] < 35
     assert Estimate.from_dict(answer).to_dict().items() <= answer.items()
-    code, out, _ = run(capsys, *ask, "--correlation", "hours,pay")
+    code, out, _ = run(*ask, "--correlation", "hours,pay")
     assert code == 0
     assert "About the rows in which hours and pay are applicable" in out
-    code, out, _ = run(capsys, *ask, "--histogram", "hours", "--where", "age > 20")
+    code, out, _ = run(*ask, "--histogram", "hours", "--where", "age > 20")
     assert "About the rows in which hours is applicable;" in out
-    code, out, _ = run(capsys, *ask, "--count", "--where", "hours > 20", "--json")
+    code, out, _ = run(*ask, "--count", "--where", "hours > 20", "--json")
     assert "applicable" not in json.loads(out)
     assert 900 < json.loads(out)["value"] < 1100  # of 1,000
 
@@ -200,12 +161,12 @@ RULED = [
 ]
 
 
-@pytest.mark.parametrize("question", RULED)
-@pytest.mark.parametrize("rows", [ROWS, [(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
-def test_every_question_of_kinds_and_rules(capsys, ruled, question, rows):
-    code, out, err = run(capsys, *ruled(rows), *question)
-    assert (code, err) == (0, ""), err
-    assert "differentially private" in out
+@pytest.mark.parametrize("rows", [[(-1, "no", "", "none")] * 30, [(-8, "R", -7, "")] * 30])
+def test_questions_about_nobody_are_answered(run, ruled, rows):
+    for question in RULED[::2]:
+        code, out, err = run(*ruled(rows), *question)
+        assert (code, err) == (0, ""), err
+        assert "differentially private" in out
 
 
 @pytest.fixture(name="held")
@@ -231,10 +192,14 @@ def _held(monkeypatch):
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, (*MEAN, "--where", "physically_active_7d > 2")])
-def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(capsys, held, question):
+def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(run, held, question):
     found = held(ASK)
-    code, _, err = run(capsys, *ASK, *question)
+    code, out, err = run(*ASK, *question)
     assert (code, err) == (0, "")
+    assert "differentially private" in out
+    lines = [line for line in out.splitlines() if line.startswith("No noise interval: ")]
+    assert len(lines) == ("--no-error-bar" in question)
+    assert all(line.endswith("more (ScaleRelease, or --error-bar).") for line in lines)
     active = any("physically" in word for word in question)
     matched = {"age": False, "gender": False, "grade": False}  # matched by bins, without values
     also = {"physically_active_7d": True} if active else {}
@@ -242,26 +207,26 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(capsys, he
 
 
 @pytest.mark.parametrize("question", RULED)
-def test_what_rules_read_is_held_too(capsys, held, ruled, question):
+def test_what_rules_read_is_held_too(run, held, ruled, question):
     ask = ruled(ROWS)
     held(ask)
-    code, _, err = run(capsys, *ask, *question)
+    code, _, err = run(*ask, *question)
     assert (code, err) == (0, "")
 
 
-def test_a_cell_that_does_not_fit_is_refused_also_where_no_question_reads_it(capsys, ruled):
+def test_a_cell_that_does_not_fit_is_refused_also_where_no_question_reads_it(run, ruled):
     ask = ruled([*ROWS, (20, "perhaps", 30, 5)])
-    code, out, err = run(capsys, *ask, "--impute", "pay", "--mean", "pay")
+    code, out, err = run(*ask, "--impute", "pay", "--mean", "pay")
     assert (code, out) == (3, "")
     assert "'work'" in err
     assert "perhaps" not in err
 
 
-def test_a_column_that_no_question_reads_must_be_there_all_the_same(capsys, ruled):
+def test_a_column_that_no_question_reads_must_be_there_all_the_same(run, ruled):
     ask = ruled(ROWS)
     text = ask[1].read_text().replace("work", "labour", 1)
     ask[1].write_text(text)
-    code, out, err = run(capsys, *ask, "--impute", "pay", "--mean", "pay")
+    code, out, err = run(*ask, "--impute", "pay", "--mean", "pay")
     assert (code, out) == (3, "")
     assert "work" in err
 
@@ -280,16 +245,16 @@ def test_a_column_that_no_question_reads_must_be_there_all_the_same(capsys, rule
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(
-    capsys, monkeypatch, ruled, question
+    run, monkeypatch, ruled, question
 ):
     ask = ruled(ROWS)
-    lean = run(capsys, *ask, *question)
+    lean = run(*ask, *question)
     monkeypatch.setattr(COMMAND, "_read", lambda rows, facts, _: Table.read(rows, facts))
-    assert lean == run(capsys, *ask, *question)
+    assert lean == run(*ask, *question)
     assert lean[0] in {2, 3}
 
 
-def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(capsys, tmp_path):
+def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(run, tmp_path):
     """Of very many rules the last are not looked at: there, p is never at most q."""
     bounds = {f"{side}{k}": (0, 480) for k in range(17) for side in "ab"}
     bounds |= {"u": (0, 249), "v": (0, 249), "p": (300, 400), "q": (0, 200)}
@@ -303,14 +268,13 @@ def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(capsys
     )
     facts.to_toml(tmp_path / "facts.toml")
     (tmp_path / "rows.csv").write_text(",".join(bounds) + "\n" + "," * (len(bounds) - 1) + "\n")
-    code, _, err = run(
-        capsys, "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
+    code, _, err = run("query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml",
         "--impute", "p", "--match", "q", "--count", "--epsilon", "1",
     )  # fmt: skip
     assert (code, err) == (0, "")
 
 
-def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
+def test_names_with_commas_stand_in_backticks(run, tmp_path):
     facts = Schema(
         (
             Numeric(name="height, cm", lower=100, upper=220, nullable=True),
@@ -325,13 +289,13 @@ def test_names_with_commas_stand_in_backticks(capsys, tmp_path):
         "query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "5",
         "--impute", "`height, cm`, `a,b`",
     )  # fmt: skip
-    code, out, err = run(capsys, *ask, "--match", "grade", "--mean", "`height, cm`", "--json")
+    code, out, err = run(*ask, "--match", "grade", "--mean", "`height, cm`", "--json")
     assert (code, err) == (0, "")
     assert 165 < json.loads(out)["value"] < 185
-    code, _, err = run(capsys, *ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`")
+    code, _, err = run(*ask, "--match", "grade", "--correlation", "`height, cm`,`a,b`")
     assert (code, err) == (0, "")
     for odd in ("`grade", "grade`", "`grade` x", "a`b"):
-        code, out, err = run(capsys, *ask, "--match", odd, "--count")
+        code, out, err = run(*ask, "--match", odd, "--count")
         assert (code, out) == (2, "")
         assert "backticks" in err
 
@@ -353,36 +317,36 @@ def on_disk(monkeypatch):
     return kept
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", [QUESTIONS[k] for k in (0, 5, 8)])
 def test_rows_that_do_not_fit_are_kept_on_disk_and_nobody_can_tell(
-    capsys, monkeypatch, seeded, on_disk, question
+    run, monkeypatch, seeded, on_disk, question
 ):
     monkeypatch.setattr(FileRows, "about", lambda rows: 1_000)
-    held = run(capsys, *ASK, *question, "--k", "3", "--memory", "1GB")
+    held = run(*ASK, *question, "--k", "3", "--memory", "1GB")
     assert (held[0], on_disk) == (0, [])
     for about in (10_000_000, None):  # unknown: as many as there may be
         on_disk.clear()
         monkeypatch.setattr(FileRows, "about", lambda rows, about=about: about)
-        assert run(capsys, *ASK, *question, "--k", "3", "--memory", "1GB") == held
+        assert run(*ASK, *question, "--k", "3", "--memory", "1GB") == held
         assert len(on_disk) > 10
     on_disk.clear()
     monkeypatch.setattr(FileRows, "about", lambda rows: 10_000_000)
-    assert run(capsys, *ASK, *question, "--k", "3", "--memory", "99GB") == held
+    assert run(*ASK, *question, "--k", "3", "--memory", "99GB") == held
     assert on_disk == []
 
 
-@pytest.mark.parametrize("question", RULED)
-def test_so_are_rows_that_follow_rules(capsys, monkeypatch, seeded, on_disk, ruled, question):
+@pytest.mark.parametrize("question", RULED[1::4])
+def test_so_are_rows_that_follow_rules(run, monkeypatch, seeded, on_disk, ruled, question):
     ask = ruled(ROWS)
-    held = run(capsys, *ask, *question)
+    held = run(*ask, *question)
     assert on_disk == []
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
-    assert run(capsys, *ask, *question) == held
+    assert run(*ask, *question) == held
     assert len(on_disk) > 10
 
 
 @pytest.mark.parametrize("taken", [0, 1, 9])
-def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(capsys, monkeypatch, taken):
+def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(run, monkeypatch, taken):
     kept = []
 
     def full(*_):
@@ -393,7 +357,7 @@ def test_a_full_disk_is_told_and_so_is_what_counts_as_charged(capsys, monkeypatc
     monkeypatch.setattr(shelf, "_LEAST", 1)
     monkeypatch.setattr(shelf.tempfile, "TemporaryFile", partial(reserved, full))
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
-    code, out, err = run(capsys, *ASK, *MEAN)
+    code, out, err = run(*ASK, *MEAN)
     assert (code, out) == (5, "")
     assert err.startswith("missdp: cannot write a temporary file: No space left on device")
     # Nothing was charged while the table was read.
@@ -445,39 +409,3 @@ def test_no_row_takes_more_memory_than_is_reckoned(monkeypatch, question, k):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert (peaks[1] - peaks[0]) / 5_000 < COMMAND._row_bytes(asked[0])
-
-
-def test_odd_names_without_backticks_are_told_to_stand_in_them(capsys, tmp_path):
-    facts = Schema(
-        (
-            Numeric(name="Income, monthly", lower=0, upper=9, nullable=True),
-            Categorical(name="Employed?", levels=("N", "Y"), nullable=True),
-            Ordinal(name="grade", levels=(1, 2)),
-        )
-    )
-    facts.to_toml(tmp_path / "facts.toml")
-    rows = "".join(f"{k % 9},{'NY'[k % 2]},{k % 2 + 1}\n" for k in range(50))
-    (tmp_path / "rows.csv").write_text('"Income, monthly",Employed?,grade\n' + rows)
-    ask = ("query", tmp_path / "rows.csv", "--schema", tmp_path / "facts.toml", "--epsilon", "1")
-    income, employed = "`Income, monthly`", "`Employed?`"
-    match = ("--match", "grade", "--impute")
-    for more, said in (
-        ((*match, income, "--mean", "Income, monthly"), income),
-        ((*match, "Income, monthly", "--mean", income), income),
-        ((*match, "grade, Income, monthly", "--count"), income),
-        (("--impute", income, "--match", "Income, monthly", "--count"), income),
-        ((*match, income, "--proportion", "Employed? = 'Y'"), employed),
-        ((*match, income, "--count", "--where", "Employed? = 'Y'"), employed),
-        ((*match, income, "--count", "--where", "Income, monthly > 5"), income),
-    ):
-        code, out, err = run(capsys, *ask, *more)
-        assert (code in (2, 3), out) == (True, ""), err
-        assert f"a name with a blank, a comma or another sign goes in backticks: {said}" in err
-    for more in (
-        (*match, income, "--mean", "grade,grade"),
-        (*match, income, "--count", "--where", "`Employed?` = "),
-        (*match, "grad", "--count"),
-    ):
-        code, _, err = run(capsys, *ask, *more)
-        assert code in (2, 3)
-        assert "backticks" not in err

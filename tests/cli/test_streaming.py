@@ -18,7 +18,6 @@ import pytest
 
 import missdp
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.cli.main import main
 from missdp.sources import DuckDBSource
 from missdp.synth import row_blocks
 from missdp.table import FileRows, PartRows, draft_columns, memory_limit
@@ -59,25 +58,11 @@ def streamed(monkeypatch):
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
 
 
-def run(capsys, *arguments):
-    code = main([str(a) for a in arguments])
-    found = capsys.readouterr()
-    return code, found.out, found.err
-
-
 SYNTHESIZE = ("synthesize", "rows.csv", "--schema", "s.toml", "--epsilon", 1, "-o", "out.csv",
               "--overwrite", "--method", "privbayes", "--delta", 1e-6)  # fmt: skip
 
 
 # -- the limit -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", ["two", "-1GB", "1", "5XB", "1iB", "", "nanGB", "100MB"])
-def test_a_limit_that_is_none_is_refused(folder, capsys, size):
-    code, _, err = run(capsys, *SYNTHESIZE, "--memory", size)
-    assert code == 2
-    assert "--memory must be" in err
-    assert not (folder / "out.csv").exists()
 
 
 def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
@@ -111,27 +96,21 @@ def peak(*arguments):
         "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss\n"
         "print(done.returncode, peak * 1024, done.stderr)"
     )
-    run = [sys.executable, "-c", code, sys.executable, "-m", "missdp", *arguments]
-    found = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-c", code, sys.executable, "-m", "missdp", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return (*map(int, found.split()[:2]), found.split(maxsplit=2)[2:])
 
 
 @posix
-@pytest.mark.parametrize(
-    ("name", "expected"), [("dictionary.parquet", 0), ("plain.parquet", 3), ("one.csv.gz", 3)]
-)
+@pytest.mark.parametrize(("name", "expected"), [("dictionary.parquet", 0), ("plain.parquet", 3)])
 def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected):
-    if name == "one.csv.gz":
-        with gzip.open(name, "wb", 1) as file:
-            file.write(b"a,b\nx,1\n" + b"s" * 300_000_000 + b",2\n")
-    else:
-        cells = pa.array(["s" * 30_000_000, "x"])
-        rows = pa.array([0] * (1000 if expected == 0 else 10) + [1])
-        column = pa.DictionaryArray.from_arrays(rows, cells)
-        whole = column if expected == 0 else column.cast(pa.string())
-        table = pa.table({"a": whole, "b": [1.0] * len(rows)})
-        options = {"use_dictionary": expected == 0, "store_schema": False}
-        pq.write_table(table, name, compression="zstd", **options)
+    cells = pa.array(["s" * 30_000_000, "x"])
+    rows = pa.array([0] * (1000 if expected == 0 else 10) + [1])
+    column = pa.DictionaryArray.from_arrays(rows, cells)
+    whole = column if expected == 0 else column.cast(pa.string())
+    table = pa.table({"a": whole, "b": [1.0] * len(rows)})
+    options = {"use_dictionary": expected == 0, "store_schema": False}
+    pq.write_table(table, name, compression="zstd", **options)
     LOOSE.to_toml("loose.toml")
     code, taken, said = peak("schema", "check", "loose.toml", name, "--memory", "512MiB")
     assert code == expected
@@ -139,24 +118,24 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected
     assert expected == 0 or ("is longer than the limit of memory" in said[0] and "ss" not in said)
 
 
-def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, capsys, monkeypatch):
-    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, monkeypatch):
+    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
     monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
     sample = ("sample", "out.model.json", "--rows", 1050, "--seed", 5)
-    assert run(capsys, *sample, "-o", "threads.csv")[0] == 0
+    assert run(*sample, "-o", "threads.csv")[0] == 0
     monkeypatch.setattr(row_blocks, "_BYTES_PER_CELL", 10**9)
     monkeypatch.setattr(row_blocks, "in_order", None)  # which holds several blocks at once
-    assert run(capsys, *sample, "-o", "single.csv", "--memory", "512MiB")[0] == 0
+    assert run(*sample, "-o", "single.csv", "--memory", "512MiB")[0] == 0
     assert Path("single.csv").read_bytes() == Path("threads.csv").read_bytes()
-    assert run(capsys, *sample, "-o", "none.csv", "--memory", "500MiB")[0] == 2
+    assert run(*sample, "-o", "none.csv", "--memory", "500MiB")[0] == 2
 
 
 # -- the same results ----------------------------------------------------------------------------
 
 
-def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, monkeypatch):
+def test_every_command_says_the_same_of_a_table_that_streams(folder, run, monkeypatch):
     frame(3000).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
-    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
     commands = [
         (*SYNTHESIZE, "--seed", 1, "-o", "m.csv"),
         ("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--json"),
@@ -165,30 +144,30 @@ def test_every_command_says_the_same_of_a_table_that_streams(folder, capsys, mon
          "--seed", 3),
         ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.0, "--seed", 1, "-o", "h.csv"),
     ]  # fmt: skip
-    held = [run(capsys, *command) for command in commands]
+    held = [run(*command) for command in commands]
     files = {name: Path(name).read_bytes() for name in ("m.csv", "f.csv", "h.csv")}
     monkeypatch.setattr(FileRows, "about", lambda rows: 10**12)
     for command, (code, out, _) in zip(commands, held, strict=True):
         assert code == 0
-        assert run(capsys, *command)[:2] == (0, out)
+        assert run(*command)[:2] == (0, out)
     assert files == {name: Path(name).read_bytes() for name in files}
 
 
-def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, capsys):
+def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, run):
     frame(100).to_csv("out.csv", index=False)
     frame(100).fillna({"a": "x", "b": 1.0}).to_csv("whole.csv", index=False)
-    code, _, err = run(capsys, "evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--f1")
+    code, _, err = run("evaluate", "rows.csv", "out.csv", "--schema", "s.toml", "--f1")
     assert (code, "in memory" in err) == (2, True)
     simulate = ("simulate", "whole.csv", "--schema", "s.toml", "--rate", 0.3, "--seed", 1)
-    code, _, err = run(capsys, *simulate, "-o", "h.csv", "--mechanism", "mar")
+    code, _, err = run(*simulate, "-o", "h.csv", "--mechanism", "mar")
     assert (code, "--memory" in err) == (2, True)
     assert not Path("h.csv").exists()
-    assert run(capsys, *simulate, "-o", "h.csv")[0] == 0
+    assert run(*simulate, "-o", "h.csv")[0] == 0
     assert 0.2 < pd.read_csv("h.csv")["b"].isna().mean() < 0.4
 
 
-def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, capsys, monkeypatch):
-    assert run(capsys, *SYNTHESIZE, "--seed", 1)[0] == 0
+def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, run, monkeypatch):
+    assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
     model = missdp.load("out.model.json")
     monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
     whole = model.sample_table(1050, random_state=5)
@@ -196,9 +175,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, capsy
     assert [len(p) for p in parts] == [96] * 5 + [95] * 6
     assert Table.joined(parts).to_arrow() == whole.to_arrow()
     for name in ("more.csv", "more.parquet"):
-        assert (
-            run(capsys, "sample", "out.model.json", "-o", name, "--rows", 1050, "--seed", 5)[0] == 0
-        )
+        assert run("sample", "out.model.json", "-o", name, "--rows", 1050, "--seed", 5)[0] == 0
         assert Table.read(name, SCHEMA).to_arrow() == whole.to_arrow()
     assert len(model.sample_table(0)) == 0
     assert parts[0].to_arrow() != parts[1].to_arrow()  # from generators of their own
@@ -216,52 +193,43 @@ ODD = {
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("odd", ODD)
-def test_odd_tables_stream(folder, streamed, capsys, odd, kind):
+def test_odd_tables_stream(folder, streamed, run, odd, kind):
     data = f"odd.{kind}"
     if kind == "csv":
         ODD[odd].to_csv(data, index=False)
     else:
         ODD[odd].astype({"a": "string"}).to_parquet(data, index=False)
-    assert run(capsys, "schema", "check", "s.toml", data)[0] == 0
-    assert run(capsys, "schema", "draft", data, "-o", "d.toml")[0] == 0
+    assert run("schema", "check", "s.toml", data)[0] == 0
+    assert run("schema", "draft", data, "-o", "d.toml")[0] == 0
     for missing in ("joint", "complete-rows", "impute-first"):
         code, _, err = run(
-            capsys, "synthesize", data, "--schema", "s.toml", "--epsilon", 1, "--missing", missing,
-            "-o", f"{missing}.csv", "--rows", 20, "--method", "privbayes",
+            "synthesize", data, "--schema", "s.toml", "--epsilon", 1, "--missing", missing, "-o",
+            f"{missing}.csv", "--rows", 20, "--method", "privbayes",
         )  # fmt: skip
         assert code == 0, err
         assert len(pd.read_csv(f"{missing}.csv")) == 20
-    assert run(capsys, "evaluate", data, "joint.csv", "--schema", "s.toml")[0] == 0
-    code, _, err = run(
-        capsys,
-        "impute",
-        data,
-        "--schema",
-        "s.toml",
-        "--model",
-        "joint.model.json",
-        "-o",
-        "f.parquet",
-    )
+    assert run("evaluate", data, "joint.csv", "--schema", "s.toml")[0] == 0
+    impute = ("impute", data, "--schema", "s.toml", "--model", "joint.model.json")
+    code, _, err = run(*impute, "-o", "f.parquet")
     assert code == 0, err
     filled = pd.read_parquet("f.parquet")
     assert len(filled) == len(ODD[odd])
     assert not filled.isna().any().any()
 
 
-def test_a_file_of_nothing_and_a_folder_that_looks_like_a_file(folder, streamed, capsys):
+def test_a_file_of_nothing_and_a_folder_that_looks_like_a_file(folder, streamed, run):
     Path("empty.csv").touch()
     Path("empty.parquet").touch()
     Path("folder.csv").mkdir()
     Path("folder.parquet").mkdir()
     for name in ("empty.csv", "empty.parquet", "folder.csv", "folder.parquet"):
         for command in (("schema", "check", "s.toml", name), ("schema", "draft", name, "-o", "d")):
-            code, _, err = run(capsys, *command)
+            code, _, err = run(*command)
             assert code == 3
             assert repr(name) in err
 
 
-def test_parts_of_a_table_are_read_if_asked_for(folder, capsys):
+def test_parts_of_a_table_are_read_if_asked_for(folder, run):
     Path("visits/2024").mkdir(parents=True)
     Path("visits/_old").mkdir()
     whole = frame(3000)
@@ -276,18 +244,18 @@ def test_parts_of_a_table_are_read_if_asked_for(folder, capsys):
     assert PartRows("visits").about() == 3000
     assert PartRows("visits/*.parquet").about() == 1000
     assert PartRows("visits/**/*.parquet").about() == 2010
-    code, _, err = run(capsys, "schema", "check", "s.toml", "visits")
+    code, _, err = run("schema", "check", "s.toml", "visits")
     assert (code, "--parts" in err) == (3, True)
-    assert run(capsys, "schema", "check", "s.toml", "visits", "--parts")[0] == 0
+    assert run("schema", "check", "s.toml", "visits", "--parts")[0] == 0
     pd.DataFrame({"z": [1]}).to_parquet("visits/4.parquet")
-    code, _, err = run(capsys, "schema", "check", "s.toml", "visits", "--parts")
+    code, _, err = run("schema", "check", "s.toml", "visits", "--parts")
     assert (code, "other columns" in err) == (3, True)
 
 
-def test_nothing_is_written_among_the_parts_that_are_read(folder, capsys):
+def test_nothing_is_written_among_the_parts_that_are_read(folder, run):
     Path("visits/2024").mkdir(parents=True)
     frame(300).to_parquet("visits/1.parquet", index=False)
-    assert run(capsys, *SYNTHESIZE)[0] == 0
+    assert run(*SYNTHESIZE)[0] == 0
     before = {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")}
     for place, outputs in (
         ("visits", ("visits/out.parquet", "visits/2024/out.PQ", "visits/../visits/out.parquet")),
@@ -300,12 +268,12 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, capsys):
                 ("simulate", place, "--schema", "s.toml", "--rate", 0.2, "--seed", 1),
                 ("impute", place, "--schema", "s.toml", "--model", "out.model.json"),
             ):
-                code, _, err = run(capsys, *command, "--parts", "-o", output)
+                code, _, err = run(*command, "--parts", "-o", output)
                 assert (code, "write into another folder" in err) == (5, True), (output, err)
     for output in ("visits/2024/out.parquet", "visits/out.csv", "visits/_out.parquet"):
         place = "visits/*.parquet" if "2024" in output else "visits"
         impute = ("impute", place, "--schema", "s.toml", "--model", "out.model.json")
-        assert run(capsys, *impute, "--parts", "-o", output)[0] == 0, output
+        assert run(*impute, "--parts", "-o", output)[0] == 0, output
         Path(output).unlink()
     assert {path: path.read_bytes() for path in Path("visits").rglob("*.parquet")} == before
 
@@ -327,9 +295,9 @@ def limited(size):
 
 
 @posix
-@pytest.mark.parametrize("name", ["more.csv", "more.parquet"])
-def test_a_disk_that_fills_up_leaves_what_was_there(folder, capsys, name):
-    assert run(capsys, *SYNTHESIZE)[0] == 0
+@pytest.mark.parametrize("name", ["more.parquet"])
+def test_a_disk_that_fills_up_leaves_what_was_there(folder, run, name):
+    assert run(*SYNTHESIZE)[0] == 0
     Path(name).write_text("old")
     before = sorted(os.listdir())
     done = process(
@@ -341,13 +309,6 @@ def test_a_disk_that_fills_up_leaves_what_was_there(folder, capsys, name):
     assert err.count("\n") == 1
     assert Path(name).read_text() == "old"
     assert sorted(os.listdir()) == before
-
-
-def test_a_place_that_cannot_be_written_is_refused_first(folder, streamed, capsys):
-    Path("file").touch()
-    for place in ("absent/out.csv", "file/out.csv"):
-        code, _, err = run(capsys, *SYNTHESIZE, "-o", place)
-        assert (code, "cannot write" in err, "charged" in err) == (5, True, False)
 
 
 @posix
@@ -388,7 +349,7 @@ def sizes_of_drafts(process):
 
 def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    n = 60_000
+    n = 20_000
     table = pd.DataFrame(
         {
             "x": rng.normal(50, 10, n).round(6),
@@ -404,8 +365,8 @@ def test_a_draft_of_very_many_numbers_is_that_of_all_of_them(tmp_path, monkeypat
     table.to_parquet(tmp_path / "t.parquet", index=False)
     few = "missdp.table.tally._FEW"
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
-        monkeypatch.setattr(few, 5000)
-        monkeypatch.setattr("missdp.table.tally._SAMPLED", 3000)
+        monkeypatch.setattr(few, 2000)
+        monkeypatch.setattr("missdp.table.tally._SAMPLED", 1000)
         some = draft_columns(path)
         monkeypatch.setattr(few, 10**9)
         whole = draft_columns(path)

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,9 +60,7 @@ def test_every_learner_tells_a_faithful_table_from_a_shuffled_one() -> None:
         assert bad.scores["o"][name] < 0.75
 
 
-def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_scores_are_f1_of_the_rarer_class_on_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recomputed by hand for a learner that copies one feature."""
 
     class CopyCoin:
@@ -148,17 +145,6 @@ def test_holes_on_either_side_are_handled() -> None:
     assert classifier_f1(TRUTH, gone, random_state=0, attributes=("o",), learners=FAST).mean == 0.0
 
 
-def test_frames_and_tables_give_the_same_scores() -> None:
-    schema = SCHEMA.subset(["c", "o", "noise"])
-    truth, made = TRUTH.subset(schema.names), linked(300, 1).subset(schema.names)
-    options: dict[str, Any] = {"random_state": 0, "learners": FAST}
-    expected = classifier_f1(truth, made, **options)
-    assert classifier_f1(truth.to_native(), made.to_native("polars"), schema=schema, **options) == (
-        expected
-    )
-    assert classifier_f1(truth, pd.DataFrame(made.to_native()), **options) == expected
-
-
 def test_the_result_prints_and_goes_to_json() -> None:
     found = classifier_f1(TRUTH, linked(300, 1), random_state=0, learners=FAST)
     document = json.loads(json.dumps(found.to_dict()))
@@ -197,25 +183,40 @@ def test_convergence_warnings_stay_inside_and_filters_are_restored() -> None:
     assert list(warnings.filters) == before
 
 
-def test_bad_requests_are_refused() -> None:
-    options: dict[str, Any] = {"random_state": 0, "learners": FAST}
-    with pytest.raises(ParameterError, match="unknown learners"):
-        classifier_f1(TRUTH, TRUTH, random_state=0, learners=("Oracle",))
-    with pytest.raises(ParameterError, match="at least one learner"):
-        classifier_f1(TRUTH, TRUTH, random_state=0, learners=())
-    with pytest.raises(ParameterError, match="max_rows"):
-        classifier_f1(TRUTH, TRUTH, max_rows=0, **options)
-    with pytest.raises(ParameterError, match="target"):
-        classifier_f1(TRUTH, TRUTH, attributes=("o", "o"), **options)
-    with pytest.raises(SchemaError):
-        classifier_f1(TRUTH, TRUTH, attributes=("nope",), **options)
-    with pytest.raises(DataError, match="two attributes"):
-        classifier_f1(TRUTH.subset(["o"]), TRUTH.subset(["o"]), **options)
-    with pytest.raises(DataError, match="rows to train"):
-        classifier_f1(TRUTH, TRUTH.take(np.arange(0)), **options)
-    for share in (0.0, 1.0, -1.0, float("nan")):
-        with pytest.raises(ParameterError, match="share"):
-            holdout(TRUTH, random_state=0, share=share)
+@pytest.mark.parametrize(
+    ("facts", "kind", "says"),
+    [
+        ({"learners": ("Oracle",)}, ParameterError, "unknown learners"),
+        ({"learners": ()}, ParameterError, "at least one learner"),
+        ({"learners": 3}, ParameterError, "learners"),
+        ({"learners": [["x"]]}, ParameterError, "learners"),
+        ({"max_rows": 0}, ParameterError, "max_rows"),
+        ({"max_rows": "x"}, ParameterError, "max_rows"),
+        ({"max_rows": 2.5}, ParameterError, "max_rows"),
+        ({"random_state": "x"}, ParameterError, "random_state"),
+        ({"random_state": -1}, ParameterError, "random_state"),
+        ({"attributes": ("o", "o")}, ParameterError, "target"),
+        ({"attributes": 3}, ParameterError, "attributes"),
+        ({"attributes": ("nope",)}, SchemaError, "nope"),
+        ({"schema": 3}, ParameterError, "schema"),
+        ({"truth": TRUTH.subset(["o"]), "synthetic": TRUTH.subset(["o"])}, DataError, "two attrib"),
+        ({"synthetic": TRUTH.take(np.arange(0))}, DataError, "rows to train"),
+    ],
+)
+def test_bad_requests_are_refused(facts, kind, says) -> None:
+    known = {"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, "learners": FAST}
+    with pytest.raises(kind, match=says) as caught:
+        classifier_f1(**known | facts)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"table": "x"}, {"random_state": "x"}, *({"share": s} for s in (0.0, 1.0, -1.0, np.nan, "x"))],
+)
+def test_a_split_needs_a_table_a_share_and_a_seed(facts) -> None:
+    with pytest.raises((ParameterError, DataError)):
+        holdout(**{"table": TRUTH, "random_state": 0, **facts})
 
 
 def test_a_missing_library_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,10 +241,10 @@ def test_holdout_splits_without_overlap() -> None:
     assert sorted([*fit.codes("id"), *test.codes("id")]) == list(codes)
 
 
-COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=8)
+COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(COUNTS)
 def test_splits_are_as_balanced_as_possible(counts: list[int]) -> None:
     array = np.array(counts)
@@ -278,28 +279,3 @@ def test_features_are_fixed_by_the_schema() -> None:
     long = Schema((Categorical(name="c", levels=tuple(range(100)), nullable=True),))
     codes = Table.from_codes(long, {"c": [0, 99, 100]})
     np.testing.assert_array_equal(features(codes, ["c"]), [[-1, 0], [1, 0], [0, 1]])
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"max_rows": "x"},
-        {"max_rows": 2.5},
-        {"random_state": "x"},
-        {"random_state": -1},
-        {"attributes": 3},
-        {"learners": 3},
-        {"learners": [["x"]]},
-        {"schema": 3},
-    ],
-)
-def test_parameters_of_a_wrong_type_are_refused_by_name(facts: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError) as caught:
-        classifier_f1(**{"truth": TRUTH, "synthetic": TRUTH, "random_state": 0, **facts})
-    assert caught.value.__context__ is None
-
-
-def test_a_split_needs_a_table_a_share_and_a_seed() -> None:
-    for table, facts in ((TRUTH, {"share": "x"}), (TRUTH, {"random_state": "x"}), ("x", {})):
-        with pytest.raises((ParameterError, DataError)):
-            holdout(table, **{"random_state": 0, **facts})

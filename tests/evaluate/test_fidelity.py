@@ -70,7 +70,7 @@ def oracle() -> Any:
 
 
 @pytest.mark.skipif(not ORACLE.exists(), reason="needs the tool beside the repository")
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.tuples(st.integers(60, 900), st.integers(60, 900)),
@@ -250,6 +250,7 @@ def test_pictures_name_the_extra_and_their_formats(
         plot_columns(table, table, "odd.svg")
 
 
+@pytest.mark.slow
 def test_the_bench_scores_any_table_with_holes(tmp_path: Path) -> None:
     """Fits without bins, on a table with holes, are scored against the table without."""
     truth = people(400, 0)

@@ -142,6 +142,16 @@ def test_errors_are_typed_and_quote_nothing_private(attribute, column):
     assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize("attribute", [AGE, COLOUR])
+def test_a_refusal_does_not_tell_how_many_cells_are_wrong(attribute):
+    texts = set()
+    for cells in (["wrong"], ["wrong", "5"], ["wrong"] * 7, ["wrong", "worse", None]):
+        with pytest.raises(DataError) as caught:
+            read(attribute, pa.array(cells))
+        texts.add(str(caught.value))
+    assert len(texts) == 1
+
+
 def test_policy_missing_turns_outside_values_into_holes():
     colour = replace(COLOUR, outside="missing")
     age = replace(AGE, outside="missing")

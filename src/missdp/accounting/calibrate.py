@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from scipy.special import log_ndtr
-
 from missdp.accounting.accountants import epsilon_under
 from missdp.accounting.events import Adjacency, Event, GaussianEvent
 from missdp.accounting.exact import integer_shift, scale_for, zcdp_rho
@@ -73,6 +71,8 @@ def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) ->
     >>> round(gaussian_delta(1.0, sigma=1.0), 4)
     0.1269
     """
+    from scipy.special import log_ndtr
+
     epsilon = check_nonnegative("epsilon", epsilon)
     shift = check_positive("sensitivity", sensitivity) / check_positive("sigma", sigma)
     upper = float(log_ndtr(shift / 2 - epsilon / shift))

@@ -20,8 +20,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, logsumexp
 
 from missdp.errors import ParameterError
 from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
@@ -265,6 +263,8 @@ def _minimum(objective: object) -> tuple[float, float]:
     A coarse grid brackets the minimum before the local search, since the objectives need not be
     unimodal over twenty orders of magnitude.
     """
+    from scipy.optimize import minimize_scalar
+
     grid = np.linspace(-12.0, 18.0, 121)
     values = np.array([objective(1 + math.exp(u)) for u in grid])  # type: ignore[operator]
     best = int(np.argmin(values))
@@ -354,6 +354,8 @@ def discrete_laplace(shift: int, scale: float, orders: FloatArray, epsilon: floa
     log-concave noise the trade-off of a shift u + v is the composition of those of u and v,
     which no product of the two falls below (group privacy, Dong, Roth & Su 2022, §2.4).
     """
+    from scipy.special import logsumexp
+
     a = 1 / scale
     if shift > 10_000:  # tabulating the middle is no use: the pure bound's curve is as good
         return randomized_response(epsilon, orders)
@@ -424,6 +426,8 @@ def _sampled_step(rate: float, multiplier: float) -> FloatArray:
 @lru_cache(maxsize=1)
 def _binomials() -> tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray]:
     """For each of the orders a, from ``start`` on: a, k = 2..a, and log C(a, k)."""
+    from scipy.special import gammaln
+
     counts = _SAMPLED_ORDERS.astype(np.int64) - 1
     start = np.concatenate([[0], np.cumsum(counts)[:-1]])
     order = np.repeat(_SAMPLED_ORDERS, counts)

@@ -52,7 +52,6 @@ from fractions import Fraction
 from functools import lru_cache, singledispatch
 
 import numpy as np
-from scipy.special import erfinv, log_ndtr, ndtri_exp
 
 from missdp.accounting.costs import failure_of, proven, pure_cost
 from missdp.accounting.events import (
@@ -145,6 +144,8 @@ def _squared(mu: float) -> Fraction:
 
 def _pure_mu(epsilon: float) -> float:
     """Return the mu of an epsilon-DP mechanism: the kink is at 1 / (1 + e^epsilon)."""
+    from scipy.special import erfinv, ndtri_exp
+
     if epsilon < 1:  # the same, with no digits lost where it is small
         return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
     return -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
@@ -196,6 +197,8 @@ def gdp_selection(amount: float) -> float:
     >>> round(gdp_selection(0.01), 4)
     0.1596
     """
+    from scipy.special import log_ndtr
+
     half = math.sqrt(amount) / 2 * (1 - 1e-11)
     if half < 1:
         return 4 * math.atanh(math.erf(half / math.sqrt(2)))
@@ -210,6 +213,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     >>> round(delta_from_mu(1.0, 1.0), 4)
     0.1269
     """
+    from scipy.special import log_ndtr
+
     if mu == 0:
         return 0.0
     upper = float(log_ndtr(mu / 2 - epsilon / mu))

@@ -1,4 +1,4 @@
-"""The list of commands, the options that several of them share, and how results are printed."""
+"""The list of commands, and how their results are printed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -19,14 +18,7 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 
 __all__ = [
     "COMMANDS",
-    "HolesOption",
-    "JsonOption",
-    "OverwriteOption",
-    "SchemaOption",
-    "SeedOption",
-    "SyntheticArgument",
     "app",
-    "check_epsilon",
     "command_named",
     "emit",
     "in_option_words",
@@ -68,10 +60,7 @@ EXAMPLES = {
         "missdp sample synthetic.model.json -o more.csv --rows 500",
         "missdp sample aim.model.json -o tables.csv --multiple 5",
     ),
-    "impute": (
-        _IMPUTE,
-        f"{_IMPUTE} --draws 5",
-    ),
+    "impute": (_IMPUTE, f"{_IMPUTE} --draws 5"),
     "evaluate": ("missdp evaluate patients.csv synthetic.csv --schema patients.toml",),
     "simulate": (
         "missdp simulate complete.csv --schema patients.toml --rate 0.2 --seed 1 -o patients.csv",
@@ -92,10 +81,9 @@ EXAMPLES = {
 
 # Commands that are not in a file of their own name.
 _FILES = {
-    "schema": "curator",
-    "simulate": "curator",
-    "evaluate": "curator",
-    "impute": "fill_holes",
+    **dict.fromkeys(("schema", "simulate", "evaluate"), "curator"),
+    **dict.fromkeys(("sample", "impute", "price", "convert"), "models"),
+    "demo": "synthesize",
 }
 # Parameters of the Python API whose options have another name.
 _OPTIONS = {"n": "rows", "n_rows": "public-rows", "random_state": "seed", "match_on": "match"}
@@ -215,42 +203,6 @@ def _option_names(arguments: Sequence[str]) -> set[str]:
         if hasattr(command, "get_command"):
             command = command.get_command(None, word) or command
     return {name for parameter in command.params for name in parameter.opts}
-
-
-SyntheticArgument: TypeAlias = Annotated[
-    Path, typer.Argument(help="CSV or Parquet file with the synthetic rows.", show_default=False)
-]
-SchemaOption: TypeAlias = Annotated[
-    Path, typer.Option("--schema", help="TOML file with the public facts.", show_default=False)
-]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-OverwriteOption: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace the whole release that is there, once this is whole."
-    ),
-]
-SeedOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--seed", help="Make the run repeatable; for tests only.", show_default=False),
-]
-HolesOption: TypeAlias = Annotated[
-    Literal["nulls", "codes"],
-    typer.Option(
-        "--holes",
-        help="Write cells without a value as nulls, or as the codes that the schema declares.",
-    ),
-]
-_EPSILONS = (1e-6, 1e5)
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Refuse early an epsilon with which nothing sensible can be released."""
-    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
-        raise ParameterError(
-            f"--epsilon must be from {_EPSILONS[0]:g} (all else is noise) to {_EPSILONS[1]:,.0f} "
-            "(all else is bare data)"
-        )
 
 
 def emit(document: dict[str, Any], text: str, *, as_json: bool) -> None:

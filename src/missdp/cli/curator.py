@@ -12,29 +12,29 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
 
 from missdp.cli import say
-from missdp.cli.app import (
+from missdp.cli.app import emit
+from missdp.cli.options import (
+    DataArgument,
     HolesOption,
     JsonOption,
-    SchemaOption,
-    SyntheticArgument,
-    emit,
-)
-from missdp.cli.side_files import check_no_table, check_together
-from missdp.cli.where import (
-    DataArgument,
     MemoryOption,
+    OutputOption,
     PartsOption,
+    SchemaOption,
     SelectOption,
+    SyntheticArgument,
     TableOption,
+    argument,
     check_apart,
+    option,
     rows_at,
-)
+)  # fmt: skip
+from missdp.cli.side_files import check_no_table, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import reserved
 from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
@@ -48,6 +48,9 @@ from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["evaluate", "schema", "simulate"]
 
 
@@ -57,9 +60,7 @@ schema = typer.Typer(no_args_is_help=True, help="Draft and check schemas.", rich
 @schema.command(short_help="Write a draft schema, for a person to complete.")
 def draft(
     data: DataArgument,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the draft.", show_default=False)
-    ],
+    output: Annotated[Path, option("--output", "-o", help="Where to write the draft.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     parts: PartsOption = False,
     table: TableOption = None,
@@ -100,10 +101,8 @@ def draft(
 
 @schema.command()
 def check(
-    schema: Annotated[Path, typer.Argument(help="TOML schema.", show_default=False)],
-    data: Annotated[
-        str | None, typer.Argument(help="Data that should fit it.", show_default=False)
-    ] = None,
+    schema: Annotated[Path, argument(help="TOML schema.")],
+    data: Annotated[str | None, argument(help="Data that should fit it.")] = None,
     parts: PartsOption = False,
     table: TableOption = None,
     select: SelectOption = None,
@@ -193,15 +192,9 @@ _MECHANISMS: dict[str, type[MCAR] | type[MAR] | type[MNAR] | type[SelfMasking]] 
 def simulate(
     data: DataArgument,
     schema: SchemaOption,
-    rate: Annotated[
-        float,
-        typer.Option(help="Share of missing cells per column with holes.", show_default=False),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
-    ],
-    seed: Annotated[int, typer.Option(help="Seed of the holes.", show_default=False)],
+    rate: Annotated[float, option(help="Share of missing cells per column with holes.")],
+    output: OutputOption,
+    seed: Annotated[int, option(help="Seed of the holes.")],
     mechanism: Annotated[str, typer.Option(help=f"One of {', '.join(_MECHANISMS)}.")] = "mcar",
     output_schema: Annotated[
         Path | None,
@@ -281,8 +274,7 @@ def evaluate(
         bool, typer.Option("--f1", help="Also train nine classifiers per attribute (slow).")
     ] = False,
     test: Annotated[
-        str | None,
-        typer.Option(help="Held-out true rows for --f1 that were not synthesized from."),
+        str | None, typer.Option(help="Held-out true rows for --f1 that were not synthesized from.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the classifiers.")] = 0,
     plot: Annotated[
@@ -331,11 +323,7 @@ def evaluate(
     if f1:
         with progress_bar() as progress:
             scores = classifier_f1(
-                truth,
-                other,
-                random_state=seed,
-                test=held_out,
-                progress=progress,
+                truth, other, random_state=seed, test=held_out, progress=progress
             )
         document["f1"] = scores.to_dict()
         texts.append(str(scores))

@@ -27,11 +27,7 @@ from missdp.cli import (
     what_is_out,
 )
 
-__all__ = [
-    "EXIT_CODES",
-    "main",
-    "run",
-]
+__all__ = ["EXIT_CODES", "main", "run"]
 
 
 EXIT_CODES: dict[type[Exception], int] = {

@@ -9,16 +9,21 @@ import typer
 
 from missdp.accounting import Budget
 from missdp.cli import check_stdout, note_release, note_spending
-from missdp.cli.app import JsonOption, SchemaOption, check_epsilon, emit
-from missdp.cli.where import (
+from missdp.cli.app import emit
+from missdp.cli.options import (
     DataArgument,
+    JsonOption,
     MemoryOption,
     PartsOption,
+    SchemaOption,
     SelectOption,
     TableOption,
+    UndeclaredOption,
+    check_epsilon,
+    option,
     rows_at,
-)
-from missdp.errors import MissDPError, ParameterError, SchemaError
+)  # fmt: skip
+from missdp.errors import MissDPError, ParameterError
 from missdp.schema import Schema
 from missdp.schema.predicates import parse_names, parse_where
 from missdp.shelf import on_disk
@@ -31,24 +36,15 @@ from missdp.table.streams import stream_of
 
 __all__ = ["query"]
 
-_Name = Annotated[str | None, typer.Option(show_default=False, metavar="ATTRIBUTE")]
+_Name = Annotated[str | None, option(metavar="ATTRIBUTE")]
 
 
 def query(
     data: DataArgument,
     schema: SchemaOption,
-    impute: Annotated[
-        str,
-        typer.Option(
-            help="Attributes to fill, by commas (`a,b` in backticks).", show_default=False
-        ),
-    ],
-    match: Annotated[
-        str, typer.Option(help="Attributes that say who is near, by commas.", show_default=False)
-    ],
-    epsilon: Annotated[
-        float, typer.Option(help="Cost of the answer, error bar included.", show_default=False)
-    ],
+    impute: Annotated[str, option(help="Attributes to fill, by commas (`a,b` in backticks).")],
+    match: Annotated[str, option(help="Attributes that say who is near, by commas.")],
+    epsilon: Annotated[float, option(help="Cost of the answer, error bar included.")],
     count: Annotated[bool, typer.Option("--count", help="Count the rows.")] = False,
     proportion: Annotated[
         str | None, typer.Option(help="Share of rows with a property, e.g. 'income >= 500'.")
@@ -69,10 +65,7 @@ def query(
         Literal["noise", "worst-case"],
         typer.Option(help="worst-case: pay a tenth to also bound what missing cells could hide."),
     ] = "noise",
-    undeclared: Annotated[
-        Literal["refuse", "accept"],
-        typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
-    ] = "refuse",
+    undeclared: UndeclaredOption = "refuse",
     parts: PartsOption = False,
     table: TableOption = None,
     select: SelectOption = None,
@@ -162,40 +155,24 @@ def _read(stream: RowStream, facts: Schema, request: QueryRequest) -> Table:
 
 
 def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | None]:
-    """Return what a question needs: facts, and of which attributes values; None for all."""
-    valued = _with_values(request, facts)
-    some = None if valued is None else _part(facts, valued, request)
-    if valued is None or some is None:
-        return facts, None
-    return some, {*some.names} if some.rules else valued
+    """Return what a question needs, by public facts alone: attributes, and of which values.
 
-
-def _part(facts: Schema, valued: set[str], request: QueryRequest) -> Schema | None:
-    """Return the facts that a question needs, by public facts alone; None if it needs them all."""
-    if facts.undeclared:  # a condition, or refused later
-        return None
-    named = {*parse_names(request.match), *parse_names(request.group)}
-    wanted = facts.rulebook.reached(valued | named)
-    # Among very many rules a contradiction may be overlooked that is seen among few.
-    with contextlib.suppress(SchemaError):
-        return facts.subset(name for name in facts.names if name in wanted)
-    return None
-
-
-def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
-    """Return the attributes of which a question reads values; None if it makes no sense."""
+    All is needed, which None says, of a question that makes no sense and will be refused; where
+    facts are open, which is a condition; and where the facts about some attributes alone would be
+    refused, since among very many rules a contradiction may be overlooked that is seen among few.
+    """
     with contextlib.suppress(MissDPError):
-        texts = request.impute, request.match, request.group
-        named = {name for text in texts for name in parse_names(text)}
-        if not named or not named <= {*facts.names}:
-            return None
-        found = {*parse_names(request.impute)}  # matched are bins alone
-        found |= parse_where(request.where, facts).names
+        shared = {*parse_names(request.match), *parse_names(request.group)}  # bins are enough
+        valued = {*parse_names(request.impute)} | parse_where(request.where, facts).names
         if request.statistic == "proportion":
-            return found | parse_where(request.of, facts, named="of").names
-        of = {*parse_names(request.of)}
-        return found | of if of <= {*facts.names} else None
-    return None
+            valued |= parse_where(request.of, facts, named="of").names
+        else:
+            valued |= {*parse_names(request.of)}
+        if valued | shared <= {*facts.names} and not facts.undeclared:
+            wanted = facts.rulebook.reached(valued | shared)
+            some = facts.subset(name for name in facts.names if name in wanted)
+            return some, {*some.names} if some.rules else valued
+    return facts, None
 
 
 def _question(asked: dict[str, str | None]) -> tuple[str, str]:

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet
-
 from missdp.errors import DataError, MissDPError, MissDPWarning, OutputError, replacing
 from missdp.files import PutOff, locked, refusal, sync_folder
 from missdp.record import WRONG, read_json
@@ -309,6 +307,8 @@ def _whose(path: Path) -> str:
 
 def _id_of(path: Path) -> str | None:
     """Return the id of the release that a file says it is of."""
+    import pyarrow.parquet
+
     with contextlib.suppress(OSError, MissDPError, pyarrow.ArrowException, *WRONG):
         if path.suffix == ".json":
             found = read_json(path.read_bytes().decode("utf-8"))["release"]

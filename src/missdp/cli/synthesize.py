@@ -1,4 +1,4 @@
-"""``missdp synthesize``: a private synthetic table from a private table with holes.
+"""``missdp synthesize``, and ``demo``: a private synthetic table from a table with holes.
 
 A paid release is kept first; only then is anything else done with it.
 """
@@ -7,68 +7,62 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
+import numpy as np
 import typer
 
 from missdp.cli import check_stdout, complain, note_spending
-from missdp.cli.app import (
-    HolesOption,
-    JsonOption,
-    OverwriteOption,
-    SchemaOption,
-    SeedOption,
-    check_epsilon,
-    emit,
-)
-from missdp.cli.how_missing import (
-    IndependentOption,
-    MostOption,
-    ObservedOption,
-    stated_assumption,
-)
-from missdp.cli.release_files import Release, no_model_lost
-from missdp.cli.side_files import STAMP
-from missdp.cli.where import (
+from missdp.cli.app import emit
+from missdp.cli.options import (
     DataArgument,
     EngineOption,
+    HolesOption,
+    IndependentOption,
+    JsonOption,
+    KeepHolesOption,
     MemoryOption,
+    MostOption,
+    ObservedOption,
+    OutputOption,
+    OverwriteOption,
     PartsOption,
+    RowsOption,
+    SchemaOption,
+    SeedOption,
     SelectOption,
     TableOption,
+    UndeclaredOption,
     check_apart,
+    check_epsilon,
+    option,
     read_by,
     rows_at,
-)
+    stated_assumption,
+)  # fmt: skip
+from missdp.cli.release_files import Release, no_model_lost
+from missdp.cli.side_files import STAMP
 from missdp.errors import ParameterError
+from missdp.files import check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
-from missdp.synth.registry import (
-    BUILT_IN,
-    default_synthesizer,
-    read_settings,
-    synthesizer_named,
-)
+from missdp.synth.registry import BUILT_IN, default_synthesizer, read_settings, synthesizer_named
 from missdp.synth.row_blocks import MissingValues
 from missdp.synth.state import chosen_delta
 from missdp.table import Holes, Table
 from missdp.table.memory import memory_in_force
 from missdp.table.written import output_format, write_blocks
 
-__all__ = [
-    "arrow_rows",
-    "check_rows",
-    "counted",
-    "rows_wanted",
-    "synthesize",
-    "write_rows",
-]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["arrow_rows", "check_rows", "counted", "demo", "rows_wanted", "synthesize", "write_rows"]
 
 _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 
@@ -76,19 +70,13 @@ _MEANT_FOR = "meant for up to 10,000 rows; else --delta or --public-rows"
 def synthesize(
     data: DataArgument,
     schema: SchemaOption,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="CSV or Parquet file to write.", show_default=False),
-    ],
-    epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget, above 0.", show_default=False)
-    ] = None,
+    output: OutputOption,
+    epsilon: Annotated[float | None, option(help="Privacy budget, above 0.")] = None,
     ground_truth_epsilon: Annotated[
         float | None,
-        typer.Option(
+        option(
             help="Instead of --epsilon: what to guarantee for the table before values went "
-            "missing. Needs --observed, --p-max or --row-independent.",
-            show_default=False,
+            "missing. Needs --observed, --p-max or --row-independent."
         ),
     ] = None,
     observed: ObservedOption = None,
@@ -96,50 +84,39 @@ def synthesize(
     row_independent: IndependentOption = False,
     delta: Annotated[
         float | None,
-        typer.Option(
+        option(
             help=f"By default 1e-6, {_MEANT_FOR}, which makes it 1/(100 n) for more. 0 is pure "
-            "epsilon-DP.",
-            show_default=False,
+            "epsilon-DP."
         ),
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        option(
             help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default "
-            "all-pairs, aim beyond 40 attributes, and privbayes if --delta is 0.",
-            show_default=False,
+            "all-pairs, aim beyond 40 attributes, and privbayes if --delta is 0."
         ),
     ] = None,
     missing: Annotated[
         str | None,
-        typer.Option(
-            help=f"What to do about holes: {', '.join(STRATEGIES)}; by default the method's first.",
-            show_default=False,
+        option(
+            help=f"What to do about holes: {', '.join(STRATEGIES)}; by default the method's first."
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--set",
             metavar="NAME=VALUE",
             help="A parameter of the method's own, such as rounds=30; may be repeated.",
-            show_default=False,
         ),
     ] = None,
-    rows: Annotated[
-        int | None, typer.Option(help="Rows to draw; by default the released row count.")
-    ] = None,
+    rows: RowsOption = None,
     public_rows: Annotated[
         int | None, typer.Option(help="Declare the number of rows public, a condition.")
     ] = None,
-    keep_holes: Annotated[
-        bool, typer.Option("--keep-holes", help="Keep holes in synthetic rows.")
-    ] = False,
+    keep_holes: KeepHolesOption = False,
     holes: HolesOption = "nulls",
-    undeclared: Annotated[
-        Literal["refuse", "accept"],
-        typer.Option(help="Facts read from the data: refuse, or accept as a condition."),
-    ] = "refuse",
+    undeclared: UndeclaredOption = "refuse",
     model: Annotated[
         Path | None,
         typer.Option(
@@ -183,7 +160,9 @@ def synthesize(
         )
     check_rows(public_rows if rows is None else rows, len(facts), output=output)
     with release.claimed(facts), progress_bar() as progress:
-        synthesizer = _build(chosen, own, missing, wanted, delta, public_rows, seed)
+        given = {"missing": missing, "delta": delta, "n_rows": public_rows}
+        own |= {name: value for name, value in given.items() if value is not None}
+        synthesizer = synthesizer_named(chosen)(epsilon=wanted, random_state=seed, **own)
         wanted_rows = public_rows if rows is None else rows
         together = synthesizer.draws_together(facts)
         check_rows(wanted_rows, len(facts), output=output, together=together)
@@ -243,28 +222,6 @@ def _wanted(epsilon: float | None, ground_truth_epsilon: float | None) -> float:
         raise ParameterError("give either --epsilon or --ground-truth-epsilon")
     check_epsilon(given[0])
     return given[0]
-
-
-def _build(
-    method: str,
-    own: dict[str, Any],
-    missing: str | None,
-    epsilon: float,
-    delta: float | None,
-    public_rows: int | None,
-    seed: int | None,
-) -> Synthesizer:
-    options = dict(own)
-    if missing is not None:
-        options["missing"] = missing
-    if delta is not None:
-        options["delta"] = delta
-    return synthesizer_named(method)(
-        epsilon=epsilon,
-        n_rows="noisy" if public_rows is None else public_rows,
-        random_state=seed,
-        **options,
-    )
 
 
 _LEAST_BYTES = {"csv": 2.0, "parquet": 1 / 64}  # that a cell takes in a file, at the least
@@ -358,3 +315,115 @@ def write_rows(
             progress(stage, done / max(1, wanted))
 
     return write_blocks([output], drawn())
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the synthetic survey.")
+    ] = Path("yrbss_synthetic.csv"),
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    overwrite: OverwriteOption = False,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Synthesize a real survey with holes, and show what dropping incomplete rows would have done.
+
+    The survey (Youth Risk Behavior Survey, United States, public domain) is public, so this
+    command may show exact figures of it next to the private ones. Do not do that with your data.
+    """
+    from missdp.datasets import yrbss
+    from missdp.synth import PrivBayes
+
+    check_stdout()
+    check_epsilon(epsilon)
+    output_format(output)
+    release = Release(output, overwrite=overwrite)
+    check_outputs(release.outputs)
+    start = time.perf_counter()
+    survey = yrbss().table()
+    with release.claimed(survey.schema), progress_bar() as progress:
+        note_spending(2 * epsilon)
+        drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
+        model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
+        with no_model_lost():
+            model.fit(survey)
+            release.keep(model)
+        written = write_rows(
+            model, release.table, rows=None, keep_holes=False, seed=seed, progress=progress
+        )
+        release.commit()
+    synthetic = Table.read(output, model.schema_)
+    dropped = drop.sample_table(random_state=seed)
+    rows = _comparison(survey, dropped, synthetic)
+    document = {
+        "output": str(output),
+        "rows": written,
+        **release.wrote,
+        "seconds": round(time.perf_counter() - start, 1),
+        "comparison": rows,
+        "guarantee": model.guarantee_.to_dict(),
+    }
+    emit(document, _text(document, rows, model, release), as_json=as_json)
+
+
+def _comparison(survey: Table, dropped: Table, synthetic: Table) -> list[dict[str, Any]]:
+    """Shares of some groups among the answers given, in the survey and in two releases."""
+    complete = survey.take(~survey.incomplete_rows())
+    asked = [
+        ("hispanic", "hispanic", "Hispanic respondents"),
+        ("text_while_driving_30d", "did not drive", "do not drive"),
+        ("school_night_hours_sleep", "<5", "sleep less than 5 hours"),
+        ("gender", "female", "female respondents"),
+    ]
+    columns = {
+        "answered": survey,
+        "complete_rows": complete,
+        "dropped_dp": dropped,
+        "missdp": synthetic,
+    }
+    return [
+        {"group": label, **{k: _share(t, name, level) for k, t in columns.items()}}
+        for name, level, label in asked
+    ]
+
+
+def _share(table: Table, name: str, level: str) -> float:
+    attribute = table.schema[name]
+    codes = table.codes(name)
+    seen = codes < attribute.size
+    wanted = attribute.levels.index(level)  # type: ignore[union-attr]
+    return float(np.mean(codes[seen] == wanted))
+
+
+def _text(
+    document: dict[str, Any], rows: list[dict[str, Any]], model: Synthesizer, release: Release
+) -> str:
+    names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
+    kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
+    head, kinds = f"{'share of':<26}{names}", f"{'':<26}{kinds}"
+    table = [
+        f"{row['group']:<26}{row['answered']:>13.1%}{row['complete_rows']:>15.1%}"
+        f"{row['dropped_dp']:>14.1%}{row['missdp']:>11.1%}"
+        for row in rows
+    ]
+    return "\n".join([_BEFORE, head, kinds, *table, _AFTER, _wrote(document, model, release)])
+
+
+_BEFORE = """\
+Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows have holes.
+The survey is public, so its exact figures may stand here beside the private ones.
+"""
+_AFTER = """
+Race is missing for 57 % of Hispanic and 7 % of other respondents, so dropping incomplete rows
+loses most Hispanic respondents. missdp counts every row and fills holes inside its model.
+"""
+
+
+def _wrote(document: dict[str, Any], model: Synthesizer, release: Release) -> str:
+    return (
+        f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
+        f"in {document['seconds']} s.\n"
+        f"{release.wrote_in_words}\n\n"
+        f"What the written file promises (the column 'rows dropped' would cost as much again):\n"
+        f"{model.guarantee_.in_words()}"
+    )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 from missdp.errors import ParameterError, replacing
 
@@ -23,6 +22,8 @@ class Combined:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return a two-sided interval."""
+        from scipy.special import stdtrit
+
         if not 0 < confidence < 1:
             raise ParameterError("confidence must be strictly between 0 and 1")
         half = float(stdtrit(self.degrees, (1 + confidence) / 2)) * self.variance**0.5

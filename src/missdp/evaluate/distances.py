@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ive
 
 from missdp.errors import ParameterError, whole
 from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
@@ -24,12 +23,7 @@ from missdp.sources import Counts, Rows
 from missdp.sources.counts import CHUNK_ROWS, Counter, check_cliques
 from missdp.table import Table
 
-__all__ = [
-    "MarginalDistance",
-    "MissingFidelity",
-    "marginal_distance",
-    "missing_fidelity",
-]
+__all__ = ["MarginalDistance", "MissingFidelity", "marginal_distance", "missing_fidelity"]
 
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
@@ -230,6 +224,8 @@ def by_chance(truth: NDArray[np.int64], rows: int) -> float:
     mean λ = np, then ``E|X − Y| = 2λ e^(−2λ) (I0(2λ) + I1(2λ))``; the factor √(1 − p) makes it that
     of binomials in large samples. For unequal sizes n is their harmonic mean.
     """
+    from scipy.special import ive
+
     total = int(truth.sum())
     if not total or not rows:
         return 0.0

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from missdp.errors import whole
@@ -288,6 +287,8 @@ def _of_columns(
 
 
 def _correlations(one: dict[str, _Floats], two: dict[str, _Floats]) -> dict[str, float]:
+    import pandas as pd
+
     found = dict[str, float]()
     upper = np.triu_indices(len(one), 1)
     if not len(upper[0]):

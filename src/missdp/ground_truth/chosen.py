@@ -70,7 +70,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
 
 from missdp.accounting.costs import zcdp_rho_of
 from missdp.accounting.events import Event, GaussianEvent, flatten
@@ -266,6 +265,8 @@ def chosen_curve(
 
 def _at_order(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> float:
     """Return the larger of both directions at one order."""
+    from scipy.special import logsumexp
+
     k = np.arange(n + 1)
     twice = (k * (k - 1)).astype(np.float64)
     laws, log_weight = _tilted(costs, observed, n)
@@ -298,6 +299,8 @@ def _tilted(
     costs: ChosenCosts, observed: Mapping[str, float], n: int
 ) -> tuple[dict[_Class, Floats], float]:
     """Return the laws of ``k_a``, weighted by ``w_a``, by class, and log E Π w."""
+    from scipy.special import logsumexp
+
     fixed = costs.fixed or {}
     names = {*fixed, *(name for gate in costs.counted for name in gate)}
     laws: dict[_Class, Floats] = {}
@@ -358,6 +361,8 @@ def _meeting(n: int, law: tuple[float, ...]) -> Floats:
 
 
 def _log_choose(n: int, k: NDArray[np.int64]) -> Floats:
+    from scipy.special import gammaln
+
     inside = (k >= 0) & (k <= n)
     safe = np.clip(k, 0, n)
     logs = gammaln(n + 1) - gammaln(safe + 1) - gammaln(n - safe + 1)

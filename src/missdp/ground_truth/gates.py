@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from scipy import special
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from missdp.accounting.conditions import NAMES, Assumption, Condition
 from missdp.errors import ParameterError
@@ -227,6 +224,9 @@ class DataChosenGates(Condition):
             raise ParameterError("the gates do not have distinct targets")
 
     def _matched(self, gates: Sequence[frozenset[str]]) -> bool:
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import maximum_bipartite_matching
+
         if not gates:
             return True
         holds = np.array([[name in gate for name in self.attributes] for gate in gates], dtype=int)
@@ -399,6 +399,8 @@ def observed_rate_bound(
 
 def _observed_upper(missing: int, total: int, share: float) -> float:
     """One minus the Clopper-Pearson lower limit; 1 where the counts say nothing."""
+    from scipy import special
+
     if missing <= 0 or total <= 0:
         return 1.0
     if missing >= total:
@@ -408,6 +410,8 @@ def _observed_upper(missing: int, total: int, share: float) -> float:
 
 def _quantile(noise: NoiseKind, scale: float, share: float) -> float:
     """Return q with P(noise > q) <= share; by symmetry also P(noise < -q) <= share."""
+    from scipy import special
+
     if noise not in get_args(NoiseKind):
         raise ParameterError(f"noise must be one of {', '.join(get_args(NoiseKind))}")
     if not (math.isfinite(scale) and scale > 0.0):

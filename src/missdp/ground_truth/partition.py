@@ -17,12 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
-from scipy.sparse import coo_array
 
 from missdp.ground_truth.gates import (
     Gate,
@@ -31,6 +29,10 @@ from missdp.ground_truth.gates import (
     check_observed,
     gate_probability,
 )
+
+if TYPE_CHECKING:
+    from scipy.optimize import LinearConstraint, OptimizeResult
+
 
 __all__ = [
     "Block",
@@ -306,6 +308,9 @@ class _Rows:
         self.high.append(high)
 
     def constraint(self, width: int) -> LinearConstraint:
+        from scipy.optimize import LinearConstraint
+        from scipy.sparse import coo_array
+
         row, column, value = zip(*self.cells, strict=True)
         matrix = coo_array((value, (row, column)), shape=(len(self.low), width))
         return LinearConstraint(matrix.tocsr(), self.low, self.high)
@@ -384,6 +389,8 @@ class PartitionProgram:
         return Partition(blocks=tuple(self._groups(best)), cost=best_cost, optimal=optimal)
 
     def _optimise(self, tolerance: float, seconds: float) -> OptimizeResult:
+        from scipy.optimize import Bounds, milp
+
         upper = np.ones(self.width)
         upper[self.t0 : self.z0] = np.inf
         upper[self.z0 :] = self.bare

@@ -45,7 +45,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
 
 from missdp.accounting.costs import rdp_curve
 from missdp.accounting.events import Event
@@ -151,6 +150,8 @@ def _blocks(events: Sequence[Event], observed: Mapping[str, float]) -> list[Bloc
 
 def _moment(costs: Floats, n: int, p: float) -> float:
     """Return log E exp((k - 1)⁺ R(k)) for k ~ Binomial(n, p)."""
+    from scipy.special import gammaln, logsumexp
+
     if p == 0:
         return 0.0
     k = np.arange(n + 1)

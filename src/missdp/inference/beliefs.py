@@ -28,7 +28,6 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, minimize
 
 from missdp.inference.junction import Clique, JunctionTree
 from missdp.inference.nest import nested, summed
@@ -404,6 +403,8 @@ def fit_entropy(
     >>> model.marginal((0,)).round(4).tolist()
     [0.25, 0.75]
     """
+    from scipy.optimize import Bounds, minimize
+
     tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
     propagation = Propagation(tree, [t.clique for t in targets], forbidden)
     spans = np.cumsum([0, *(t.values.size for t in targets)])

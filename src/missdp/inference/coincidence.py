@@ -10,8 +10,6 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_trapezoid
-from scipy.special import ndtr, ndtri
 
 __all__ = ["coincidence_evidence", "coincident", "fit_correlation", "latent_uniforms"]
 
@@ -51,6 +49,8 @@ def coincident(chances: Floats, correlation: Floats, rng: np.random.Generator) -
 
 def latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Floats:
     """Draw uniform numbers whose normal quantiles are correlated, one column per event."""
+    from scipy.special import ndtr
+
     if np.array_equal(correlation, np.eye(len(correlation))):
         return rng.random((n, len(correlation)))
     latent = rng.standard_normal((n, len(correlation))) @ np.linalg.cholesky(correlation).T
@@ -104,6 +104,8 @@ def fit_correlation(
         Pairs without a released table get the correlation of the strongest chain of pairs with
         one; the result is moved to the nearest positive definite matrix by its eigenvalues.
     """
+    from scipy.special import ndtri
+
     size = chances.shape[1]
     correlation, known = np.eye(size), np.eye(size, dtype=bool)
     rows = chances[:: max(1, len(chances) // _ROWS)]
@@ -120,6 +122,8 @@ def fit_correlation(
 
 def _latent(h: Floats, k: Floats, alone: float, target: float) -> float:
     """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990)."""
+    from scipy.integrate import cumulative_trapezoid
+
     theta = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), _NODES)[:, np.newaxis]
     exponent = (h**2 + k**2 - 2 * h * k * np.sin(theta)) / (2 * np.cos(theta) ** 2)
     density = np.exp(-exponent).mean(axis=1) / (2 * np.pi)

@@ -23,8 +23,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import minimize
 
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
 from missdp.inference.model import Codes
@@ -367,6 +365,8 @@ class _Head:
 
     def _scaling(self) -> Floats:
         """For each level, the matrix (or its diagonal) that turns coordinates into weights."""
+        from scipy.linalg import cholesky, solve_triangular
+
         share = np.maximum(self.margin * (1 - self.margin), 1 / self.n)
         levels, columns = self.allowance.shape
         if levels * columns**2 > _MOST_NUMBERS:
@@ -415,6 +415,8 @@ class _Head:
 
     def fit(self, iterations: int) -> tuple[Floats, dict[Pair, Floats]]:
         """Return the head's biases and its weights."""
+        from scipy.optimize import minimize
+
         here = np.zeros(len(self.margin) * (1 + len(self.means)))
         options = {"maxiter": iterations, "maxcor": 10, "ftol": _TOLERANCE, "gtol": _STEEP}
         found = minimize(self._value, here, jac=True, method="L-BFGS-B", options=options)

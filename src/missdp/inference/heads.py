@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from missdp.inference.model import Codes, draw, finite, shaped
 from missdp.record import Record
@@ -213,6 +212,8 @@ class Features:
     """
 
     def __init__(self, rows: Codes, parents: Sequence[int], sizes: Sequence[int]) -> None:
+        from scipy.sparse import csr_array
+
         sizes = [sizes[c] for c in parents]
         self.starts = np.cumsum([0, *sizes])
         n, width = len(rows), int(self.starts[-1])

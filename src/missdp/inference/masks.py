@@ -37,7 +37,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from missdp.inference.coincidence import coincidence_evidence, coincident, latent_uniforms
 from missdp.inference.measured import EVIDENCE, Strip
@@ -87,6 +86,8 @@ class MaskModel(Record):
     told: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        from scipy.special import logit
+
         self.correlation = np.eye(len(self.rates))
         self.intercepts = logit(np.clip(self.rates, _LEAST_RATE, 1 - _LEAST_RATE))
 
@@ -160,6 +161,8 @@ class MaskModel(Record):
         return holes
 
     def _chances(self, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+        from scipy.special import expit
+
         out = np.empty(rows.shape, order="F")
         out[:] = np.where(self.present, expit(self.intercepts), 0.0)
         steep = {effect[0] for effect, slope in self.slopes.items() if slope.any()}
@@ -171,6 +174,8 @@ class MaskModel(Record):
         return out
 
     def _chance(self, a: int, rows: Codes, holes: Mapping[int, Bools]) -> Floats:
+        from scipy.special import expit
+
         chance: Floats = expit(self._logits(a, rows, holes)) * bool(self.present[a])
         self._settle(
             a, chance, rows, lambda b: holes[b] if b in holes else self._chance(b, rows, holes)
@@ -276,6 +281,8 @@ class MaskModel(Record):
         self, strips: Mapping[tuple[int, ...], Strip], both: Both, rows: Codes, n_rows: float
     ) -> None:
         """Find attributes that count for the mask of another only where they are observed."""
+        from scipy.special import expit, logit
+
         missing = self.missing(rows)
         found: dict[tuple[int, int], float] = {}
         told = self._told_pairs
@@ -347,6 +354,8 @@ class MaskModel(Record):
         ridge: float,
     ) -> None:
         """Update the slopes of one attribute, one effect after the other."""
+        from scipy.special import expit
+
         for effect, strip in strips.items():
             self.slopes.setdefault(effect, np.zeros(strip.shape))
         moving = [e for e in strips if strips[e].selective or self.slopes[e].any()]

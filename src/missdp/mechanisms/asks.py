@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -370,6 +369,8 @@ def _laplace_radius(scale: float, unit: float) -> Radius:
 
 
 def _gaussian_radius(sigma: float, unit: float) -> Radius:
+    from scipy.special import ndtri
+
     return lambda level: (-sigma * float(ndtri((1 - level) / 2)) + 1) * unit
 
 

@@ -55,7 +55,6 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.special import ndtri
 
 from missdp.accounting import Cost
 from missdp.errors import ParameterError, UnprovenError, number
@@ -422,6 +421,8 @@ def _least(beta: float) -> float:
 
 
 def _margin(beta: float, epsilon: float | None, rho: float | None, failure: float) -> float:
+    from scipy.special import ndtri
+
     if epsilon is not None:
         return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
     assert rho is not None

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
 from missdp.accounting.accountants import RDP_ORDERS
@@ -240,6 +239,8 @@ class SampledSum:
 
     def _log_likelihood(self, answer: NDArray[np.int64], exact: RowGradients) -> float:
         """Log-likelihood up to a constant that is the same for all rows."""
+        from scipy.special import logsumexp
+
         noisy = np.asarray(answer, dtype=np.float64) / self.sigma
         if self.rate == 1:
             return -float(np.square(noisy - exact.total / self.sigma).sum()) / 2

@@ -14,8 +14,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from missdp.accounting import Condition, ObservedAtMost
 from missdp.errors import DataError, ParameterError, UnprovenError
@@ -389,6 +387,9 @@ def random_scores(
 
 def fitted_probability(linear: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
     """Shift logits by the intercept that makes the mean probability equal the rate."""
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
     if rate in (0.0, 1.0) or not linear.size:
         return np.full(linear.shape, rate)
     target = float(logit(rate))

@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from missdp.errors import ParameterError, UnprovenError
 from missdp.missingness.mechanism import (
@@ -188,6 +187,8 @@ class DeclaredMechanism(MissingMechanism):
 
         It is 1 for attributes that may be not applicable, or follow from others.
         """
+        from scipy.special import expit
+
         bounds = dict.fromkeys(schema.names, 1.0)
         for name in check_names(schema, self.intercepts):
             scores = self._scores(schema, name)
@@ -198,6 +199,8 @@ class DeclaredMechanism(MissingMechanism):
         return bounds | always_known(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
+        from scipy.special import expit
+
         del rng  # nothing about the mechanism itself is drawn
         chances = {}
         for name in check_names(table.schema, self.intercepts):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 
 from missdp.errors import DataError, ParameterError, replacing
@@ -18,6 +18,10 @@ from missdp.table.blocks import in_order, usual_jobs
 from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
 from missdp.table.streams import Batch, RowStream, stream_of
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 __all__ = ["DuckDBSource"]
 
@@ -121,6 +125,8 @@ class DuckDBSource:
         >>> source.counts([("age",)], rows="observed")[("age",)].tolist()
         [1, 0]
         """
+        import duckdb
+
         with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
             statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:

@@ -15,23 +15,21 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.schema import Schema
 from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
 from missdp.sources.row_weights import RowWeight
-from missdp.sources.tasks import CountTask, add_up, merged
+from missdp.sources.tasks import HANDED_IN, CountTask, add_up, merged
 from missdp.table.frames import check_columns
 from missdp.table.quietly import is_spark_frame, quiet
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 __all__ = ["SparkSource", "run_in_arrow"]
 
 
-_HANDED_IN = "block int, cells binary"
 _MERGED_AT_ONCE = 2**20  # cells
 # Spark hands the cells of these types to Arrow as they are.
 _AS_THEY_ARE = frozenset(
@@ -152,9 +150,9 @@ class SparkSource:
     def _plan(self, task: CountTask) -> DataFrame:
         """Return the query that counts: a scan, and a sum of what its tasks hand in."""
         cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
-        handed_in = run_in_arrow(_cells(self._frame, task.names), task, _HANDED_IN)
+        handed_in = run_in_arrow(_cells(self._frame, task.names), task, HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return run_in_arrow(gathered, merged, _HANDED_IN)
+        return run_in_arrow(gathered, merged, HANDED_IN)
 
     def _run(self, task: CountTask, counter: Counter | None) -> None:
         failed = DataError(

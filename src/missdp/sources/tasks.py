@@ -12,9 +12,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Schema
@@ -23,10 +23,14 @@ from missdp.sources.row_weights import RowWeight
 from missdp.table.encode import Column, Encoder
 from missdp.table.follow import follow_rules
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
 __all__ = ["HANDED_IN", "CountTask", "add_up", "merged"]
 
 
-HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
+HANDED_IN = "block int, cells binary"
 """A numbered block of counts; or, with a negative number, why a table is refused, as text."""
 
 
@@ -143,6 +147,8 @@ def add_up(table: pa.Table, counter: Counter | None) -> None:
 
 def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield batches put together until they are worth counting: engines cut them small."""
+    import pyarrow as pa
+
     waiting: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
@@ -156,4 +162,6 @@ def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _handed_in(number: int, cells: bytes) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], schema=HANDED_IN)
+    import pyarrow as pa
+
+    return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], ["block", "cells"])

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from missdp.errors import ParameterError
 from missdp.synth.row_blocks import MissingValues, Sampler, block_sizes
@@ -20,6 +19,7 @@ from missdp.synth.state import is_whole, sampling_generator
 from missdp.table import Holes, check_holes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["sample_spark"]
@@ -118,6 +118,7 @@ def _child(rng: np.random.Generator, number: int) -> np.random.Generator:
 
 def _spark_schema(plain: pa.Schema) -> Any:
     """Return the types of Spark that hold the cells of a table of ours."""
+    import pyarrow as pa
     from pyspark.sql import types
 
     kinds = {

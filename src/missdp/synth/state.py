@@ -19,7 +19,6 @@ from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from missdp.accounting import (
     Budget,
@@ -32,10 +31,12 @@ from missdp.accounting import (
     Guarantee,
 )
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
+from missdp.estimator import Estimator
 from missdp.files import write_atomically
 from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.model import finite
 from missdp.mechanisms import Witness, domain_conditions
+from missdp.progress import Progress
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
 from missdp.schema.schema import check_schema
@@ -69,13 +70,14 @@ _KINDS = "kinds of missing"
 _CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
 
 
-class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class FittedState(Estimator):
     """An estimator that is fitted or not, nothing in between."""
 
     epsilon: float
     delta: float | None
     n_rows: int | Literal["noisy"]
     budget: Budget | None
+    progress: Progress | None
     schema_: Schema
     guarantee_: Guarantee
     _fitted_with: dict[str, Any]
@@ -173,7 +175,7 @@ class FittedState(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyp
 
     def __getstate__(self) -> dict[str, Any]:
         """State to pickle: of a fitted model everything but its budget."""
-        state = dict(super().__getstate__())
+        state = dict(self.__dict__)
         if "guarantee_" in state and state.get("budget") is not None:
             state |= {"budget": None, "_left_budget": True}
         return state

@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from missdp.errors import DataError
 from missdp.schema import AnyAttribute, Schema
@@ -105,6 +104,8 @@ def check_rows_fit(data: Any, schema: Schema) -> None:
 
 def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
+    import pyarrow as pa
+
     if shelved():
         return _joined_on_disk(parts, schema)
     lists: dict[str, list[Column]] = {name: [] for name in schema.names}
@@ -122,6 +123,8 @@ def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Colu
 
 
 def _joined_on_disk(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+    import pyarrow as pa
+
     piles: dict[str, tuple[Pile, Pile | None]] = {}
     for part in parts:
         for a in schema:
@@ -150,6 +153,8 @@ def _move(waiting: list[dict[str, Column]], lists: dict[str, list[Column]], sche
 
 
 def _joined(attribute: AnyAttribute, parts: list[Column]) -> Column:
+    import pyarrow as pa
+
     if not parts:
         return Encoder(attribute).encode(pa.array([], pa.binary()))
     if len(parts) == 1:

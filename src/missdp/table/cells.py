@@ -11,15 +11,16 @@ import decimal
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from missdp.schema.attributes import LONGEST, read_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = [
     "LONGEST_BYTES",
@@ -67,8 +68,8 @@ class Coded:
     indices: NDArray[np.integer]
 
 
-Chunk: TypeAlias = pa.Array | NDArray[np.object_] | Coded
-Cells: TypeAlias = Chunk | pa.ChunkedArray
+Chunk: TypeAlias = "pa.Array | NDArray[np.object_] | Coded"
+Cells: TypeAlias = "Chunk | pa.ChunkedArray"
 
 # Equal cells of one of these types mean the same, so that each needs to be read only once.
 _HASHED = frozenset({str, int, float, bool, bytes, type(None), decimal.Decimal})
@@ -89,6 +90,8 @@ def plain(cell: Any) -> Plain:
     >>> plain(float("nan")), plain([1]), plain(2**2000)
     (None, UNREADABLE, inf)
     """
+    import pandas as pd
+
     if cell is None or cell is pd.NA or cell is pd.NaT:
         return None
     try:
@@ -173,6 +176,8 @@ _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Plain]], ...] = (
 
 def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
     """Return distinct cells as plain values and, per row, which of them; -1 is missing."""
+    import pyarrow as pa
+
     if isinstance(data, Coded):
         cells, inner = distinct(data.cells)
         return cells, _follow(inner, data.indices)
@@ -195,6 +200,9 @@ def without_long_cells(data: pa.Array) -> pa.Array:
     >>> without_long_cells(pa.array(["a", None, "b" * 10**6])).to_pylist()
     [b'a', None, b'\xff']
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if isinstance(data, pa.DictionaryArray):
         cells = data.dictionary
         short = without_long_cells(cells)
@@ -209,6 +217,8 @@ def without_long_cells(data: pa.Array) -> pa.Array:
 
 def taken(data: Chunk, rows: NDArray[np.intp]) -> Chunk:
     """Return the cells of some rows."""
+    import pyarrow as pa
+
     if isinstance(data, Coded):
         return Coded(data.cells, data.indices[rows])
     if isinstance(data, np.ndarray):
@@ -226,6 +236,8 @@ def _follow(inner: NDArray[np.intp], outer: NDArray[np.integer]) -> NDArray[np.i
 
 def indices_of(data: pa.DictionaryArray) -> NDArray[np.intp]:
     """Return which dictionary entry each row has; -1 is missing."""
+    import pyarrow as pa
+
     indices = data.indices.cast(pa.int64()).fill_null(-1)
     return np.asarray(indices).astype(np.intp, copy=False)
 
@@ -244,6 +256,8 @@ def _coded(data: pa.DictionaryArray) -> Coded:
 
 def _objects(data: pa.Array) -> NDArray[np.object_]:
     """Return Arrow cells as Python objects; one that has no Python value is UNREADABLE."""
+    import pyarrow as pa
+
     try:
         cells: Iterable[Any] = data.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, TypeError, ArithmeticError):
@@ -252,6 +266,8 @@ def _objects(data: pa.Array) -> NDArray[np.object_]:
 
 
 def _object(scalar: pa.Scalar) -> Any:
+    import pyarrow as pa
+
     try:
         return scalar.as_py()
     except (pa.ArrowException, ValueError, OverflowError, TypeError, ArithmeticError):
@@ -282,6 +298,8 @@ def read_numbers(
 
     A cell is unreadable if it is neither a number, nor text that is written like one, nor missing.
     """
+    import pyarrow as pa
+
     if isinstance(data, pa.DictionaryArray):
         data = _coded(data)
     if isinstance(data, Coded):
@@ -311,6 +329,8 @@ def may_hold_text(data: Chunk) -> bool:
     >>> may_hold_text(pa.array([1.5])), may_hold_text(pa.array([".R", "7"]))
     (False, True)
     """
+    import pyarrow as pa
+
     if isinstance(data, Coded):
         return may_hold_text(data.cells)
     if not isinstance(data, pa.Array) or isinstance(data, pa.ExtensionArray):
@@ -322,6 +342,8 @@ def may_hold_text(data: Chunk) -> bool:
 
 
 def _native_numbers(data: pa.Array) -> _Floats:
+    import pyarrow as pa
+
     if not pa.types.is_float16(data.type):
         data = data.cast(pa.float64(), safe=False)  # whole numbers beyond 2**53: the nearest
     with np.errstate(invalid="ignore"):  # signalling NaN
@@ -330,6 +352,9 @@ def _native_numbers(data: pa.Array) -> _Floats:
 
 
 def _text_numbers(data: pa.Array, missing_codes: frozenset[str]) -> tuple[_Floats, _Flags]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if not (pa.types.is_string(data.type) or pa.types.is_large_string(data.type)):
         data = data.cast(pa.large_binary())
     easy = pc.match_substring_regex(data, _EASY_NUMBER)
@@ -364,5 +389,7 @@ def _is_unreadable(cell: Plain, missing_codes: frozenset[str]) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
     names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

@@ -15,16 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import duckdb
 import numpy as np
-import pyarrow as pa
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells
 from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RelationRows, RowStream
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 __all__ = ["DuckDBRows", "SQLRows"]
 
@@ -65,6 +67,8 @@ class DuckDBRows(RelationRows):
     def __init__(
         self, path: str | Path, *, table: str | None = None, query: str | None = None
     ) -> None:
+        import duckdb
+
         self.path: Final = Path(path)
         _check_one(table, query)
         with replacing(OSError, ValueError, by=_no_file(path)):
@@ -98,6 +102,8 @@ def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
     By default it writes rows beside the database, readable by all, and leaves them there if the
     process is killed. Encrypted, what is left is no more than noise.
     """
+    import duckdb
+
     folder = tempfile.TemporaryDirectory(prefix="missdp-")  # of mode 0700
     weakref.finalize(connection, folder.cleanup)
     where = folder.name.replace("'", "''")
@@ -109,6 +115,8 @@ def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _estimate(connection: duckdb.DuckDBPyConnection, table: str) -> int | None:
     """Return the size of a table by the catalogue; None for views."""
+    import duckdb
+
     schema, _, name = table.rpartition(".")
     with contextlib.suppress(duckdb.Error):
         found = connection.execute(
@@ -282,6 +290,8 @@ class SQLRows(RowStream):
 
 def _array(cells: list[Any]) -> Cells:
     """Return cells of one type as that type; others as they are."""
+    import pyarrow as pa
+
     try:
         return pa.array(cells)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):

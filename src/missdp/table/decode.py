@@ -7,16 +7,18 @@ missing that it is. The type of a column depends on its attribute alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric
 from missdp.schema.attributes import Kind, LevelReader, kind_mark, number_text
 from missdp.table.encode import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = ["Holes", "check_holes", "codes_to_write", "decode"]
 
@@ -60,6 +62,9 @@ def codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
 
 def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -> pa.Array:
     """Return the cells of a column in a type that depends on the attribute alone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     cells = _values(attribute, column)
     written = codes_to_write(attribute) if holes == "codes" else {}
     if not written:
@@ -73,6 +78,8 @@ def decode(attribute: AnyAttribute, column: Column, *, holes: Holes = "nulls") -
 
 def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
     """Return the cells with null for every one that has no value."""
+    import pyarrow as pa
+
     missing = column.codes >= attribute.size
     if isinstance(attribute, Numeric):
         if column.values is None:
@@ -88,6 +95,8 @@ def _values(attribute: AnyAttribute, column: Column) -> pa.Array:
 
 def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
     """Return the type that holds values of a type, and codes."""
+    import pyarrow as pa
+
     codes = written.values()
     if pa.types.is_string(plain) or pa.types.is_boolean(plain):
         return pa.string()
@@ -99,6 +108,8 @@ def _type(plain: pa.DataType, written: Mapping[Kind, _Code]) -> pa.DataType:
 
 def _as(kind: pa.DataType, code: _Code | None) -> _Code | None:
     """Return a code as a cell of a type."""
+    import pyarrow as pa
+
     if code is None or isinstance(code, str):
         return code
     if pa.types.is_string(kind):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from missdp.errors import DataError
@@ -232,6 +231,8 @@ def _text_codes(codes: _Codes) -> dict[str, int]:
 
 
 def _chunks(data: Cells) -> list[Chunk]:
+    import pyarrow as pa
+
     if not isinstance(data, pa.ChunkedArray):
         return [data]
     return data.chunks or [pa.array([], data.type)]

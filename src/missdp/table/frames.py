@@ -14,20 +14,22 @@ import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import narwhals as nw
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells, Coded, without_long_cells
 from missdp.table.memory import batch_room
 from missdp.table.quietly import is_spark_frame, quiet
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet
+
 
 __all__ = [
     "BATCH_ROWS",
@@ -52,17 +54,23 @@ FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
 # Extension types whose cells Arrow takes over as they are; all others are read cell by cell.
 _ARROW_LIKE = (
-    pd.StringDtype,
-    pd.BooleanDtype,
-    pd.ArrowDtype,
-    pd.Float32Dtype,
-    pd.Float64Dtype,
-    *(getattr(pd, f"{sign}Int{bits}Dtype") for sign in ("", "U") for bits in (8, 16, 32, 64)),
+    *("StringDtype", "BooleanDtype", "ArrowDtype", "Float32Dtype", "Float64Dtype"),
+    *(f"{sign}Int{bits}Dtype" for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
+
+
+@cache
+def _arrow_like() -> tuple[type, ...]:
+    import pandas as pd
+
+    return tuple(getattr(pd, name) for name in _ARROW_LIKE)
 
 
 def frame_kind(data: Any) -> FrameKind:
     """Tell which kind of frame ``data`` is; relations and files count as pandas for output."""
+    import narwhals as nw
+    import pyarrow as pa
+
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return "pyarrow"
     if nw.dependencies.is_polars_dataframe(data) or nw.dependencies.is_polars_lazyframe(data):
@@ -79,6 +87,9 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
         If ``data`` is not a frame we read, its query fails, or it has repeated, absent or
         undeclared columns. No cell is looked at.
     """
+    import pandas as pd
+    import pyarrow as pa
+
     if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = _collected(data)
     found = _names(data)
@@ -88,6 +99,8 @@ def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict
 
 def _collected(data: Any) -> Any:
     """Run the query of a lazy frame; give any eager one back."""
+    import narwhals as nw
+
     strange = DataError(
         f"cannot read a table from {type(data).__name__!r}: pass a pandas, polars or Arrow "
         "table, a DuckDB relation, or the path of a CSV or Parquet file"
@@ -101,12 +114,18 @@ def _collected(data: Any) -> Any:
 
 
 def _names(data: Any) -> list[str]:
+    import pyarrow as pa
+
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return list(data.schema.names)
     return [str(name) for name in data.columns]
 
 
 def _column(data: Any, position: int) -> Cells:
+    import narwhals as nw
+    import pandas as pd
+    import pyarrow as pa
+
     if isinstance(data, pd.DataFrame):
         return _pandas_column(data.iloc[:, position])
     if isinstance(data, (pa.Table, pa.RecordBatch)):
@@ -122,12 +141,15 @@ def _column(data: Any, position: int) -> Cells:
 
 def _pandas_column(column: pd.Series[Any]) -> Cells:
     """Return a column in its own type; where that has no Arrow twin, cell by cell."""
+    import pandas as pd
+    import pyarrow as pa
+
     kind = column.dtype
     if isinstance(kind, pd.CategoricalDtype):
         cells = _pandas_column(pd.Series(kind.categories))
         assert not isinstance(cells, pa.ChunkedArray)
         return Coded(cells, np.asarray(column.cat.codes))
-    native = kind.kind in "biufM" if isinstance(kind, np.dtype) else isinstance(kind, _ARROW_LIKE)
+    native = kind.kind in "biufM" if isinstance(kind, np.dtype) else isinstance(kind, _arrow_like())
     if native:
         try:
             return pa.Array.from_pandas(column)
@@ -162,12 +184,14 @@ def check_columns(found: list[str], names: tuple[str, ...]) -> None:
         raise DataError(f"the data has columns that the schema does not declare: {extra}; {remedy}")
 
 
-_PANDAS_TYPES = {
-    pa.string(): pd.StringDtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.float64(): pd.Float64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-}
+_PANDAS_TYPES = {"string": "string", "int64": "Int64", "double": "Float64", "bool": "boolean"}
+
+
+def _pandas_type(kind: pa.DataType) -> Any:
+    import pandas as pd
+
+    name = _PANDAS_TYPES.get(str(kind))
+    return name and pd.api.types.pandas_dtype(name)
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
@@ -178,7 +202,7 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
     if kind == "pyarrow":
         return table
     if kind == "pandas":
-        return table.to_pandas(types_mapper=_PANDAS_TYPES.get)
+        return table.to_pandas(types_mapper=_pandas_type)
     if kind == "polars":
         absent = MissingDependencyError("polars is not installed; run pip install 'missdp[polars]'")
         with replacing(ImportError, by=absent):
@@ -206,6 +230,9 @@ def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str,
         If the file does not exist, has an unknown suffix, has no readable header, or has other
         columns.
     """
+    import pyarrow as pa
+    import pyarrow.parquet
+
     with _readable(path):
         if not is_csv(path):
             about = pa.parquet.read_metadata(path)
@@ -235,6 +262,8 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
     DataError
         If the file is not well-formed, or a row takes more memory than the limit has room for.
     """
+    import pyarrow as pa
+
     with _readable(path):
         if is_csv(path):
             batches = _csv_batches(path, _read_header(path), names)
@@ -266,6 +295,8 @@ def csv_separator(path: Path) -> str:
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Replace errors about the content of a file, which may quote cells."""
+    import pyarrow as pa
+
     name = path.name.lower()
     if not _is_file(path):
         raise DataError(f"no data file at {str(path)!r}{_folder_hint(path)}")
@@ -345,6 +376,8 @@ def _read_header(path: Path) -> _Header:
 
 def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Parse; if a row is longer than a block, go on from there with longer blocks."""
+    import pyarrow as pa
+
     room = batch_room()
     longest = min(_MAX_BLOCK_BYTES, room // _LEAST_BLOCKS)
     whole = path.suffix.lower() != ".gz" and path.stat().st_size < longest
@@ -385,6 +418,9 @@ def _check_room(path: Path, about: pa.parquet.FileMetaData) -> None:
 
 def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
     about = pa.parquet.read_metadata(path)
     _check_room(path, about)
     leaves = [about.schema.column(i) for i in range(about.num_columns)]
@@ -397,6 +433,9 @@ def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 
 def _open_csv(path: Path, header: _Header, names: tuple[str, ...], block: int) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+
     return pa.csv.open_csv(
         pa.input_stream(str(path), compression="gzip" if path.suffix.lower() == ".gz" else None),
         read_options=pa.csv.ReadOptions(block_size=block),

@@ -15,11 +15,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
-
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from missdp.errors import DataError, replacing
 from missdp.table.cells import LONGEST_BYTES, Chunk
@@ -32,6 +28,11 @@ from missdp.table.frames import (
     opened,
 )
 from missdp.table.memory import memory_in_force
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
 
 __all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
 
@@ -208,6 +209,8 @@ class RelationRows(RowStream):
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
+        import duckdb
+
         with replacing(duckdb.Error, by=DataError("the relation cannot be read any more")):
             return tuple(self._relation.columns)
 
@@ -243,6 +246,9 @@ def _relation_batches(
 
 
 def _private_errors() -> replacing:
+    import duckdb
+    import pyarrow as pa
+
     return replacing(duckdb.Error, pa.ArrowException, OSError, by=_unreadable)
 
 
@@ -275,6 +281,8 @@ def stream_of(data: Any) -> RowStream | None:
     >>> stream_of([1, 2]) is None
     True
     """
+    import duckdb
+
     if isinstance(data, RowStream):
         return data
     if isinstance(data, duckdb.DuckDBPyRelation):
@@ -309,6 +317,9 @@ def _hidden(path: Path) -> bool:
 
 
 def _stated_rows(path: Path) -> int | None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
     with contextlib.suppress(OSError, pa.ArrowException):  # told when it is read
         return int(pa.parquet.read_metadata(path).num_rows)
     return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.errors import DataError, ParameterError
@@ -26,6 +25,10 @@ from missdp.table.frames import (
     native_from_arrow,
 )
 from missdp.table.streams import stream_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = ["Table"]
 
@@ -275,6 +278,8 @@ class Table:
         >>> table.to_arrow(holes="codes")["age"].to_pylist()
         [30.0, -7.0, None]
         """
+        import pyarrow as pa
+
         check_holes(holes)
         arrays = [decode(a, self._columns[a.name], holes=holes) for a in self.schema]
         return pa.table(arrays, names=list(self.schema.names))

@@ -12,8 +12,6 @@ from collections import Counter
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from missdp.schema.attributes import read_number
@@ -44,6 +42,8 @@ class Tally:
 
     def add(self, cells: Cells) -> None:
         """Count the cells of a few more rows."""
+        import pyarrow as pa
+
         for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
             if self.numbers or _native(chunk):
                 self._add_numbers(chunk)
@@ -138,6 +138,9 @@ def is_padded(cell: Plain) -> bool:
 
 def _padded(chunk: Chunk) -> NDArray[np.bool_]:
     """Return which cells are padded."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if isinstance(chunk, pa.Array) and chunk.type in (pa.string(), pa.large_string()):
         found = pc.match_substring_regex(chunk, r"^\s*0[0-9]+\s*$")
         return np.asarray(found.fill_null(False), dtype=np.bool_)
@@ -148,6 +151,8 @@ def _padded(chunk: Chunk) -> NDArray[np.bool_]:
 
 def _native(chunk: Chunk) -> bool:
     """Whether every cell is a number by the type of the column."""
+    import pyarrow as pa
+
     if not isinstance(chunk, pa.Array) or isinstance(chunk, pa.ExtensionArray):
         return False
     return bool(pa.types.is_integer(chunk.type) or pa.types.is_floating(chunk.type))

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+from typing import TYPE_CHECKING, Any
 
 from missdp.errors import OutputError, replacing
 from missdp.files import atomic_path, refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = ["numbered", "output_format", "write_all", "write_arrow", "write_blocks", "write_each"]
 
@@ -128,6 +128,10 @@ class _Files(ExitStack):
 
     def write(self, place: int, table: pa.Table) -> None:
         """Write the next rows of a file."""
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+
         with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):
             if place not in self._writers:
                 csv = self._kinds[place] == "csv"
@@ -138,6 +142,8 @@ class _Files(ExitStack):
 
     def _close(self, kind: type[BaseException] | None, *_: object) -> None:
         """Finish every file, before any of them takes the place of what was there."""
+        import pyarrow as pa
+
         for place, (writer, sink) in self._writers.items():
             if kind is None:
                 with replacing(OSError, pa.ArrowException, by=partial(refusal, self._paths[place])):

@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from missdp.inference.clipping import independent_rows
 from missdp.inference.heads import Heads, Pair
@@ -283,6 +282,8 @@ def _heads(layout: _Layout, weights: Floats) -> Heads:
 
 def _calibrated(margin: Floats, given: Floats, weights: Floats) -> Floats:
     """Return biases with which a head has its margin, if its context has its own one."""
+    from scipy.special import softmax
+
     bias = np.log(np.maximum(margin, _RARE))
     for _ in range(_ROUNDS):
         law = softmax(bias[:, None] + weights, axis=0)

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
 
 __all__ = [
     "LEAK",
@@ -313,6 +312,8 @@ def _upper_expected(
 def _scored(
     out: Floats, w2: Floats, b2: Floats, w3: Floats, b3: Floats, share: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
+    from scipy.special import expit
+
     fed = _times(out, w2) + b2
     hidden = _leaky(fed)
     end = -expit(-(hidden @ w3 + b3))
@@ -342,6 +343,8 @@ def _moments(
 
 def _expected(mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
     """Expected activation, and its derivatives by mean and by variance; no variance, no change."""
+    from scipy.special import ndtr
+
     sure = variance <= _LEAST_VARIANCE
     s = np.sqrt(np.where(sure, 1.0, variance))
     z = mean / s

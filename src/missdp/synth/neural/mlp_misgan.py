@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
@@ -69,6 +68,8 @@ def mlp_misgan(
     report : callable
         Told the share of the work that is done.
     """
+    from scipy.special import logit
+
     rng = door.generator()
     margins, rates, holed = known_margins(crude)
     blocks = Blocks(Torch(torch, rng), [len(m) for m in margins], margins, _HEAT)

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.inference.row_model import RowModel
@@ -110,6 +109,8 @@ def random_layers(
 
 def same_masks(rates: Floats) -> Layers:
     """Return a network whose masks have these missing rates, whatever it is given: one number."""
+    from scipy.special import logit
+
     lost = logit(np.clip(rates, _LEAST, 1 - _LEAST))
     return Layers((np.zeros((1, len(rates))),), (lost,), ())
 
@@ -228,6 +229,8 @@ class NetworkModel(RowModel):
 
     def missing(self, rows: Codes, rng: np.random.Generator) -> Floats:
         """Return the probability of each cell that may be missing to be so, in complete rows."""
+        from scipy.special import expit
+
         width = len(self.masks.weights[0]) - int(self.starts[-1]) * self.sees_values
         inputs = rng.standard_normal((len(rows), width))
         if self.sees_values:
@@ -261,6 +264,8 @@ def calibrated(
         Missing rates of the attributes that may be missing.
     rng : numpy Generator
     """
+    from scipy.special import logit
+
     targets = [np.maximum(margin, _LEAST) / np.maximum(margin, _LEAST).sum() for margin in margins]
     wanted = logit(np.clip(rates, _LEAST, 1 - _LEAST))
     for _ in range(_ROUNDS):

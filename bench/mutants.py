@@ -1,0 +1,373 @@
+"""Whether the tests find deliberate breaks: noise x .7, a flipped mask, a forgotten gate, ...
+
+    python bench/mutants.py [--only ROOM] [--list] [--jobs 2]
+
+Each line below breaks the package in one place and names the tests that must find it. A break is a
+snippet of source text, wherever it stands in ``src/missdp`` (so that files may move), and what
+replaces it. The checkout is copied to temporary folders and stays as it is. The
+script fails if a snippet is not there exactly once, if a test is not there, or if one of the tests
+passes nevertheless. Tests that do not start at all find nothing.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 300.0  # seconds: what hangs is found
+FOUND, NO_TESTS = 1, (2, 3, 4, 5)  # exit codes of pytest
+
+
+class Mutant(NamedTuple):
+    """One break: where, what is wrong, the snippet, its replacement, and who must find it."""
+
+    room: str
+    what: str
+    old: str
+    new: str
+    tests: str
+
+
+# fmt: off
+MUTANTS = [Mutant(*line) for line in (
+    # mechanisms: noise, charges, sensitivities
+    ("mechanisms", "noise of counts x .7", "exact + draw(float(scale), exact.shape)", "exact + draw(0.7 * float(scale), exact.shape)",
+     "tests/mechanisms/test_release.py"),
+    ("mechanisms", "exponent of the Gaussian doubled", "x = x * x / 2", "x = x * x",
+     "tests/mechanisms/test_noise_exact.py"),
+    ("mechanisms", "tail without a sign", "value = -1 - value if _some_bits(words, 1, width) else value", "value = value",
+     "tests/mechanisms/test_noise_exact.py"),
+    ("mechanisms", "noise that everybody can repeat", "np.frombuffer(os.urandom(8 * count), dtype=np.uint64)", "np.random.default_rng(0).integers(0, 2**63, count, dtype=np.uint64)",
+     "tests/mechanisms/test_noise_exact.py"),
+    ("mechanisms", "seed not recorded in the guarantee", "return (ExplicitSeed(),)", "return ()",
+     "tests/mechanisms/test_noise.py"),
+    ("mechanisms", "noise worth twice the rho", "sigma = sensitivity * math.sqrt(1 / (2 * rho)) if rho", "sigma = sensitivity * math.sqrt(1 / (4 * rho)) if rho",
+     "tests/mechanisms/test_door.py"),
+    ("mechanisms", "dropped charge", "self._charge(event)\n        return self._answer(event, law, exact)", "return self._answer(event, law, exact)",
+     "tests/mechanisms/test_door.py"),
+    ("mechanisms", "charged after it was computed", "self._charge(event)\n        return self._answer(event, law, exact)", "found = self._answer(event, law, exact)\n        self._charge(event)\n        return found",
+     "tests/mechanisms/test_door.py"),
+    ("mechanisms", "answers in a fork", "if self._budget is not None:  # a fork", "if False:  # a fork",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "gate of cells that rules may fill", "self._strategy.gate(clique, self._schema) - self._modelled.filled", "self._strategy.gate(clique, self._schema)",
+     "tests/mechanisms/test_door_with_rules.py"),
+    ("mechanisms", "tree charged at sigma, not sqrt(L) sigma", "moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)", "moved = 1.0",
+     "tests/synth/test_cuts.py"),
+    ("mechanisms", "selection at twice its epsilon", "scale_for(float(sensitivity), float(epsilon), count=2)", "scale_for(float(sensitivity), float(epsilon), count=1)",
+     "tests/mechanisms/test_selection.py"),
+    ("mechanisms", "permute-and-flip charged as bounded range", "return PureEvent(epsilon=float(epsilon), **facts), Best(scale, \"exponential\")", "return SelectionEvent(epsilon=float(epsilon), **facts), Best(scale, \"exponential\")",
+     "tests/mechanisms/test_selection.py"),
+    ("mechanisms", "products charged at half their sensitivity", "GaussianEvent(sensitivity=bound, sigma=noise.scale", "GaussianEvent(sensitivity=bound / 2, sigma=noise.scale",
+     "tests/mechanisms/test_products.py"),
+    ("mechanisms", "gradients are not clipped", "scale = self.radius / np.maximum(self.clip / np.where(largest > 0, largest, 1.0), norm)", "scale = self.radius * np.where(largest > 0, largest, 1.0) / self.clip",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "every row is in the sample", "exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))", "exact.total",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "a coin that is a little too likely", "self._words.words(count) < np.uint64(int(Fraction(rate) * 2**64))", "self._words.words(count) <= np.uint64(int(Fraction(rate) * 2**64))",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "one of many steps is charged", "steps=self.steps,\n            discrete=True", "steps=1,\n            discrete=True",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "steps beyond what was charged", "self._taken += 1", "self._taken += 0",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "a row for which the gradient fails stops the fit", "with contextlib.suppress(Exception), no_warnings():  # either would tell of the rows", "with no_warnings():",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "training reads rows with a hole behind the gate", "codes[n] < sizes[n] - 1 for n in holed", "codes[n] < sizes[n] for n in holed",
+     "tests/mechanisms/test_training.py"),
+    ("mechanisms", "smooth noise x .5", "Fraction(bound) / Fraction(noise.alpha) / self.grid", "Fraction(bound) / Fraction(noise.alpha) / self.grid / 2",
+     "tests/mechanisms/test_smooth.py"),
+    ("mechanisms", "Gaussian noise that forgets recipients", "sigma = (own + donee * most) / math.sqrt(2 * rho)", "sigma = own / math.sqrt(2 * rho)",
+     "tests/mechanisms/test_smooth.py"),
+    ("mechanisms", "error of a question quotes a cell", "with replacing(Exception, by=failed), no_warnings():\n            rows = Rows(cells, self.reads, self.applies)", "with no_warnings():\n            rows = Rows(cells, self.reads, self.applies)",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "sums are not clipped", "np.rint(np.clip(shares, -1.0, 1.0) * QUANTA)", "np.rint(shares * QUANTA)",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "a charge is answered as often as asked", "self._open.remove(charged)", "_ = charged in self._open or self._open.remove(charged)",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "a question reads what it did not name", "if name not in self._reads:\n", "if False:\n",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "filled values beyond their bounds", "np.asarray(np.clip(numbers, attribute.lower, attribute.upper))", "np.asarray(numbers)",
+     "tests/mechanisms/test_row_door.py"),
+    ("mechanisms", "rate of pairs without the count of rows", "return math.isqrt(_STEPS**2 + _ROW**2) + 1", "return _STEPS",
+     "tests/mechanisms/test_pair_rates.py"),
+    # sources: exact counts
+    ("sources", "doubled row between two chunks", "stop = min(start + CHUNK_ROWS, n_rows)", "stop = min(start + CHUNK_ROWS + 1, n_rows)",
+     "tests/sources/test_kernel.py"),
+    ("sources", "complete rows that are not", "MemorySource(source.table.take(~source.table.incomplete_rows()))", "MemorySource(source.table)",
+     "tests/mechanisms/test_door.py"),
+    ("sources", "gate of all nullable attributes", "return nullable & frozenset(clique) if self.rows == \"observed\"", "return nullable if self.rows == \"observed\"",
+     "tests/mechanisms/test_door.py"),
+    ("sources", "pairs counted twice", "return int(violating_partners(denial, rows).sum()) // 2", "return int(violating_partners(denial, rows).sum())",
+     "tests/mechanisms/test_pair_rates.py"),
+    ("sources", "only the first kind of hole is counted", "counts[(*first, slice(attribute.size, None))]", "counts[(*first, slice(attribute.size, attribute.size + 1))]",
+     "tests/sources/test_modelled.py"),
+    ("sources", "streamed rows with holes are counted as complete", "return {n: codes[n][seen] for n in read}, int(seen.sum())", "return {n: codes[n] for n in read}, batch.num_rows",
+     "tests/sources/test_streamed_strategies.py"),
+    ("sources", "filling changes what was observed", "holes = codes >= np.array(laws.sizes, dtype=np.int64)", "holes = codes >= np.array(laws.sizes, dtype=np.int64) - 1",
+     "tests/sources/test_filling.py"),
+    ("sources", "a task goes on where another stopped", "counter = copy.copy(self.counter)  # without counts", "counter = self.counter",
+     "tests/sources/test_tasks.py"),
+    ("sources", "clip of a row's vector omitted", "np.floor(np.minimum(factor, self.most))", "np.floor(np.minimum(np.inf * factor, self.most))",
+     "tests/mechanisms/test_products.py"),
+    # accounting: what noise costs
+    ("accounting", "Laplace noise at half its cost", "return Fraction(shift) / Fraction(event.scale)", "return Fraction(shift) / Fraction(event.scale) / 2",
+     "tests/accounting/test_costs.py"),
+    ("accounting", "wrong conversion from pure DP to zCDP", "return pure_cost(event) ** 2 / 2", "return pure_cost(event) ** 2 / 8",
+     "tests/accounting/test_costs.py"),
+    ("accounting", "replace-one at twice the rho", "\"rho\": 4 * self.rho", "\"rho\": 2 * self.rho",
+     "tests/accounting/test_records.py"),
+    ("accounting", "what is spent is forgotten", "self._spent, self._totals = spent, totals", "self._totals = totals",
+     "tests/accounting/test_filters.py"),
+    ("accounting", "a tenth too much is accepted", "return spent <= exact(self._cost.amount)", "return spent <= exact(self._cost.amount) * Fraction(11, 10)",
+     "tests/accounting/test_filters.py"),
+    ("accounting", "a part is set aside for nothing", "self._record(flatten(part.filter()), (part,), conditions)", "self._record((), (part,), conditions)",
+     "tests/accounting/test_filters.py"),
+    ("accounting", "discrete noise taken for continuous noise", "return Fraction(_ROUNDED)", "return Fraction(0)",
+     "tests/accounting/test_gdp.py"),
+    ("accounting", "conversion from Rényi DP without a term", "np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)", "np.log1p(-1 / a) - (math.log(delta) + 2 * np.log(a)) / (a - 1)",
+     "tests/accounting/test_accountants.py"),
+    ("accounting", "sampling amplifies too much", "terms = log_choose + k * math.log(rate) + rest + log_gain", "terms = log_choose + (k + 1) * math.log(rate) + rest + log_gain",
+     "tests/accounting/test_costs.py"),
+    ("accounting", "claims below what events prove", "if self.events and not self._proven():", "if False:",
+     "tests/accounting/test_guarantee.py"),
+    ("accounting", "conditions lost in a composition", "conditions = tuple(c for part in parts for c in part.conditions)", "conditions = self.conditions",
+     "tests/accounting/test_guarantee.py"),
+    ("accounting", "a fork spends the budget again", "if self._process != (os.getpid(), _FORKS[-1]):", "if False:",
+     "tests/accounting/test_exact.py"),
+    ("accounting", "undeclared facts are accepted unasked", "if undeclared == \"refuse\":", "if undeclared == \"never\":",
+     "tests/mechanisms/test_domain.py"),
+    ("accounting", "sums rounded to the nearest float", "while near < math.inf and exact(near) < number:", "while False:",
+     "tests/accounting/test_exact.py"),
+    # ground truth: amplification by missing values
+    ("ground_truth", "amplification linear in epsilon", "return math.log1p(p * math.expm1(cost))", "return p * cost",
+     "tests/ground_truth/test_closed_forms.py"),
+    ("ground_truth", "conditions that a mask may break", "if not condition.holds_for_every_mask:", "if False:",
+     "tests/ground_truth/test_ground_truth.py"),
+    ("ground_truth", "one direction of two", "return max(add, remove)", "return remove",
+     "tests/ground_truth/test_one_gate.py"),
+    ("ground_truth", "undeclared attributes lose half their values", "math.prod(observed.get(name, 1.0) for name in sorted(as_gate(gate)))", "math.prod(observed.get(name, 0.5) for name in sorted(as_gate(gate)))",
+     "tests/ground_truth/test_ground_truth.py"),
+    ("ground_truth", "selections cost nothing", "height += np.maximum(costs.selections * twice[-1], costs.unselected * twice)", "height += 0.0",
+     "tests/ground_truth/test_chosen.py"),
+    ("ground_truth", "replace-one amplified as add-remove", "epsilon=2.0 * found.epsilon, delta=delta", "epsilon=found.epsilon, delta=delta",
+     "tests/ground_truth/test_ground_truth.py"),
+    ("ground_truth", "the least likely gate", "for name in universe - fixed), reverse=True)", "for name in universe - fixed))",
+     "tests/ground_truth/test_closed_forms.py"),
+    # statistics: donors and smooth sensitivity
+    ("statistics", "smooth sensitivity x .5", "return max(best, tail if tail > best else 0.0) * _ROUND_UP", "return max(best, tail if tail > best else 0.0) * 0.5",
+     "tests/statistics/test_donors.py"),
+    ("statistics", "smooth sensitivity falls twice as fast", "scores = np.exp(-beta * np.arange(terms))", "scores = np.exp(-2 * beta * np.arange(terms))",
+     "tests/statistics/test_donors.py"),
+    ("statistics", "a mean of k donors moves half as far", "return 1 / self.k if self.aggregate_of", "return 0.5 / self.k if self.aggregate_of",
+     "tests/statistics/test_sensitivity.py"),
+    ("statistics", "filled cells taken for a row's own", "shared=self.shared(),", "shared=frozenset(),",
+     "tests/statistics/test_sensitivity.py"),
+    ("mechanisms", "filled where nothing applies", "return filled.where(self.applies(name)[0][filled.rows])", "return filled",
+     "tests/mechanisms/test_rules_at_the_door.py"),
+    ("statistics", "donors with a hole of their own", "give[where], take[where] = whole & valued, lacks", "give[where], take[where] = valued, lacks",
+     "tests/statistics/test_donors.py"),
+    ("statistics", "the worst case without open rows", "open_rows = box[\"in_unknown\"][1] + box[\"may_unknown\"][1]", "open_rows = box[\"in_unknown\"][1]",
+     "tests/statistics/test_worst_case.py"),
+    # preprocess: what a pipeline costs
+    ("preprocess", "a step's price forgotten", "domain, distance = stage.domain_after, stage.distance_after", "domain = stage.domain_after",
+     "tests/preprocess/test_stability.py"),
+    ("preprocess", "the model's price for the whole pipeline", "return self.steps[-1].distance_after if self.steps else NEIGHBOURS", "return NEIGHBOURS",
+     "tests/preprocess/test_price.py"),
+    ("preprocess", "a test that passes too easily", "(math.log(1 / (2 * self.failure_delta)) + _TAIL_ROOM) / self.epsilon", "(math.log(1 / (2 * self.failure_delta)) / 2) / self.epsilon",
+     "tests/preprocess/test_ptr.py"),
+    ("preprocess", "rows are not clipped", "np.where(inside, filled, scaled)", "filled",
+     "tests/preprocess/test_table_distance.py"),
+    ("preprocess", "one of many steps is priced", "return self.steps * (shift / self.sigma + self.slack) ** 2 / 2", "return (shift / self.sigma + self.slack) ** 2 / 2",
+     "tests/preprocess/test_privacy_maps.py"),
+    ("preprocess", "radius for diameter: half the sensitivity of a mean", "replaced=spread * domain.diameter / n", "replaced=spread * domain.radius / n",
+     "tests/preprocess/test_exact_sensitivity.py"),
+    ("preprocess", "gradients of a loss beyond its Lipschitz constant", "return rows, factors * (most / np.maximum(np.abs(factors) * norms, most))", "return rows, factors",
+     "tests/preprocess/test_exact_sensitivity.py"),
+    ("preprocess", "rows are kept after the fit", "self._values = self._target = self._final = self._read = self._gradients = None", "pass",
+     "tests/preprocess/test_replace_one.py"),
+    ("preprocess", "more gradients than were charged for", "self._left -= 1", "self._left -= 0",
+     "tests/preprocess/test_replace_one.py"),
+    ("preprocess", "a donor serves half as many", "hit = min(hit, 2 * self._donations(self.max_donations) * h)", "hit = min(hit, self._donations(self.max_donations) * h)",
+     "tests/preprocess/test_stability.py tests/preprocess/test_tightness.py"),
+    ("preprocess", "error of a step quotes a cell", "with replacing(Exception, by=failed), no_warnings():\n        yield", "yield",
+     "tests/preprocess/test_replace_one.py"),
+    # synth: budgets of fits, and what models hold
+    ("synth", "cap of a part not kept", "if not self.room_for(event):", "if False:",
+     "tests/synth/test_caps.py"),
+    ("synth", "score charged at half its sensitivity", "SCORE_SENSITIVITY = 1.0 + 2.0**-20", "SCORE_SENSITIVITY = 0.5",
+     "tests/synth/aim/test_score.py"),
+    ("synth", "leaked count of rows", "fresh.n_rows_ = whole_rows(total, epsilon=self.epsilon)", "fresh.n_rows_ = len(getattr(source, 'table', ())) or whole_rows(total, epsilon=self.epsilon)",
+     "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
+    ("synth", "model that stores a private count", "fresh.n_rows_std_ = total.std", "fresh.n_rows_std_ = total.std + 1e-9 * len(getattr(source, 'table', ()))",
+     "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
+    ("synth", "refusal by the exact count", "source, kind = open_data(data, schema, self._reads)", "source, kind = open_data(data, schema, self._reads)\n        if not len(getattr(source, 'table', '1')):\n            raise ParameterError('the table is empty')",
+     "tests/synth/test_conformance.py::test_what_a_fit_shows_was_released"),
+    ("synth", "imputation spends more than its share", "Noise.worth(replace(cost, amount=cost.amount / len(schema.nullable)))", "Noise.worth(replace(cost, amount=cost.amount))",
+     "tests/synth/test_whole_budget.py"),
+    ("synth", "rows that break a rule are kept", "broken |= bound.broken(known, n)[0]", "pass",
+     "tests/synth/test_restore.py"),
+    ("synth", "an edited guarantee is believed", "if not agrees:", "if False:",
+     "tests/test_record.py"),
+    ("synth", "rows drawn from the numbers of the noise", "np.random.SeedSequence(int(seed), spawn_key=_SAMPLING)", "np.random.SeedSequence(int(seed))",
+     "tests/synth/test_conformance.py::test_synthetic_rows_do_not_reuse_the_noise"),
+    ("synth", "gates of trained heads that are not kept", "observed=names if gated else (),\n", "observed=(),\n",
+     "tests/synth/columnwise/test_kamino.py"),
+    ("synth", "gates of all releases taken for one", "gate = smallest if chosen else frozenset.intersection(*known)", "gate = frozenset.union(*known)",
+     "tests/synth/test_ground_truth.py"),
+    # table: cells to codes
+    ("table", "flipped mask", "masks = [\n            self.codes(name) >= ", "masks = [\n            self.codes(name) < ",
+     "tests/table/test_table.py"),
+    ("table", "values beyond their bounds", "np.clip(values, attribute.lower, attribute.upper, out=values)", "pass",
+     "tests/table/test_encode.py"),
+    ("table", "a number under a hole", "missing |= outside\n            values[missing] = attribute.lower", "missing |= outside",
+     "tests/table/test_encode.py tests/table/test_kinds.py"),
+    ("table", "refusal that tells how many cells", "f\"column {attribute.name!r} has values outside its declared domain", "f\"column {attribute.name!r} has {outside.sum()} values outside its declared domain",
+     "tests/table/test_encode.py"),
+    ("table", "a sum of a lost cell is still known", "self.blank(self._derived_from(name), where)", "pass",
+     "tests/table/test_follow.py"),
+    ("table", "holes that keep their value", "values[hole] = attribute.lower", "pass",
+     "tests/missingness"),
+    # schema, inference, missingness, evaluate
+    ("schema", "t2.a < t1.b read as t1.b < t2.a", "mirrored = (MIRRORED[sign], two[1], one[1])", "mirrored = (sign, two[1], one[1])",
+     "tests/schema/test_denials.py"),
+    ("inference", "noise is not divided by the rows", "misfit, scale = _misfit(codes[chosen], tables)", "misfit, scale = _misfit(codes, tables)",
+     "tests/inference/test_swaps.py"),
+    ("inference", "impossible rows keep their weight", "left = start * (table.ravel() > 0)[_cells(columns, clique, table)]", "left = start",
+     "tests/inference/test_raking.py"),
+    ("missingness", "holes where values should be", "np.asarray(rng.random(len(chance)) < chance)", "np.asarray(rng.random(len(chance)) > chance)",
+     "tests/missingness/test_simulators.py"),
+    ("evaluate", "total variation of half its size", "min(1.0, 0.5 * np.abs(one / n_one - two / n_two).sum())", "min(1.0, 0.25 * np.abs(one / n_one - two / n_two).sum())",
+     "tests/evaluate/test_marginals.py"),
+    ("evaluate", "each pair of rows counted twice", "pairs[denial.text] = int(partners.sum()) // 2", "pairs[denial.text] = int(partners.sum())",
+     "tests/evaluate/test_pair_violations.py"),
+    ("testing", "a kit that compares nothing", "seen = differences(first, second)", "seen: list[str] = []",
+     "tests/testing/test_kit.py"),
+    ("testing", "an audit that refutes nothing", "flagged=low > claim.most_hits(high)", "flagged=False",
+     "tests/testing/test_audits.py"),
+    # cli, files, records, errors
+    ("errors", "an error that keeps the one it replaces", "fresh.__cause__ = fresh.__context__ = None", "fresh.__cause__ = None",
+     "tests/test_errors.py"),
+    ("record", "a checksum that nobody compares", "if rest.pop(_NAME, None) != _digest(rest):", "if rest.pop(_NAME, None) is None:",
+     "tests/test_record.py"),
+    ("files", "a name before its content is on the disk", "os.fsync(self.handle)\n        nameless", "nameless",
+     "tests/test_files.py"),
+    ("cli", "an unwritten claim file", "self._claim(path, stack)\n", "pass\n",
+     "tests/cli/test_release_files.py"),
+    ("cli", "error that quotes a cell", "f\"unexpected {type(error).__name__}; details", "f\"unexpected {error}; details",
+     "tests/cli/test_cli.py"),
+    ("cli", "the model is not kept", "release.keep(synthesizer)\n", "pass\n",
+     "tests/cli/test_lost_release.py"),
+    ("cli", "what is charged is not said", "note_spending(synthesizer.epsilon, spent)", "pass",
+     "tests/cli/test_cli.py"),
+    ("cli", "a release replaced unasked", "if self._overwrite or path in self._claims or not os.path.lexists(path):", "if True:",
+     "tests/cli/test_release_files.py"),
+)]
+# fmt: on
+
+
+def places(old: str, root: Path) -> list[Path]:
+    """Return the files in which a snippet stands, once for each time."""
+    files = sorted((root / "src" / "missdp").rglob("*.py"))
+    return [path for path in files for _ in range(path.read_text(encoding="utf-8").count(old))]
+
+
+def copied(folder: Path) -> Path:
+    """Copy the checkout, with compiled files that a break makes invalid alone."""
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "results"))
+    subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src"], check=True)
+    return folder
+
+
+def run_tests(folder: Path, tests: str) -> tuple[int, str]:
+    """Run tests in a copy; return pytest's exit code and the test that failed first."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    try:
+        done = subprocess.run(
+            [*command, "--hypothesis-profile=ci", *tests.split()],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        return FOUND, "hangs"
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - |$)", done.stdout, re.MULTILINE)
+    last = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == FOUND and not failed:  # a file of tests that cannot be read
+        return NO_TESTS[0], last
+    return done.returncode, failed[1] if failed else last
+
+
+def outcome(mutant: Mutant, folder: Path) -> str:
+    """Break a copy, run the tests that must find it, mend it; return what found it, or why not."""
+    found = places(mutant.old, folder)
+    if len(found) != 1:
+        return f"LOST: the snippet stands in {len(found)} places"
+    text, known = found[0].read_text(encoding="utf-8"), found[0].stat()
+    found[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        code, what = run_tests(folder, mutant.tests)
+    finally:
+        found[0].write_text(text, encoding="utf-8")
+        os.utime(found[0], ns=(known.st_atime_ns, known.st_mtime_ns))  # as it was compiled
+    if code in NO_TESTS:
+        return f"LOST: no such test, or it does not start: {what}"
+    return what if code == FOUND else "MISSED"
+
+
+def unbroken(mutants: list[Mutant], folder: Path) -> str:
+    """Say whether all named tests pass without any break."""
+    tests = " ".join(dict.fromkeys(test for m in mutants for test in m.tests.split()))
+    code, what = run_tests(folder, tests)
+    return "pass" if code == 0 else f"LOST: {what}"
+
+
+def main() -> int:
+    """Print one line for each break; return how many are lost or missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", metavar="ROOM", help="breaks of this room")
+    parser.add_argument("--list", action="store_true", help="show the breaks; run nothing")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    parser.add_argument("--control", action="store_true", help="also run the tests without a break")
+    asked = parser.parse_args()
+    mutants = [m for m in MUTANTS if asked.only in (None, m.room)]
+    if asked.list:
+        for m in mutants:
+            print(f"{m.room:13s} {len(places(m.old, ROOT))} {m.what}: {m.tests}")
+        return 0
+    started, wrong = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.jobs) as pool:
+        copies: Queue[Path] = Queue()
+        for i in range(asked.jobs):
+            copies.put(copied(Path(folder) / str(i)))
+
+        def measured(mutant: Mutant) -> tuple[str, float]:
+            copy, begun = copies.get(), time.monotonic()
+            try:
+                return outcome(mutant, copy), time.monotonic() - begun
+            finally:
+                copies.put(copy)
+
+        print("| break | room | found by | s |\n|---|---|---|---|")
+        for mutant, (by, seconds) in zip(mutants, pool.map(measured, mutants), strict=True):
+            wrong += by.startswith(("LOST", "MISSED"))
+            print(f"| {mutant.what} | {mutant.room} | {by} | {seconds:.0f} |", flush=True)
+        if asked.control:
+            print(f"without a break: {unbroken(mutants, copies.get())}")
+    print(f"\n{len(mutants) - wrong} of {len(mutants)} found, {time.monotonic() - started:.0f} s")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, main()))

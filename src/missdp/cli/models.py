@@ -1,0 +1,271 @@
+"""Commands on what was released: draw more rows, fill holes, tell what it costs, convert files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from missdp.accounting.weak import warn_if_weak
+from missdp.cli.app import emit
+from missdp.cli.options import (
+    DataArgument,
+    HolesOption,
+    IndependentOption,
+    JsonOption,
+    KeepHolesOption,
+    MemoryOption,
+    MostOption,
+    ObservedOption,
+    OutputOption,
+    PartsOption,
+    RowsOption,
+    SchemaOption,
+    SeedOption,
+    SelectOption,
+    TableOption,
+    argument,
+    check_apart,
+    option,
+    rows_at,
+    stated_assumption,
+)  # fmt: skip
+from missdp.cli.side_files import check_no_table, check_together
+from missdp.cli.synthesize import arrow_rows, check_rows, counted, rows_wanted, write_rows
+from missdp.errors import DataError, ParameterError
+from missdp.files import check_outputs, check_writable, reserved
+from missdp.progress import Progress, progress_bar
+from missdp.schema import Schema
+from missdp.schema.grid import uncut
+from missdp.synth import load
+from missdp.synth.base import Synthesizer
+from missdp.synth.first_formats import convert_file
+from missdp.synth.row_blocks import MissingValues
+from missdp.table import Holes
+from missdp.table.written import numbered, output_format, write_blocks, write_each
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["convert", "impute", "price", "sample"]
+
+_MOST_TABLES = 1000
+
+
+def sample(
+    model: Annotated[Path, argument(help="A saved model (JSON).")],
+    output: OutputOption,
+    rows: RowsOption = None,
+    multiple: Annotated[
+        int | None,
+        option(
+            help="Draw that many tables, which vary as the model is uncertain, for means and "
+            "shares with intervals; OUTPUT-1, OUTPUT-2, ... are written. AIM and MST only."
+        ),
+    ] = None,
+    keep_holes: KeepHolesOption = False,
+    holes: HolesOption = "nulls",
+    memory: MemoryOption = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw rows from a saved model. Free: the model holds released values only."""
+    del memory  # in force since it was read
+    output_format(output)
+    if multiple is not None and not 2 <= multiple <= _MOST_TABLES:
+        raise ParameterError(f"--multiple must be from 2 to {_MOST_TABLES:,} tables")
+    check_rows(rows, output=output, tables=multiple or 1)
+    outputs = [output] if multiple is None else numbered(output, multiple)
+    check_outputs(outputs, inputs=[model])
+    check_together(model)
+    check_no_table(outputs)
+    keep: MissingValues = "keep" if keep_holes else "fill"
+    with reserved(outputs), progress_bar() as progress:
+        progress("reading the model", None)
+        released = load(model)
+        if multiple is None:
+            written = write_rows(
+                released,
+                output,
+                rows=rows,
+                keep_holes=keep_holes,
+                holes=holes,
+                seed=seed,
+                progress=progress,
+            )
+        else:
+            written = rows_wanted(released, output, rows, tables=multiple)
+            write_each(outputs, _tables(released, multiple, rows, keep, holes, seed, progress))
+    names = [str(path) for path in outputs]
+    document = {
+        "output": names[0] if multiple is None else names,
+        "rows": written,
+        "guarantee": released.guarantee_.to_dict(),
+    }
+    drawn = counted(written, "synthetic row") + ("" if multiple is None else " each")
+    text = f"Wrote {', '.join(names)}: {drawn}.\n\n{released.guarantee_.in_words()}"
+    emit(document, text, as_json=as_json)
+
+
+def _tables(
+    released: Synthesizer,
+    multiple: int,
+    rows: int | None,
+    keep: MissingValues,
+    holes: Holes,
+    seed: int | None,
+    progress: Progress,
+) -> Iterator[Iterator[pa.Table]]:
+    """Yield the blocks of rows of each table, drawn from a model of its own."""
+    stage = f"drawing and writing {multiple} tables"
+    progress(stage, None)
+    models = released.uncertain_models(multiple, random_state=seed)
+    for done, model in enumerate(models, start=1):
+        blocks = model.sample_blocks(rows, missing_values=keep)
+        yield (arrow_rows(block, released, holes) for block in blocks)
+        progress(stage, done / multiple)
+
+
+_MOST_DRAWS = 1000
+
+
+def impute(
+    data: DataArgument,
+    schema: SchemaOption,
+    model: Annotated[Path, option(help="A saved model (JSON) of this schema.")],
+    output: OutputOption,
+    draws: Annotated[
+        int, typer.Option(help="Fill that often; OUTPUT-1, OUTPUT-2, ... are written if above 1.")
+    ] = 1,
+    filling: Annotated[
+        Literal["random", "likely", "mean"],
+        typer.Option(
+            help="Draw each hole from its law, or take the likeliest level or bin, or a number's "
+            "mean."
+        ),
+    ] = "random",
+    holes: HolesOption = "nulls",
+    parts: PartsOption = False,
+    table: TableOption = None,
+    select: SelectOption = None,
+    memory: MemoryOption = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill the holes of private rows from a released model. THE FILLED ROWS STAY PRIVATE.
+
+    Each row is filled by itself, so this costs no privacy; only the model is a release.
+    """
+    from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
+
+    del memory  # in force by now, though this takes no more for more rows
+    output_format(output)
+    if not 1 <= draws <= _MOST_DRAWS:
+        raise ParameterError(f"--draws must be from 1 to {_MOST_DRAWS:,}")
+    outputs = [output] if draws == 1 else numbered(output, draws)
+    private = rows_at(data, parts=parts, table=table, select=select)
+    check_apart(outputs, private, schema, model)
+    check_no_table(outputs)
+    check_together(model)
+    facts = Schema.from_toml(schema)
+    with reserved(outputs), progress_bar() as progress:
+        progress("reading the model", None)
+        imputer = DPImputer(model=load(model), filling=filling, random_state=seed).fit()
+        if facts not in (imputer.schema_, uncut(imputer.schema_)):
+            raise DataError("the model was fitted to another schema than this one")
+        progress("filling and writing", None)
+        filled = imputer.transform_blocks(private, draws=draws)
+        write_blocks(outputs, ([t.to_arrow(holes=holes) for t in block] for block in filled))
+    names = [str(path) for path in outputs]
+    document = {
+        "output": names[0] if draws == 1 else names,
+        "model": str(model),
+        "private": True,
+        "says": STAYS_PRIVATE,
+        "guarantee": imputer.guarantee_.to_dict(),
+    }
+    text = f"Wrote {', '.join(names)}. {STAYS_PRIVATE}\n\n{imputer.guarantee_.in_words()}"
+    emit(document, text, as_json=as_json)
+
+
+_TRUSTED = "The model file is trusted as given: its checksum shows damage, and is no signature."
+
+
+def price(
+    target: Annotated[Path, argument(help="A saved model (.json) or a pipeline (.toml).")],
+    ground_truth: Annotated[
+        bool, typer.Option("--ground-truth", help="Price for the table before values went missing.")
+    ] = False,
+    observed: ObservedOption = None,
+    p_max: MostOption = None,
+    row_independent: IndependentOption = False,
+    delta: Annotated[
+        float | None, typer.Option(help="Price a pipeline at this delta instead of its own.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a pipeline's epsilon against its noise (.svg).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a saved model or a preprocessing pipeline really guarantees.
+
+    A pipeline file describes imputation, scaling, PCA and so on, without noise, followed by a
+    private estimator; only its public facts are read.
+    """
+    if target.suffix == ".toml":
+        if ground_truth or observed is not None or p_max is not None or row_independent:
+            raise ParameterError("--ground-truth and its assumptions are for saved models")
+        _price_pipeline(target, delta, plot, as_json=as_json)
+        return
+    if delta is not None or plot is not None:
+        raise ParameterError("--delta and --plot are for pipelines (.toml)")
+    check_together(target)
+    model = load(target)
+    guarantee = model.guarantee_
+    stated = stated_assumption(
+        observed, p_max, row_independent=row_independent, schema=model.schema_
+    )
+    if ground_truth:
+        if stated is None:
+            raise ParameterError(
+                "--ground-truth needs an assumption about how values went missing: --observed, "
+                "--p-max or --row-independent"
+            )
+        guarantee = model.ground_truth_guarantee(stated)
+    elif stated is not None:
+        raise ParameterError("assumptions about missing values are for --ground-truth")
+    warn_if_weak(guarantee.epsilon, guarantee.delta, n=model.n_rows_)
+    document = {"guarantee": guarantee.to_dict(), "says": _TRUSTED}
+    emit(document, f"{guarantee.in_words()}\n\n{_TRUSTED}", as_json=as_json)
+
+
+def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:
+    from missdp.preprocess import load_pipeline, plot_price
+    from missdp.preprocess import price as price_pipeline
+
+    if plot is not None:
+        check_writable(plot)
+    pipeline = load_pipeline(path, open_model=load)
+    found = price_pipeline(pipeline, delta=delta)
+    warn_if_weak(found.epsilon, found.delta, n=pipeline.rows)
+    if plot is not None:
+        plot_price(pipeline, plot)
+    emit(found.to_dict(), str(found), as_json=as_json)
+
+
+_UNSEALED = "The old file has no checksum: nothing shows whether it was edited."
+
+
+def convert(
+    old: Annotated[Path, argument(help="A model or guarantee of an earlier version (JSON).")],
+    output: Annotated[Path, option("--output", "-o", help="JSON file to write.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model or guarantee of an earlier version of missdp in today's format."""
+    check_outputs([output], inputs=[old])
+    guarantee, sealed = convert_file(old, output)
+    document = {"output": str(output), "sealed": sealed, "guarantee": guarantee.to_dict()}
+    said = "" if sealed else f" {_UNSEALED}"
+    emit(document, f"Wrote {output}.{said}\n\n{guarantee.in_words()}", as_json=as_json)

@@ -1,0 +1,51 @@
+"""What tests of the command line share: a way to run it, and a folder with a small survey."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Numeric, PrivBayes, Schema
+from missdp.cli.main import main
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command; return its exit code, and what it printed on both streams."""
+
+    def ran(*arguments):
+        code = main([str(a) for a in arguments])
+        found = capsys.readouterr()
+        return code, found.out, found.err
+
+    return ran
+
+
+@pytest.fixture(scope="session")
+def survey(tmp_path_factory):
+    """A folder with 300 rows, with and without holes, their schema, and a model of them."""
+    folder = tmp_path_factory.mktemp("survey")
+    schema = Schema(
+        (
+            Categorical(name="größe", levels=("S", "L"), nullable=True),
+            Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True),
+        )
+    )
+    schema.to_toml(folder / "schema.toml")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"größe": rng.choice(["S", "L"], 300), "age": rng.integers(0, 100, 300)})
+    frame.to_csv(folder / "complete.csv", index=False)
+    frame = frame.astype({"age": "Int64"}).mask(rng.random((300, 2)) < 0.2)
+    frame.to_csv(folder / "data.csv", index=False)
+    PrivBayes(epsilon=1.0, n_rows=300).fit(frame, schema=schema).save(folder / "m.json")
+    return folder
+
+
+@pytest.fixture
+def folder(survey, tmp_path, monkeypatch):
+    """Be in a folder of one's own with that survey."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("schema.toml", "complete.csv", "data.csv"):
+        Path(name).write_bytes((survey / name).read_bytes())
+    return tmp_path
