@@ -77,8 +77,8 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
     last = data.draw(st.integers(first, size - 1))
     cells = np.zeros(size, dtype=int)
     cells[[first, last]] = 1000
-    start, stop = occupied(folded(cells, [4])[0], std=10.0, size=size)
+    start, stop = occupied(folded(cells, [4])[0], std=1.0, size=size)
     width = 2 ** (depth_of(size) - 4)
     assert 0 <= start <= first <= last < stop <= size
     assert stop - start <= max(2, last - first + 2 * width)
-    assert occupied(np.zeros(16), std=10.0, size=size) == (0, size)
+    assert occupied(np.zeros(16), std=1.0, size=size) == (0, size)

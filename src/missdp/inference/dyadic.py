@@ -94,7 +94,7 @@ def occupied(counts: NDArray[np.generic], *, std: float, size: int) -> tuple[int
 
     Examples
     --------
-    >>> occupied(np.array([3, -2, 90, 40, 1, 0, 2, -4]), std=2.0, size=60)
+    >>> occupied(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
     """
     width = (1 << depth_of(size)) // len(counts)
