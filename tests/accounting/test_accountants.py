@@ -22,18 +22,18 @@ from hypothesis import strategies as st
 
 from missdp.accounting import (
     DEFAULT_ACCOUNTANTS,
+    PLD,
+    PURE,
+    RENYI,
+    ZCDP,
     ApproximateEvent,
     ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    PLDAccountant,
-    PureAccountant,
     PureEvent,
-    RDPAccountant,
     RDPEvent,
     SampledGaussianEvent,
     SelectionEvent,
-    ZCDPAccountant,
     ZCDPEvent,
     delta_of,
     epsilon_of,
@@ -65,13 +65,13 @@ def test_discrete_laplace_composition_is_exact(scale, count):
     p = joint([laplace_pmf(scale, 0, 50)] * count)
     q = joint([laplace_pmf(scale, 1, 50)] * count)
     epsilons = np.linspace(0, count / scale, 7)
-    truth_is_bounded(events, epsilons, lambda e: hockey_stick(p, q, e), tight_with=PLDAccountant())
+    truth_is_bounded(events, epsilons, lambda e: hockey_stick(p, q, e), tight_with=PLD)
 
 
 def test_every_l1_shift_is_covered_and_one_coordinate_is_the_worst():
     event = LaplaceEvent(sensitivity=3, scale=1.7)
     for epsilon in (0.0, 0.4, 1.1, 1.6):
-        claimed = PLDAccountant().delta([event], epsilon)
+        claimed = PLD.delta([event], epsilon)
         deltas = {
             shifts: shifted_delta(lambda c: laplace_pmf(1.7, c, 50), shifts, epsilon)
             for shifts in integer_shifts(3, 1, dimension=2)
@@ -85,7 +85,7 @@ def test_the_continuous_laplace_loss_does_not_cover_discrete_noise():
     """The oracle has power: the mistake this library avoids would be caught."""
     p, q = laplace_pmf(1.0, 0), laplace_pmf(1.0, 1)
     continuous = LaplaceEvent(sensitivity=1, scale=1.0, discrete=False)
-    wrong = PLDAccountant().delta([continuous], 0.5)
+    wrong = PLD.delta([continuous], 0.5)
     assert wrong < 0.9 * hockey_stick(p, q, 0.5)
     with pytest.raises(AssertionError):
         truth_is_bounded([continuous], [0.5], lambda e: hockey_stick(p, q, e))
@@ -104,16 +104,16 @@ def test_discrete_gaussian_covers_every_integer_shift(sigma, squared):
         for accountant in DEFAULT_ACCOUNTANTS:
             if accountant.supports(event):
                 assert accountant.delta([event], epsilon) >= worst - 1e-12
-        assert PLDAccountant().delta([event], epsilon) == pytest.approx(worst, rel=1e-3, abs=1e-9)
+        assert PLD.delta([event], epsilon) == pytest.approx(worst, rel=1e-3, abs=1e-9)
 
 
 def test_wide_discrete_gaussian_shifts_are_refused_by_the_pld_accountant_alone():
     event = GaussianEvent(sensitivity=2, sigma=5)
-    assert not PLDAccountant().supports(event)
+    assert not PLD.supports(event)
     with pytest.raises(UnprovenError, match="GaussianEvent"):
-        PLDAccountant().epsilon([event], 1e-6)
+        PLD.epsilon([event], 1e-6)
     assert epsilon_of(event, 1e-6) == pytest.approx(
-        ZCDPAccountant().epsilon([ZCDPEvent(rho=4 / 50)], 1e-6)
+        ZCDP.epsilon([ZCDPEvent(rho=4 / 50)], 1e-6)
     )
     for shifts in integer_shifts(4, 2, dimension=2):
         exact = shifted_delta(lambda c: gaussian_pmf(5, c, 60), shifts, 1.0)
@@ -127,15 +127,15 @@ def test_continuous_gaussian_matches_integration(sigma, count):
     for epsilon in (0.1, 0.5, 1.0):
         exact = continuous_gaussian_delta(epsilon, joint_sigma)
         assert gaussian_delta(epsilon, sigma=joint_sigma) == pytest.approx(exact, rel=1e-6)
-        found = PLDAccountant().delta(events, epsilon)
+        found = PLD.delta(events, epsilon)
         assert exact * (1 - 1e-6) <= found <= exact * 1.01
-        assert ZCDPAccountant().delta(events, epsilon) >= exact
-        assert RDPAccountant().delta(events, epsilon) >= exact
+        assert ZCDP.delta(events, epsilon) >= exact
+        assert RENYI.delta(events, epsilon) >= exact
 
 
 def test_zcdp_conversion_regression_numbers():
     for rho, epsilon in ((0.0244, 1), (0.0882, 2), (0.185, 3)):
-        assert ZCDPAccountant().epsilon([ZCDPEvent(rho=rho)], 1e-6) == pytest.approx(
+        assert ZCDP.epsilon([ZCDPEvent(rho=rho)], 1e-6) == pytest.approx(
             epsilon, abs=5e-3
         )
 
@@ -144,8 +144,8 @@ def test_rdp_agrees_with_zcdp_up_to_its_grid():
     for rho in (1e-6, 1e-3, 0.1, 2.0):
         events = [ZCDPEvent(rho=rho)]
         for delta in (1e-9, 1e-5):
-            exact = ZCDPAccountant().epsilon(events, delta)
-            assert exact <= RDPAccountant().epsilon(events, delta) <= exact * 1.01
+            exact = ZCDP.epsilon(events, delta)
+            assert exact <= RENYI.epsilon(events, delta) <= exact * 1.01
 
 
 def test_sampled_gaussian_agrees_with_dp_accounting():
@@ -154,10 +154,10 @@ def test_sampled_gaussian_agrees_with_dp_accounting():
 
     event = SampledGaussianEvent(rate=0.02, noise_multiplier=1.2, steps=300)
     google = GooglePLD().compose(to_dp_event(event)).get_epsilon(1e-5)
-    assert PLDAccountant().epsilon([event], 1e-5) == pytest.approx(google, rel=1e-3)
+    assert PLD.epsilon([event], 1e-5) == pytest.approx(google, rel=1e-3)
     google = GoogleRDP().compose(to_dp_event(event)).get_epsilon(1e-5)
-    assert RDPAccountant().epsilon([event], 1e-5) == pytest.approx(google, rel=2e-2)
-    assert epsilon_of(event, 1e-5) <= RDPAccountant().epsilon([event], 1e-5)
+    assert RENYI.epsilon([event], 1e-5) == pytest.approx(google, rel=2e-2)
+    assert epsilon_of(event, 1e-5) <= RENYI.epsilon([event], 1e-5)
     assert epsilon_of(SampledGaussianEvent(rate=0, noise_multiplier=1, steps=9), 1e-5) == 0
 
 
@@ -170,13 +170,13 @@ def test_approximate_events_add_their_delta():
     pp, qq = joint([p, p]), joint([q, q])
     events = [ApproximateEvent(epsilon=epsilon, delta=delta)] * 2
     truth_is_bounded(
-        events, [0.0, 0.5, 1.0, 1.4], lambda e: hockey_stick(pp, qq, e), tight_with=PLDAccountant()
+        events, [0.0, 0.5, 1.0, 1.4], lambda e: hockey_stick(pp, qq, e), tight_with=PLD
     )
     assert math.isinf(epsilon_of(events, delta))
-    assert math.isinf(PureAccountant().epsilon(events, delta))
-    assert math.isinf(ZCDPAccountant().epsilon(events, delta))
-    assert math.isinf(RDPAccountant().epsilon(events, delta))
-    assert PureAccountant().epsilon(events, 2 * delta) == 2 * epsilon
+    assert math.isinf(PURE.epsilon(events, delta))
+    assert math.isinf(ZCDP.epsilon(events, delta))
+    assert math.isinf(RENYI.epsilon(events, delta))
+    assert PURE.epsilon(events, 2 * delta) == 2 * epsilon
     assert epsilon_of(events, 2 * delta) <= 2 * epsilon
 
 
@@ -185,7 +185,7 @@ def test_mixtures_of_pure_and_gaussian_releases_are_bounded():
     p = joint([laplace_pmf(2.0, 0), gaussian_pmf(1.5, 0)])
     q = joint([laplace_pmf(2.0, 1), gaussian_pmf(1.5, 1)])
     truth = lambda e: max(hockey_stick(p, q, e), hockey_stick(q, p, e))  # noqa: E731
-    truth_is_bounded(events, [0.2, 0.9, 2.0], truth, tight_with=PLDAccountant())
+    truth_is_bounded(events, [0.2, 0.9, 2.0], truth, tight_with=PLD)
 
 
 def test_selection_composes_better_than_pure_dp():
@@ -198,9 +198,9 @@ def test_selection_composes_better_than_pure_dp():
 @pytest.mark.parametrize("event", [ZCDPEvent(rho=0.1), RDPEvent(orders=[2], epsilons=[0.1])])
 def test_unsupported_events_are_refused_by_name(event):
     with pytest.raises(UnprovenError, match=type(event).__name__):
-        PLDAccountant().epsilon([event], 1e-6)
+        PLD.epsilon([event], 1e-6)
     with pytest.raises(UnprovenError, match=type(event).__name__):
-        epsilon_of([event], 1e-6, accountants=[PureAccountant()])
+        epsilon_of([event], 1e-6, accountants=[PURE])
     with pytest.raises(ParameterError):
         epsilon_of([event], 1e-6, accountants=[])
 
@@ -215,7 +215,7 @@ def test_at_delta_zero_only_pure_dp_counts():
 def test_a_huge_total_is_bounded_without_filling_the_memory():
     events = [LaplaceEvent(sensitivity=1, scale=0.1)] * 1000
     assert epsilon_of(events, 1e-6) <= 10_000
-    assert not PLDAccountant().supports(PureEvent(epsilon=50))
+    assert not PLD.supports(PureEvent(epsilon=50))
 
 
 def test_mixed_adjacencies_are_refused():
@@ -315,7 +315,7 @@ def test_loss_distributions_are_the_same_in_every_process():
         "from missdp.accounting import *; "
         "events = [LaplaceEvent(sensitivity=1, scale=5.0 + k) for k in range(4)]; "
         "events += [GaussianEvent(sensitivity=1, sigma=9.0 + k) for k in range(4)]; "
-        "print(epsilon_of(events, 1e-6, accountants=[PLDAccountant()]))"
+        "print(epsilon_of(events, 1e-6, accountants=[PLD]))"
     )
     found = {
         subprocess.run(

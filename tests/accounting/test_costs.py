@@ -23,8 +23,8 @@ from missdp.accounting import (
     epsilon_of,
     to_dp_event,
 )
-from missdp.accounting.accountants import RDP_ORDERS, PLDAccountant, RDPAccountant
-from missdp.accounting.costs import pure_epsilon, rdp_curve, zcdp_rho_of
+from missdp.accounting.accountants import PLD, RENYI
+from missdp.accounting.costs import RDP_ORDERS, pure_epsilon, rdp_curve, zcdp_rho_of
 from missdp.errors import UnprovenError
 
 ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])
@@ -165,9 +165,9 @@ def test_sampled_discrete_noise_is_within_the_curve_of_the_continuous_one(sigma,
 
 def test_sampled_discrete_noise_is_not_read_as_a_continuous_loss():
     event = SampledGaussianEvent(rate=0.1, noise_multiplier=1.0, steps=9, discrete=True)
-    assert not PLDAccountant().supports(event)
+    assert not PLD.supports(event)
     assert type(to_dp_event(event)).__name__ == "ZCDpEvent"
-    assert epsilon_of(event, 1e-5) == RDPAccountant().epsilon([event], 1e-5)
+    assert epsilon_of(event, 1e-5) == RENYI.epsilon([event], 1e-5)
 
 
 def test_table_is_interpolated_from_above():
@@ -207,4 +207,4 @@ def test_unknown_events_are_refused_by_name():
             bound(StrangeEvent())
     with pytest.raises(UnprovenError, match="pure DP bound is proven for ZCDPEvent"):
         pure_epsilon(ZCDPEvent(rho=1))
-    assert not RDPAccountant().supports(StrangeEvent())
+    assert not RENYI.supports(StrangeEvent())

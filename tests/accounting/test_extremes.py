@@ -34,7 +34,7 @@ from missdp.accounting import (
     share_of,
     zcdp_rho,
 )
-from missdp.accounting.gdp import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
 from missdp.errors import MissDPError
 
 TINY = (5e-324, 1e-310, 1e-300, 1e-17)

@@ -12,12 +12,12 @@ from scipy.special import ndtri_exp
 from scipy.stats import norm
 
 from missdp.accounting import (
+    GDP,
     ApproximateEvent,
     Budget,
     Cost,
     FilterEvent,
     GaussianEvent,
-    GDPAccountant,
     Guarantee,
     LaplaceEvent,
     PureEvent,
@@ -26,16 +26,13 @@ from missdp.accounting import (
     delta_of,
     epsilon_of,
 )
-from missdp.accounting.filters import counting_cost, selection_worth
-from missdp.accounting.gdp import (
+from missdp.accounting.costs import (
     MOST_GDP,
-    delta_from_mu,
-    epsilon_from_mu,
     gdp_cost,
-    gdp_mu,
     gdp_noise,
-    mu_worth,
 )
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.filters import counting_cost, selection_worth
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 EPSILONS = np.linspace(0.0, 6.0, 25)
@@ -91,7 +88,7 @@ def test_without_the_four_discrete_noise_would_break_the_bound():
     for none in (GaussianEvent(sensitivity=2, sigma=2.0), GaussianEvent(sensitivity=1, sigma=0.57)):
         with pytest.raises(UnprovenError, match="has no Gaussian DP bound"):
             gdp_cost(none)
-        assert not GDPAccountant().supports(none)
+        assert not GDP.supports(none)
 
 
 @pytest.mark.parametrize("sigma", [0.578, 0.7, 1.0, 1.04, 1.05, 1.3, 1.9, 4.0, 30.0])

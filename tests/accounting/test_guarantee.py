@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.accounting import (
+    PURE,
     ApproximateEvent,
     Assumption,
     Budget,
@@ -21,7 +22,6 @@ from missdp.accounting import (
     LaplaceEvent,
     MissingCompletelyAtRandom,
     PublicDomain,
-    PureAccountant,
     PureEvent,
     RowIndependentMissingness,
     SampledGaussianEvent,
@@ -276,9 +276,9 @@ def test_deltas_add_up_exactly_and_are_never_rounded_down(deltas):
     events = [ApproximateEvent(epsilon=0.1, delta=delta) for delta in deltas]
     true = sum(Fraction(repr(delta)) for delta in deltas)
     whole = float_up(true)
-    assert PureAccountant().delta(events, 1.0) == whole
-    assert math.isfinite(PureAccountant().epsilon(events, whole))
-    assert math.isinf(PureAccountant().epsilon(events, math.nextafter(whole, 0)))
+    assert PURE.delta(events, 1.0) == whole
+    assert math.isfinite(PURE.epsilon(events, whole))
+    assert math.isinf(PURE.epsilon(events, math.nextafter(whole, 0)))
     Budget(1.0, whole).charge(*events)
     with pytest.raises(BudgetExceededError):
         Budget(1.0, math.nextafter(whole, 0)).charge(*events)

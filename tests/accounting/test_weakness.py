@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
-from missdp.accounting.weak import weaknesses
+from missdp.accounting.guarantee import weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
 from missdp.mechanisms.laws import Witness

@@ -25,24 +25,6 @@ from missdp.record import (
     check_positive,
 )
 
-__all__ = [
-    "Adjacency",
-    "ApproximateEvent",
-    "ComposedEvent",
-    "Event",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "Protects",
-    "PureEvent",
-    "RDPEvent",
-    "SampledGaussianEvent",
-    "SelectionEvent",
-    "ZCDPEvent",
-    "check_adjacency",
-    "flatten",
-    "under",
-]
-
 Adjacency = Literal["add-remove", "replace-one"]
 """Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]

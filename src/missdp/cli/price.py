@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.cli.app import JsonOption, emit
 from missdp.cli.how_missing import (
     IndependentOption,

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,18 +46,9 @@ from missdp.mechanisms.smooth import (
     plan_smooth,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import SmoothLaw
 
-__all__ = [
-    "Ask",
-    "Choice",
-    "Noisy",
-    "Released",
-    "ScaleRelease",
-    "ScaledGaussian",
-    "SmoothKind",
-    "plain_law",
-]
+__all__ = ["Ask", "Choice", "Noisy", "Released", "ScaleRelease", "ScaledGaussian", "plain_law"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +144,6 @@ class Released:
         return [Noisy(value, self.radius) for value in self.values.tolist()]
 
 
-SmoothKind: TypeAlias = Literal["lomax", "cauchy", "paper"]
 Radius: TypeAlias = Callable[[float], float]
 
 
@@ -219,21 +209,14 @@ class Choice:
 
     Parameters
     ----------
-    kind : {"lomax", "cauchy", "paper"}
-        Noise in proportion to a private bound.
     cap : int or None
         Declared bound on the rows that one row can move; None if it is private.
     scale : ReleasedScale or None
         A released bound on it.
     """
 
-    kind: SmoothKind = "lomax"
     cap: int | None = None
     scale: ReleasedScale | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(SmoothKind):
-            raise ParameterError(f"noise must be one of {get_args(SmoothKind)}, not {self.kind!r}")
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as.
@@ -269,8 +252,6 @@ class Choice:
             return ScaledGaussian.costing(
                 ask.rho, own=question.own, donee=question.donee_l2, most=self.scale.donees
             )
-        if kind == "paper":
-            return PaperLaw(epsilon=ask.epsilon, own=question.own, donee=question.donee)
         noise = self._plan(ask, question.own, question.donee)
         return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
 
@@ -294,12 +275,7 @@ class Choice:
             return _plain_event(ask, size)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-        if kind == "paper":
-            PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
-            if ask.dimension > 1:
-                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
-        else:
-            self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
@@ -316,13 +292,13 @@ class Choice:
     def _chooses(self, ask: Ask, *, depends: bool) -> bool:
         """Whether the released scale decides between Gaussian and Lomax noise."""
         can = self.scale is not None and self.scale.gaussian and self.cap is None
-        return can and depends and ask.rho is not None and self.kind == "lomax"
+        return can and depends and ask.rho is not None
 
     def _kind(self, ask: Ask, *, depends: bool) -> str:
         if not depends or self.cap is not None:
             return "plain"
         if not self._chooses(ask, depends=depends):
-            return self.kind
+            return "lomax"
         assert self.scale is not None
         assert ask.rho is not None
         lomax = self._plan(ask, 1.0, float(ask.moves))
@@ -332,14 +308,11 @@ class Choice:
         return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        law: Literal["lomax", "cauchy"] = "cauchy" if self.kind == "cauchy" else "lomax"
-        epsilon, dimension = ask.epsilon, ask.dimension
         least = 0.0 if self.scale is None else self.scale.beta
+        facts = {"own": own, "donee": donee, "dimension": ask.dimension}
         with contextlib.suppress(UnprovenError):
-            return plan_smooth(
-                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
-            )
-        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
+            return plan_smooth(ask.epsilon, least_beta=least, **facts)
+        return plan_smooth(ask.epsilon, **facts)
 
 
 def plain_law(event: Event) -> Noise:

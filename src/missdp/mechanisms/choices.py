@@ -24,18 +24,6 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 
-__all__ = [
-    "Best",
-    "Facts",
-    "Remembered",
-    "Score",
-    "SelectionMethod",
-    "Values",
-    "choice",
-    "selection_scale",
-]
-
-
 Values: TypeAlias = tuple[Any, ...]
 
 

@@ -46,19 +46,6 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DiscreteLaw",
-    "LatticeSampler",
-    "OSWords",
-    "SeededWords",
-    "Words",
-    "draw",
-    "exponential_choice",
-    "falls_below",
-    "lattice_sampler",
-    "permute_and_flip",
-]
-
 DiscreteLaw = Literal["laplace", "gaussian"]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -34,7 +34,7 @@ from missdp.accounting import (
     LaplaceEvent,
     scale_for,
 )
-from missdp.accounting.gdp import gdp_noise
+from missdp.accounting.costs import gdp_noise
 from missdp.errors import ParameterError
 from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import (
@@ -47,19 +47,6 @@ from missdp.mechanisms.noise import (
     gaussian_exceeds,
     laplace_exceeds,
 )
-
-__all__ = [
-    "Handle",
-    "Law",
-    "Noise",
-    "Total",
-    "Witness",
-    "count_event",
-    "no_warnings",
-    "plain_function",
-    "read_only",
-]
-
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12

@@ -31,8 +31,6 @@ from missdp.schema import PairDenial
 from missdp.sources.partners import observed_on, violating_pairs
 from missdp.table import Table
 
-__all__ = ["PairRate", "RateSteps"]
-
 _STEPS = 1024  # of the grid, by which half the mean number of partners is counted
 _ROW = 256  # steps of a row: the noise of their number has four times the scale
 

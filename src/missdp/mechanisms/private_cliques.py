@@ -19,8 +19,6 @@ from missdp.sources import Clique, MarginalSource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import ExactCounts, PrivateCounts, complete_rows
 
-__all__ = ["PrivateCliques"]
-
 
 class PrivateCliques(Handle):
     """A handle on private rows, of which it tells public facts only; see `Door` for the answers.

@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 
-__all__ = [
-    "SLACK",
-    "Codes",
-    "Gradient",
-    "Grid",
-    "RowFunction",
-    "RowGradients",
-    "alike_but_one",
-    "fixed_copy",
-]
-
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]
 FloatArray = NDArray[np.float64]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
-from missdp.accounting.accountants import RDP_ORDERS
-from missdp.accounting.costs import rdp_curve
+from missdp.accounting.costs import RDP_ORDERS, rdp_curve
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
@@ -29,8 +28,6 @@ from missdp.mechanisms.row_gradients import (
     alike_but_one,
     fixed_copy,
 )
-
-__all__ = ["PrivateTraining", "SampledSum", "Training"]
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 _LEAST, _MOST = 2.0**-4, 2.0**16

@@ -15,8 +15,6 @@ from missdp.schema.known import Verdict
 from missdp.schema.predicates import RowView
 from missdp.shelf import blocks
 
-__all__ = ["PART_ROWS", "Cells", "Rows"]
-
 PART_ROWS = 2**20
 """Most rows that a function of each row by itself is shown at once."""
 
