@@ -33,7 +33,6 @@ from missdp.mechanisms import (
     Prepared,
     Query,
     RowDoor,
-    SecureNoise,
     SeededNoise,
     Sums,
     Witness,
@@ -44,7 +43,7 @@ from missdp.mechanisms.laws import read_only
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import Charged, PrivateRows
 from missdp.mechanisms.smooth import ScaleRelease, plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.table.encode import Column
 
 SCHEMA = Schema((
@@ -145,12 +144,6 @@ def test_a_charge_is_not_answered_again_in_a_fork():
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     asked.answer(charged, SIZE)
-
-
-def test_what_was_charged_is_not_written_to():
-    (charged,) = door().begin(Ask(label="rows", cost=PURE))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        charged.events = (LaplaceEvent(sensitivity=1, scale=1e-9),)
 
 
 def test_sums_are_in_units_of_the_bound():
@@ -325,9 +318,6 @@ class Known:
 
     def smooth_bound(self, *, own, donee, beta):
         return own + donee * 3
-
-    def most(self):
-        return 3
 
 
 def unchanged(rows, draws):
@@ -512,7 +502,6 @@ def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
     [
         lambda: door("x"),
         lambda: door(budget=None),
-        lambda: door(noise="gauss"),
         lambda: door(undeclared="perhaps"),
         lambda: Sums(function=ages, bound=0.0),
         lambda: Sums(function=ages, bound=1.0, numbers=2, change=1.0),
@@ -537,12 +526,12 @@ def test_a_door_cannot_be_copied():
 
 
 @given(
-    st.floats(0.1, 4.0), st.sampled_from(["lomax", "cauchy"]), st.floats(-1, 1), st.floats(-1, 1),
-    st.floats(-1e4, 1e4), st.floats(0.1, 1e3),
+    st.floats(0.1, 4.0), st.floats(-1, 1), st.floats(-1, 1), st.floats(-1e4, 1e4),
+    st.floats(0.1, 1e3),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, kind, move, dilate, answer, bound):
-    law = SmoothLaw(noise=plan_smooth(epsilon, law=kind), own=1, donee=1)
+def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, move, dilate, answer, bound):
+    law = SmoothLaw(noise=plan_smooth(epsilon), own=1, donee=1)
     other = bound * np.exp(dilate * law.noise.beta)
     moved = int(move * min(bound, other))
     ratio = law.log_ratio((Fraction(answer),), Bounded((0,), bound), Bounded((moved,), other))
@@ -559,12 +548,6 @@ def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, kind, move, dilate
             Bounded((5, 8), 4.2),
         ),
         (
-            SmoothLaw(noise=plan_smooth(1.0, law="cauchy"), own=1, donee=1),
-            Bounded((3,), 4.0),
-            Bounded((7,), 4.2),
-        ),
-        (PaperLaw(epsilon=4.0, own=1, donee=1), Bounded((3,), 4), Bounded((7,), 5)),
-        (
             ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0),
             np.array([3, 8]),
             np.array([6, 4]),
@@ -579,10 +562,3 @@ def test_log_ratios_are_those_of_the_law(law, exact, other):
         ratios = np.exp([law.log_ratio(draw, one, two) for draw in draws])
         assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
         assert ratios.std() > 0.02
-
-
-def test_paper_noise_is_what_was_published():
-    law = PaperLaw(epsilon=6 * np.log(2), own=1, donee=1)
-    draws = [float(law.draw(Bounded((0,), 4), SecureNoise())[0]) for _ in range(2000)]
-    # gamma = 4: the noise has variance 1, times the square of (1 + 4) / ln 2.
-    assert np.median(np.abs(draws)) == pytest.approx(0.54 * 5 / np.log(2), rel=0.15)
