@@ -217,50 +217,6 @@ def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
             assert_compared_exactly(sampler, int(slots[0]), unused, between, value, bound)
 
 
-@pytest.mark.parametrize(
-    ("law", "scale", "slack"),
-    [("laplace", 2.6, 2.0**-36), ("gaussian", 2.6, 2.0**-3), ("gaussian", 4.2, 2.0**-36)],
-)
-def test_the_law_by_enumeration_of_all_short_words(law, scale, slack):
-    """All 2**8 first words and all 2**8 second words leave each mass known to within 2**-11."""
-    form = Format(width=8, slots=5, fineness=2, reach=1.0, slack=slack)
-    sampler = LatticeSampler(law, scale, form)
-    low, high = {}, {}
-    for first in range(2**8):
-        block = sampler._block[first >> 3]
-        if block == sampler._tail:
-            continue
-        offset = (first >> sampler.digits) & ((1 << (3 - sampler.digits)) - 1)
-        value = int(sampler._starts[block]) + offset
-        accepted, unsettled = accepted_of_all_second_words(sampler, first, value)
-        low[value] = low.get(value, 0) + accepted
-        high[value] = high.get(value, 0) + accepted + unsettled
-    for value in low:
-        if high[value]:
-            weight = exp_minus(exponent(law, scale, value), scaled=16)
-            wanted = weight * sampler._factor / 2 ** (5 + 3 - sampler.digits)
-            assert low[value] <= wanted <= high[value]
-            assert high[value] - low[value] < 2**5
-    assert sum(bound > 0 for bound in high.values()) == -2 * min(low)
-
-
-def accepted_of_all_second_words(sampler, first, value):
-    """How many second words accept the first, and how many leave it open."""
-    first = np.array([first], dtype=np.uint64)
-    try:
-        return sampler.accepted(first, Script()).size * 2**8, 0
-    except OutOfWordsError:
-        accepted, unsettled = 0, 0
-    for second in range(2**8):
-        try:
-            found = sampler.accepted(first, Script([second]))
-            assert found.tolist() in ([], [value])
-            accepted += found.size
-        except OutOfWordsError:
-            unsettled += 1
-    return accepted, unsettled
-
-
 # Statistics
 
 

@@ -229,18 +229,6 @@ def test_what_was_not_charged_for_is_not_answered():
         asked.answer(charged, Query(function=size, sensitivity=2))
 
 
-def one_code(rows):
-    return rows.codes("sex")
-
-
-def short(rows):
-    return rows.codes("age")[1:]
-
-
-def half(rows):
-    return len(rows) / 2
-
-
 def looking(rows):
     raise ValueError(f"{len(rows)} rows")
 
@@ -250,6 +238,14 @@ def writing(rows):
     return rows.codes("age")
 
 
+def one_code(rows):
+    return rows.codes("sex")
+
+
+def short(rows):
+    return rows.codes("age")[1:]
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -257,7 +253,7 @@ def writing(rows):
         Counts(function=short, reads={"age"}, cells=5),
         Counts(function=writing, reads={"age"}, cells=5),
         Sums(function=short, reads={"age"}, bound=1.0, numbers=5),
-        Query(function=half, reads={"age"}, sensitivity=1, shape=(5,)),
+        Query(function=lambda rows: len(rows) / 2, reads={"age"}, sensitivity=1, shape=(5,)),
         Query(function=looking, reads={"age"}, sensitivity=1, shape=(5,)),
     ],
 )
@@ -332,41 +328,31 @@ def without_profile(rows, draws):
     return Prepared({"age": Filled(np.arange(len(rows)), np.full(len(rows), 2))})
 
 
-def wrong_length(rows, draws):
-    return Prepared({"age": Filled(np.arange(2), np.zeros(3, dtype=int))}, profile=Known())
-
-
-def same_row_twice(rows, draws):
-    return Prepared({"age": Filled(np.array([1, 1]), np.zeros(2, dtype=int))}, profile=Known())
-
-
-def no_such_row(rows, draws):
-    return Prepared({"age": Filled(np.array([len(rows)]), np.array([0]))}, profile=Known())
-
-
-def row_from_the_end(rows, draws):
-    return Prepared({"age": Filled(np.array([-1]), np.array([0]))}, profile=Known())
-
-
-def row_far_before_the_first(rows, draws):
-    far = np.array([5, np.iinfo(np.int64).min])  # whose difference is no number of 64 bits
-    return Prepared({"age": Filled(far, np.zeros(2, dtype=int))}, profile=Known())
-
-
-def no_such_code(rows, draws):
-    return Prepared({"age": Filled(np.array([0]), np.array([99]))}, profile=Known())
-
-
-def not_whole(rows, draws):
-    return Prepared({"age": Filled(np.array([0]), np.array([0.0]))}, profile=Known())
-
-
-def no_cells(rows, draws):
-    return Prepared({"age": (np.zeros(len(rows), dtype=int), None)}, profile=Known())
-
-
 def loud(rows, draws):
     raise ValueError(f"{len(rows)} rows")
+
+
+def filling(rows, draws, places, codes):
+    """Fill the ages of these rows, counted from the last one, with these codes."""
+    return Prepared({"age": Filled(len(rows) - 1 - places, codes)}, profile=Known())
+
+
+WRONG = {
+    "no bound": {"function": without_profile},
+    "an error": {"function": loud},
+    "no cells": {"function": lambda rows, draws: Prepared({"age": (1, None)}, profile=Known())},
+} | {
+    name: {"function": filling, "given": (np.array(places), np.array(codes))}
+    for name, places, codes in (
+        ("other lengths", [3, 2], [0, 0, 0]),
+        ("a row twice", [3, 3], [0, 0]),
+        ("no such row", [-1], [0]),
+        ("a row from the end", [40], [0]),
+        ("far before the first", [30, np.iinfo(np.int64).max], [0, 0]),
+        ("no such code", [3], [99]),
+        ("no whole code", [3], [0.0]),
+    )
+}
 
 
 def shared(function=shared_ages, **more):
@@ -417,17 +403,11 @@ def test_a_declared_cap_is_a_condition_and_a_sensitivity():
     assert any(isinstance(c, Assumption) and "4" in str(c) for c in asked.budget.spent.conditions)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        without_profile, wrong_length, same_row_twice, no_such_row, row_from_the_end,
-        row_far_before_the_first, no_such_code, not_whole, no_cells, loud,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("at_once", [1, 2**20])
-def test_a_preparation_that_fails_says_nothing(bad, at_once, monkeypatch):
+def test_a_preparation_that_fails_says_nothing(name, at_once, monkeypatch):
     monkeypatch.setattr(questions, "PART_ROWS", at_once)
-    asked = door().prepared(shared(bad))
+    asked = door().prepared(shared(**WRONG[name]))
     with pytest.raises(DataError) as caught:
         asked.ask(COUNT, PURE, label="ages")
     assert str(caught.value) == "the preparation of the rows failed"
