@@ -176,7 +176,7 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
     )
 
     def cdf(x: np.ndarray) -> np.ndarray:
-        return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -float(noise.exponent))
+        return 0.5 + np.sign(x) * 0.5 * (1 - (1 + np.abs(x) / scale) ** -noise.shape)
 
     assert stats.kstest(errors, cdf).pvalue > 1e-3
     assert stats.kstest(errors * 1.3, cdf).pvalue < 1e-3

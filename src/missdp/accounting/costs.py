@@ -173,13 +173,7 @@ def zcdp_cost(event: Event) -> Fraction:
 
 
 def gdp_cost(event: Event) -> Fraction:
-    """Return the square of mu with which an event is mu-GDP, rounded up.
-
-    Raises
-    ------
-    UnprovenError
-        If no bound is proven for this kind of event, or its noise is too small for one.
-    """
+    """Return the square of mu with which an event is mu-GDP, rounded up."""
     match event:
         case GaussianEvent():
             variance = Fraction(event.sigma) ** 2
@@ -362,26 +356,14 @@ _MAX_LOSS = 40.0
 
 
 def compose(events: Iterable[Event]) -> Any:
-    """Return the ``dp_accounting`` privacy loss distribution of all events together.
-
-    Raises
-    ------
-    UnprovenError
-        Naming the first event that has none.
-    """
+    """Return the ``dp_accounting`` privacy loss distribution of all events together."""
     counts = Counter(map(tabulated, events))
     # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
     return _composed(tuple(sorted(counts.items(), key=repr)))
 
 
 def tabulated(event: Event) -> Event:
-    """Return an event without what does not change its loss: equal mechanisms are then equal.
-
-    Raises
-    ------
-    UnprovenError
-        If no dominating pair is known, or it is not affordable to tabulate.
-    """
+    """Return an event without what does not change its loss: equal mechanisms are then equal."""
     numbers = [vars(event).get(name, 1.0) for name in _SCALES]
     can = all(number == 0 or _SMALLEST <= number <= 1 / _SMALLEST for number in numbers)
     match event:

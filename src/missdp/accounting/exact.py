@@ -201,16 +201,7 @@ def add_remove_share(epsilon: float, delta: float) -> float:
 def boundary(
     holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-12
 ) -> tuple[float, float]:
-    """Return two numbers, nearly equal: something does not hold at the first, but at the second.
-
-    Parameters
-    ----------
-    holds : callable
-        False at ``low``, True at ``high``, and in between it changes once.
-    low, high : float
-    tolerance : float
-        Relative distance at which bisection stops.
-    """
+    """Return two numbers, nearly equal: something does not hold at the first, but at the second."""
     while high - low > tolerance * high and low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if holds(middle) else (middle, high)
     return low, high

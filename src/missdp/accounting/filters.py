@@ -172,13 +172,7 @@ def _target(currency: str, epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def filter_cost(event: Event, cost: Cost) -> Fraction:
-    """Return what an elementary event costs in the currency of ``cost``, rounded up.
-
-    Raises
-    ------
-    UnprovenError
-        If the event has no bound in that currency.
-    """
+    """Return what an elementary event costs in the currency of ``cost``, rounded up."""
     refused = UnprovenError(
         f"{type(event).__name__} has no bound in the currency {cost.currency!r} of this "
         "adaptive budget; choose another currency, or a budget with schedule='fixed'"

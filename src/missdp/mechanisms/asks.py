@@ -149,16 +149,7 @@ Radius: TypeAlias = Callable[[float], float]
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledGaussian:
-    """Discrete Gaussian noise at a scale that was released before.
-
-    Parameters
-    ----------
-    sigma : float
-    own, donee : float
-        How far one row of its own, and one other row that it moves, can move the numbers, in L2.
-    most : float
-        Released bound on the number of rows that one row can move.
-    """
+    """Discrete Gaussian noise at a scale that was released before."""
 
     sigma: float
     own: float
@@ -167,13 +158,7 @@ class ScaledGaussian:
 
     @classmethod
     def costing(cls, rho: float, *, own: float, donee: float, most: float) -> ScaledGaussian:
-        """Return the law that is rho-zCDP as long as the released bound holds.
-
-        Examples
-        --------
-        >>> round(ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0).sigma, 9)
-        5.0
-        """
+        """Return the law that is rho-zCDP as long as the released bound holds."""
         # Room for rounding: here the event states rho, and not the scale.
         sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
         return cls(sigma=sigma, own=own, donee=donee, most=most)
@@ -206,26 +191,13 @@ class Choice:
     A question that reads cells filled from other rows gets noise in proportion to a private smooth
     bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
     that one row can move is declared, noise for that bound. All others get plain noise.
-
-    Parameters
-    ----------
-    cap : int or None
-        Declared bound on the rows that one row can move; None if it is private.
-    scale : ReleasedScale or None
-        A released bound on it.
     """
 
     cap: int | None = None
     scale: ReleasedScale | None = None
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
-        """Return what an ask is charged as.
-
-        Raises
-        ------
-        UnprovenError, ParameterError
-            If it cannot be released.
-        """
+        """Return what an ask is charged as."""
         failure: tuple[Event, ...] = ()
         if ask.delta:
             fails = f"{ask.label} fails"
@@ -233,13 +205,7 @@ class Choice:
         return (self._event(ask, depends=depends), *failure)
 
     def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
-        """Return how a question that was charged as ``event`` is answered.
-
-        Raises
-        ------
-        UnprovenError
-            If one row moves the question's result further than was charged for.
-        """
+        """Return how a question that was charged as ``event`` is answered."""
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
             self._check_plain(event, question, depends=depends)

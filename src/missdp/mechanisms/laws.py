@@ -208,27 +208,14 @@ def count_event(
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Keep warnings of what reads private rows from telling of them, also where they are errors.
-
-    Examples
-    --------
-    >>> with no_warnings():
-    ...     found = np.zeros(0).mean()
-    """
+    """Keep warnings of what reads private rows from telling of them, also where they are errors."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def plain_function(function: Any, what: str) -> None:
-    """Refuse what could carry private numbers away: closures, defaults, methods, callable objects.
-
-    Parameters
-    ----------
-    function : callable
-    what : str
-        What it is called in the refusal: "a score", say.
-    """
+    """Refuse what could carry private numbers away: closures, defaults, methods, objects."""
     if not isinstance(function, FunctionType) or (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):

@@ -21,13 +21,7 @@ from missdp.sources.strategies import ExactCounts, PrivateCounts, complete_rows
 
 
 class PrivateCliques(Handle):
-    """A handle on private rows, of which it tells public facts only; see `Door` for the answers.
-
-    Parameters
-    ----------
-    source, strategy, budget, noise, declared_rows
-        See `missdp.mechanisms.door.Door`.
-    """
+    """A handle on private rows, of which it tells public facts only; see `Door` for the answers."""
 
     def __init__(
         self,

@@ -106,15 +106,6 @@ class ProductSums:
     """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
 
     A door makes it from a plan.
-
-    Parameters
-    ----------
-    plan : RowProducts
-    names : tuple of str
-        The attributes in their order.
-    bits : int
-        Numbers of blocks, and the factors that clip, are multiples of 2**-bits.
-    cost : Cost
     """
 
     plan: RowProducts

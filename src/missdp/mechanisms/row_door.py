@@ -49,14 +49,7 @@ RandomState: TypeAlias = "int | np.random.Generator | NoiseSource | None"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Charged:
-    """A release that was charged for: it can be answered once.
-
-    Parameters
-    ----------
-    ask : Ask
-    events : tuple of Event
-        What was charged.
-    """
+    """A release that was charged for: it can be answered once."""
 
     ask: Ask
     events: tuple[Event, ...]

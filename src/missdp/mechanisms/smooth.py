@@ -64,26 +64,7 @@ def lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothNoise:
-    """Public parameters of Lomax noise with smooth sensitivity; epsilon-DP by construction.
-
-    Parameters
-    ----------
-    epsilon : float
-        What the release costs.
-    shape : int
-        The tail, at least 1.
-    alpha : float
-        The noise scale is S / alpha.
-    beta : float
-        The smoothness S must have.
-    dimension : int, default 1
-        Number of coordinates; S bounds the L1 change.
-
-    Raises
-    ------
-    UnprovenError
-        If the parameters do not give epsilon.
-    """
+    """Public parameters of Lomax noise with smooth sensitivity; epsilon-DP by construction."""
 
     epsilon: float
     shape: int
@@ -137,36 +118,7 @@ def plan_smooth(
     dimension: int = 1,
     least_beta: float = 0.0,
 ) -> SmoothNoise:
-    """Choose noise parameters from public facts only.
-
-    Parameters
-    ----------
-    epsilon : float
-        What the release may cost; finite and above 0.
-    own, donee : float, default 1
-        The query's public weights: how far a row of its own, and one donee, can move it.
-    dimension : int, default 1
-        Number of coordinates released together.
-    least_beta : float, default 0
-        A public lower limit on beta.
-
-    Returns
-    -------
-    SmoothNoise
-        The parameters with the smallest standard deviation on the reference profile.
-
-    Raises
-    ------
-    ParameterError
-        If epsilon is out of range.
-    UnprovenError
-        If no parameters give this epsilon.
-
-    Examples
-    --------
-    >>> plan_smooth(0.5).epsilon
-    0.5
-    """
+    """Choose noise parameters from public facts only."""
     if not 0 < epsilon < math.inf:
         raise ParameterError("epsilon must be finite and above 0")
     if not (own >= 0 and donee >= 0 and own + donee > 0):
@@ -207,26 +159,7 @@ _STEPS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleRelease:
-    """How to pay for the released upper bound of the noise scale.
-
-    Parameters
-    ----------
-    epsilon : float, optional
-        Pure DP: for error bars.
-    rho, delta : float, optional
-        zCDP with failure probability ``delta``: for error bars and Gaussian noise.
-
-    Raises
-    ------
-    ParameterError
-        If neither or both are given, or out of range.
-
-    Examples
-    --------
-    >>> from missdp.statistics import ScaleRelease
-    >>> ScaleRelease(epsilon=0.1).gaussian
-    False
-    """
+    """How to pay for the released upper bound of the noise scale."""
 
     epsilon: float | None = None
     rho: float | None = None

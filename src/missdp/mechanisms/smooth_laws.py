@@ -114,27 +114,6 @@ def round_lomax(
 
     X is a vector of d independent Laplace variables divided by one Gamma(shape) variable, so each
     coordinate is two-sided Lomax: ``P(|X_i| > t) = (1 + t)**-shape``.
-
-    Parameters
-    ----------
-    values : sequence of Fraction, length d
-        In units of the grid.
-    scale : Fraction
-        Noise scale in units of the grid, at least 0.
-    shape : int
-        Tail exponent, at least 1.
-    words : Words
-        Randomness.
-
-    Returns
-    -------
-    list of int
-        Grid points.
-
-    Examples
-    --------
-    >>> round_lomax([Fraction(7)], Fraction(0), shape=4, words=OSWords())
-    [7]
     """
     gamma = [LazyExponential(words) for _ in range(shape)]
     return [_one_lomax(value, scale, gamma, words) for value in values]
@@ -161,14 +140,7 @@ def _one_lomax(
 
 @dataclass(frozen=True, repr=False)
 class Bounded:
-    """Exact numbers and how far a neighbour can move them. Private.
-
-    Parameters
-    ----------
-    totals : tuple of int
-    bound : float
-        What the law needs to know: a smooth bound, or the number of rows that one row can move.
-    """
+    """Exact numbers and how far a neighbour can move them. Private."""
 
     totals: tuple[int, ...]
     bound: float
@@ -176,24 +148,7 @@ class Bounded:
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothLaw:
-    """Noise in proportion to a smooth bound of ``own + donee * (rows that one row can move)``.
-
-    Parameters
-    ----------
-    noise : SmoothNoise
-        Public parameters; they state what the answer costs.
-    own, donee : float
-        How far one row of its own, and one other row that it moves, can move the numbers, in L1.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> from missdp.mechanisms.smooth import plan_smooth
-    >>> law = SmoothLaw(noise=plan_smooth(1.0), own=1, donee=1)
-    >>> (answer,) = law.draw(Bounded((100,), 5.0), SecureNoise())
-    >>> law.grid, (answer / law.grid).denominator
-    (Fraction(1, 256), 1)
-    """
+    """Noise in proportion to a smooth bound of ``own + donee * (rows that one row can move)``."""
 
     noise: SmoothNoise
     own: float

@@ -30,17 +30,7 @@ class Cells(RowView, Protocol):
 
 
 class Rows:
-    """The view of private rows that a function gets: read-only, and of the attributes it named.
-
-    Parameters
-    ----------
-    cells : Cells
-        The rows.
-    reads : frozenset of str
-        What can be read of them.
-    asks : frozenset of str
-        Attributes of which one may read, besides, to which rows they apply.
-    """
+    """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
         self, cells: Cells, reads: frozenset[str], asks: frozenset[str] = frozenset()
