@@ -16,7 +16,6 @@ from missdp.accounting import (
     Budget,
     ExplicitSeed,
     FixedSchedule,
-    LaplaceEvent,
     PublicDomain,
     PureEvent,
     RDPEvent,
@@ -87,17 +86,6 @@ def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
         budget.charge(RDPEvent(orders=[8], epsilons=[1e-9]))
     with pytest.raises(BudgetExceededError):  # zCDP gains nothing from sampling
         budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
-
-
-def test_a_replace_one_budget_doubles_add_remove_events():
-    budget = Budget(1.0, adjacency="replace-one")
-    budget.charge(LaplaceEvent(sensitivity=1, scale=4))
-    assert budget.spent.epsilon == 0.5
-    assert budget.spent.adjacency == "replace-one"
-    budget.charge(LaplaceEvent(sensitivity=2, scale=4, adjacency="replace-one"))
-    assert budget.spent.epsilon == 1.0
-    with pytest.raises(UnprovenError, match="replace-one"):
-        Budget(1.0).charge(LaplaceEvent(sensitivity=1, scale=9, adjacency="replace-one"))
 
 
 def test_copies_and_clones_are_the_budget_itself():

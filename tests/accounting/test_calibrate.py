@@ -43,13 +43,6 @@ def test_continuous_sigma_meets_delta_exactly(epsilon):
     assert continuous_gaussian_delta(epsilon, sigma / 6) == pytest.approx(1e-5, rel=1e-4)
 
 
-def test_the_classical_formula_is_not_used():
-    classical = math.sqrt(2 * math.log(1.25 / 1e-5))
-    assert gaussian_sigma(1.0, 1e-5, discrete=False) < 0.8 * classical
-    # Above epsilon = 1 the classical formula is no longer even valid for large epsilon.
-    assert gaussian_delta(20.0, sigma=classical / 20) > 1e-5
-
-
 @pytest.mark.parametrize(
     ("epsilon", "squared", "count"), [(0.5, 1, 1), (1, 2, 3), (4, 1, 2), (1, 4, 1)]
 )

@@ -408,7 +408,6 @@ def test_a_replace_one_budget_pays_twice() -> None:
         lambda: statistics(
             imputation=KNNImputation(impute="income", match_on="age", default={"income": 101})
         ),
-        lambda: statistics(noise="gauss"),
         lambda: statistics(confidence=1.0),
         lambda: statistics().count(),
         lambda: statistics().count(epsilon=1.0, rho=1.0),

@@ -138,17 +138,18 @@ class Guarantee(Record):
 
     def _proven(self) -> bool:
         """Whether the events prove the stated numbers."""
+        # Under replace-one, also half of epsilon for each of two steps; see `replace_one_of`.
+        doubled, half = self.adjacency == "replace-one", self.epsilon / 2
+        share = add_remove_share(half, self.delta)
         if self._own_bound(self.delta, self.adjacency) <= self.epsilon:
+            return True
+        if doubled and self._own_bound(share, "add-remove") <= half:
             return True
         if within(self.events, self.epsilon, self.delta, self.adjacency):
             return True
-        doubled = self.adjacency == "replace-one"
         if not doubled or any(e.adjacency == "replace-one" for e in flatten(self.events)):
             return False
-        # Half of epsilon for each of two steps; see `replace_one_of`.
-        half = self.epsilon / 2
-        share = add_remove_share(half, self.delta)
-        return min(self._own_bound(share, "add-remove"), epsilon_of(self.events, share)) <= half
+        return epsilon_of(self.events, share) <= half
 
     def _own_bound(self, delta: float, adjacency: Adjacency) -> float:
         """Return what a single event proves by itself, beyond what accountants see in it."""
