@@ -195,7 +195,7 @@ def test_replace_one_of_a_histogram_is_bounded_by_brute_force():
     assert epsilon_under([laplace], 0.0, "replace-one") == 1.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(elementary, min_size=1, max_size=3), elementary, st.permutations(range(3)), st.data()
 )

@@ -30,7 +30,7 @@ from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 TENTH = PureEvent(epsilon=0.1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.lists(elementary, min_size=1, max_size=2), max_size=5),
     st.sampled_from([0.0, 1e-6]),
