@@ -43,9 +43,7 @@ def test_continuous_sigma_meets_delta_exactly(epsilon):
     assert continuous_gaussian_delta(epsilon, sigma / 6) == pytest.approx(1e-5, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "squared", "count"), [(1, 2, 3), (4, 1, 2), (1, 4, 1)]
-)
+@pytest.mark.parametrize(("epsilon", "squared", "count"), [(1, 2, 3), (4, 1, 2), (1, 4, 1)])
 def test_discrete_sigma_is_certified_and_tight(epsilon, squared, count):
     sensitivity = math.sqrt(squared)
     sigma = gaussian_sigma(epsilon, 1e-6, sensitivity=sensitivity, count=count)
