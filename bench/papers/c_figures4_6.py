@@ -41,7 +41,7 @@ from scipy.optimize import brentq
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget
 from missdp.errors import WeakGuaranteeWarning
-from missdp.mechanisms.smooth import plan_smooth
+from missdp.mechanisms.smooth import plan_smooth, reference_bound
 from missdp.statistics import (
     CappedKNN,
     CompleteRows,
@@ -318,6 +318,23 @@ def true_loss(epsilon: float) -> float:
     return max(float((log_density(x) - s - log_density(np.exp(s) * x + t)).max()) for s, t in pairs)
 
 
+def cauchy_plan(epsilon: float) -> tuple[float, float]:
+    """Standard deviation per unit of the smooth bound, and beta, of generalised Cauchy noise.
+
+    The tail and the split of epsilon between slide and dilation are the best on a grid, for a count
+    on the public reference profile: alpha s(gamma) + beta max(gamma - 1, 1) <= epsilon.
+    """
+    plans = []
+    for gamma in np.arange(25, 97) / 8:
+        slide = (gamma - 1) ** (1 - 1 / gamma)
+        spread = math.sqrt(math.sin(math.pi / gamma) / math.sin(3 * math.pi / gamma))
+        for split in np.arange(0.02, 0.98, 0.02):
+            alpha, beta = epsilon * (1 - split) / slide, epsilon * split / max(gamma - 1, 1.0)
+            error = spread / alpha * reference_bound(beta, 1.0, 1.0)
+            plans.append((error, spread / alpha, beta))
+    return min(plans)[1:]
+
+
 def noises(profile: Any) -> list[Found]:
     """Standard deviation of the noise of a count at this profile of donations."""
     rows = []
@@ -327,10 +344,10 @@ def noises(profile: Any) -> list[Found]:
         if gamma > 3:
             spread = math.sqrt(math.sin(math.pi / gamma) / math.sin(3 * math.pi / gamma))
             row["published"] = spread * (1 + profile.exact(0)) / LN2
-        for law in ("cauchy", "lomax"):
-            noise = plan_smooth(epsilon, law=law)
-            bound = profile.smooth_bound(own=1, donee=1, beta=noise.beta)
-            row[law] = noise.standard_deviation * bound
+        lomax = plan_smooth(epsilon)
+        plans = {"cauchy": cauchy_plan(epsilon), "lomax": (lomax.standard_deviation, lomax.beta)}
+        for law, (spread, beta) in plans.items():
+            row[law] = spread * profile.smooth_bound(own=1, donee=1, beta=beta)
         rows.append(row)
     return rows
 

@@ -5,7 +5,13 @@ from collections.abc import Callable
 from importlib import import_module
 
 #: Old public name -> where it stands now. Kept for one release.
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "missdp.accounting.GDPAccountant": "missdp.accounting.GDP",
+    "missdp.accounting.PLDAccountant": "missdp.accounting.PLD",
+    "missdp.accounting.PureAccountant": "missdp.accounting.PURE",
+    "missdp.accounting.RDPAccountant": "missdp.accounting.RENYI",
+    "missdp.accounting.ZCDPAccountant": "missdp.accounting.ZCDP",
+}
 
 
 def moved_from(package: str) -> Callable[[str], object]:

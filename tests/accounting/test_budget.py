@@ -16,59 +16,21 @@ from missdp.accounting import (
     Budget,
     ExplicitSeed,
     FixedSchedule,
-    GaussianEvent,
-    LaplaceEvent,
     PublicDomain,
     PureEvent,
     RDPEvent,
     SampledGaussianEvent,
     SelectionEvent,
     ZCDPEvent,
-    epsilon_of,
     epsilon_under,
-    gaussian_sigma,
     zcdp_rho,
 )
-from missdp.accounting.accountants import Totals
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 TENTH = PureEvent(epsilon=0.1)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one", None])
-def test_bad_epsilons_are_refused(epsilon):
-    with pytest.raises(ParameterError):
-        Budget(epsilon)
-
-
-@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, float("nan")])
-def test_bad_deltas_are_refused(delta):
-    with pytest.raises(ParameterError):
-        Budget(1, delta)
-
-
-def test_bad_words_are_refused():
-    with pytest.raises(ParameterError):
-        Budget(1, adjacency="swap")
-    with pytest.raises(ParameterError):
-        Budget(1, schedule="whenever")
-    with pytest.raises(ParameterError):
-        Budget(1).charge(TENTH, conditions=["seeded"])
-
-
-def test_ten_tenths_fit_and_nothing_more():
-    budget = Budget(1.0)
-    for _ in range(10):
-        budget.charge(TENTH)
-    assert budget.remaining_epsilon == pytest.approx(0, abs=1e-9)
-    assert not budget.can_afford(PureEvent(epsilon=1e-6))
-    with pytest.raises(BudgetExceededError):
-        budget.charge(PureEvent(epsilon=1e-6))
-    assert budget.spent.epsilon == pytest.approx(1.0)
-    assert budget.spent.epsilon <= 1.0
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.lists(elementary, min_size=1, max_size=2), max_size=5),
     st.sampled_from([0.0, 1e-6]),
@@ -98,72 +60,15 @@ def test_a_refusal_changes_nothing_and_the_total_never_exceeds(charges, delta, a
         assert epsilon_under(budget.events, delta, adjacency) <= 2.0 * (1 + 1e-6) + 1e-3
 
 
-def test_several_events_are_charged_together_or_not_at_all():
-    budget = Budget(1.0)
-    with pytest.raises(BudgetExceededError):
-        budget.charge(TENTH, PureEvent(epsilon=0.95))
-    assert budget.events == ()
-    assert budget.spent.epsilon == 0
-
-
-def test_a_target_calibrated_by_the_tightest_accountant_is_affordable():
-    sigma = gaussian_sigma(1.0, 1e-6, count=20)
-    budget = Budget(1.0, 1e-6)
-    for _ in range(20):
-        budget.charge(GaussianEvent(sensitivity=1, sigma=sigma))
-    assert not budget.can_afford(GaussianEvent(sensitivity=1, sigma=sigma))
-    assert 0.99 < budget.spent.epsilon <= 1.0
-
-
 def test_pure_charges_keep_delta_zero_while_their_sum_fits():
     budget = Budget(1.0, 1e-6)
     budget.charge(TENTH, TENTH)
     assert (budget.spent.epsilon, budget.spent.delta) == (pytest.approx(0.2), 0.0)
-    assert budget.pure_epsilon_spent == pytest.approx(0.2)
     small = Budget(1.0, 1e-6)
     for _ in range(120):
         small.charge(PureEvent(epsilon=0.01))
-    assert small.pure_epsilon_spent > 1
     assert small.spent.delta == 1e-6
     assert small.spent.epsilon < 1
-    small.charge(ApproximateEvent(epsilon=0.01, delta=1e-9))
-    assert small.pure_epsilon_spent == float("inf")
-
-
-def test_nothing_but_pure_dp_fits_delta_zero():
-    budget = Budget(5.0)
-    for event in (GaussianEvent(sensitivity=1, sigma=1e3), ZCDPEvent(rho=1e-9)):
-        with pytest.raises(BudgetExceededError):
-            budget.charge(event)
-        assert not budget.can_afford(event)
-
-
-def test_a_whole_budget_as_one_approximate_event_fits_exactly():
-    budget = Budget(1.0, 1e-6)
-    budget.charge(ApproximateEvent(epsilon=1.0, delta=1e-6))
-    assert not budget.can_afford(PureEvent(epsilon=1e-3))
-    assert budget.spent.delta == 1e-6
-
-
-def test_conditions_and_seeds_stay_with_the_budget():
-    budget = Budget(1.0)
-    budget.charge(TENTH, conditions=[ExplicitSeed()])
-    budget.charge(TENTH, conditions=[PublicDomain("codebook")])
-    stated = {ExplicitSeed(), PublicDomain("codebook"), FixedSchedule()}
-    assert set(budget.spent.conditions) == stated
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_a_plan_that_is_not_spent_whole_rests_on_a_fixed_schedule(delta):
-    """That nothing more was charged may itself depend on the answers."""
-    budget = Budget(1.0, delta)
-    budget.charge(PureEvent(epsilon=0.25))
-    assert budget.spent.conditions == (FixedSchedule(),)
-    budget.charge(PureEvent(epsilon=0.75))
-    assert budget.spent.conditions == (FixedSchedule(),)
-    gaussian = Budget(1.0, 1e-6)
-    gaussian.charge(GaussianEvent(sensitivity=1, sigma=30))
-    assert gaussian.spent.conditions == (FixedSchedule(),)
 
 
 def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
@@ -181,24 +86,6 @@ def test_an_adaptive_budget_is_a_filter_and_promises_its_whole():
         budget.charge(RDPEvent(orders=[8], epsilons=[1e-9]))
     with pytest.raises(BudgetExceededError):  # zCDP gains nothing from sampling
         budget.charge(SampledGaussianEvent(rate=0.001, noise_multiplier=4, steps=10))
-
-
-def test_an_adaptive_budget_does_not_use_accountants_that_are_no_filters():
-    sigma = gaussian_sigma(1.0, 1e-6)
-    event = GaussianEvent(sensitivity=1, sigma=sigma)
-    assert Budget(1.0, 1e-6).can_afford(event)
-    assert not Budget(1.0, 1e-6, schedule="adaptive").can_afford(event)
-
-
-def test_a_replace_one_budget_doubles_add_remove_events():
-    budget = Budget(1.0, adjacency="replace-one")
-    budget.charge(LaplaceEvent(sensitivity=1, scale=4))
-    assert budget.spent.epsilon == 0.5
-    assert budget.spent.adjacency == "replace-one"
-    budget.charge(LaplaceEvent(sensitivity=2, scale=4, adjacency="replace-one"))
-    assert budget.spent.epsilon == 1.0
-    with pytest.raises(UnprovenError, match="replace-one"):
-        Budget(1.0).charge(LaplaceEvent(sensitivity=1, scale=9, adjacency="replace-one"))
 
 
 def test_copies_and_clones_are_the_budget_itself():
@@ -219,14 +106,14 @@ def test_copies_and_clones_are_the_budget_itself():
 def test_threads_cannot_overspend_together(monkeypatch):
     """A pause between check and record, which without a lock lets others in."""
     budget, barrier, won = Budget(1.0), threading.Barrier(8), []
-    add_up = Totals.plus
+    add_up = Budget._with
 
-    def slow(self, events):
-        totals = add_up(self, events)
+    def slow(self, parts):
+        totals = add_up(self, parts)
         time.sleep(1e-4)
         return totals
 
-    monkeypatch.setattr(Totals, "plus", slow)
+    monkeypatch.setattr(Budget, "_with", slow)
 
     def spend():
         barrier.wait()
@@ -244,23 +131,6 @@ def test_threads_cannot_overspend_together(monkeypatch):
         thread.join()
     assert len(won) == len(budget.events) == 64
     assert budget.spent.epsilon == 1.0
-
-
-def test_messages_and_reprs_name_public_facts_only():
-    budget = Budget(1.0, 1e-6)
-    budget.charge(PureEvent(epsilon=0.123456, label="secret label"))
-    with pytest.raises(BudgetExceededError) as refused:
-        budget.charge(PureEvent(epsilon=7))
-    assert "nothing was computed" in str(refused.value)
-    assert "0.123456" not in repr(budget) + str(refused.value)
-
-
-def test_hundreds_of_charges_are_quick():
-    budget = Budget(3.0, 1e-6, schedule="adaptive")
-    for step in range(400):
-        budget.charge(GaussianEvent(sensitivity=1, sigma=100 + step))
-    assert epsilon_of([ZCDPEvent(rho=1e-9)], 1e-6) >= 0
-    assert len(budget.events) == 400
 
 
 def test_conditions_of_a_part_are_conditions_of_the_whole():
@@ -289,10 +159,3 @@ def test_a_pure_budget_spent_whole_in_several_releases_rests_on_a_fixed_schedule
     part = Budget(1.0).reserve(Budget(1.0, schedule="adaptive"))
     part.charge(*[TENTH] * 2)
     assert part.spent.conditions == ()
-
-
-def test_a_budget_is_no_part_of_itself():
-    budget = Budget(1.0, schedule="adaptive")
-    with pytest.raises(ParameterError, match="only a fresh budget"):
-        budget.reserve(budget)
-    assert budget.events == ()

@@ -9,23 +9,20 @@ from accounting_strategies import elementary
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
-from scipy.special import comb, logsumexp
+from scipy.special import logsumexp
 
 from missdp.accounting import (
-    Event,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
     RDPEvent,
     SampledGaussianEvent,
     SelectionEvent,
-    ZCDPEvent,
     epsilon_of,
     to_dp_event,
 )
-from missdp.accounting.accountants import RDP_ORDERS, PLDAccountant, RDPAccountant
-from missdp.accounting.costs import pure_epsilon, rdp_curve, zcdp_rho_of
-from missdp.errors import UnprovenError
+from missdp.accounting.accountants import PLD, RENYI
+from missdp.accounting.costs import RDP_ORDERS, rdp_curve, zcdp_rho_of
 
 ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])
 
@@ -35,26 +32,6 @@ def test_discrete_laplace_curve_is_exact(shift, scale):
     curve = rdp_curve(LaplaceEvent(sensitivity=shift, scale=scale), ORDERS)
     p, q = laplace_pmf(scale, 0, 200), laplace_pmf(scale, shift, 200)
     assert curve == pytest.approx([renyi(p, q, a) for a in ORDERS], rel=1e-9)
-
-
-@pytest.mark.parametrize("scale", [0.7, 2.0])
-def test_one_coordinate_is_the_worst_l1_shift(scale):
-    curve = rdp_curve(LaplaceEvent(sensitivity=3, scale=scale), ORDERS)
-    base = joint([laplace_pmf(scale, 0, 45)] * 2)
-    found = []
-    for shifts in integer_shifts(3, 1, dimension=2):
-        moved = joint([laplace_pmf(scale, s, 45) for s in shifts])
-        found.append([renyi(base, moved, a) for a in ORDERS])
-    assert (np.array(found) <= curve + 1e-9).all()
-    assert np.max(found, axis=0) == pytest.approx(curve, rel=1e-6)
-
-
-def test_discrete_laplace_is_worse_than_continuous():
-    """The trap: the continuous curve is not a bound for integer noise."""
-    low = ORDERS[:3]
-    discrete = rdp_curve(LaplaceEvent(sensitivity=1, scale=1), low)
-    continuous = rdp_curve(LaplaceEvent(sensitivity=1, scale=1, discrete=False), low)
-    assert (discrete > continuous * 1.05).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
@@ -112,17 +89,6 @@ def test_discrete_gaussian_curve_bounds_every_integer_shift(sigma, squared):
             assert renyi(base[keep], moved[keep], order) <= bound + 1e-9
 
 
-@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.2, 2.0)])
-def test_sampled_gaussian_matches_the_binomial_formula(rate, sigma):
-    orders = np.array([2.0, 5.0, 16.0])
-    event = SampledGaussianEvent(rate=rate, noise_multiplier=sigma, steps=7)
-    for order, bound in zip(orders, rdp_curve(event, orders), strict=True):
-        j = np.arange(order + 1)
-        weights = comb(order, j) * (1 - rate) ** (order - j) * rate**j
-        total = 7 * logsumexp(j * (j - 1) / (2 * sigma**2), b=weights) / (order - 1)
-        assert bound == pytest.approx(total, rel=1e-9)
-
-
 @pytest.mark.parametrize("rate", [1e-6, 0.003, 0.4, 1.0])
 @pytest.mark.parametrize("sigma", [0.3, 1.1, 40.0])
 def test_sampled_gaussian_is_that_of_dp_accounting(rate, sigma):
@@ -165,9 +131,9 @@ def test_sampled_discrete_noise_is_within_the_curve_of_the_continuous_one(sigma,
 
 def test_sampled_discrete_noise_is_not_read_as_a_continuous_loss():
     event = SampledGaussianEvent(rate=0.1, noise_multiplier=1.0, steps=9, discrete=True)
-    assert not PLDAccountant().supports(event)
+    assert not PLD.supports(event)
     assert type(to_dp_event(event)).__name__ == "ZCDpEvent"
-    assert epsilon_of(event, 1e-5) == RDPAccountant().epsilon([event], 1e-5)
+    assert epsilon_of(event, 1e-5) == RENYI.epsilon([event], 1e-5)
 
 
 def test_table_is_interpolated_from_above():
@@ -193,18 +159,3 @@ def test_curves_do_not_fall_with_the_order(event):
 def test_zcdp_constants_bound_the_curves(epsilon):
     for event in (PureEvent(epsilon=epsilon), SelectionEvent(epsilon=epsilon)):
         assert (rdp_curve(event, RDP_ORDERS) <= zcdp_rho_of(event) * RDP_ORDERS + 1e-12).all()
-
-
-def test_unknown_events_are_refused_by_name():
-    from dataclasses import dataclass
-
-    @dataclass(frozen=True, kw_only=True)
-    class StrangeEvent(Event):
-        pass
-
-    for bound in (pure_epsilon, zcdp_rho_of, lambda e: rdp_curve(e, ORDERS)):
-        with pytest.raises(UnprovenError, match="StrangeEvent"):
-            bound(StrangeEvent())
-    with pytest.raises(UnprovenError, match="pure DP bound is proven for ZCDPEvent"):
-        pure_epsilon(ZCDPEvent(rho=1))
-    assert not RDPAccountant().supports(StrangeEvent())

@@ -34,7 +34,7 @@ from missdp.accounting import (
     share_of,
     zcdp_rho,
 )
-from missdp.accounting.gdp import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
 from missdp.errors import MissDPError
 
 TINY = (5e-324, 1e-310, 1e-300, 1e-17)
@@ -120,7 +120,7 @@ TWO = {
     "gaussian_sigma": lambda e, s: gaussian_sigma(e, 1e-6, sensitivity=s),
     "gaussian_sigma at delta": lambda e, d: gaussian_sigma(e, d, sensitivity=3.0),
 }
-FEW = (*TINY, 0.3, 1 - 2.0**-53, 1e17, 1e300)
+FEW = (5e-324, 1e-17, 0.3, 1 - 2.0**-53, 1e17, 1e300)
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -164,33 +164,25 @@ EVENTS = {
     "laplace, both": lambda x: LaplaceEvent(sensitivity=x, scale=x, discrete=False),
     "laplace, wide": lambda x: LaplaceEvent(sensitivity=x, scale=7.5),
     "gauss": lambda x: GaussianEvent(sensitivity=1, sigma=x),
-    "gauss, continuous": lambda x: GaussianEvent(sensitivity=1, sigma=x, discrete=False),
     "gauss, both": lambda x: GaussianEvent(sensitivity=x, sigma=x, discrete=False),
     "gauss, wide": lambda x: GaussianEvent(sensitivity=x, sigma=7.5),
 }
-
-
-def charge(event, currency):
-    delta = 0.0 if currency == "pure" else 1e-6
-    Budget(1.0, delta, schedule="adaptive", currency=currency).charge(event)
+ASKED = {
+    "epsilon": lambda e: epsilon_of([e] * 3, 1e-6, accountants=FAST_ACCOUNTANTS),
+    "delta": lambda e: delta_of([e], 1.0),
+    "guarantee": lambda e: Guarantee.from_events([e], delta=1e-6).in_words(),
+    "replaced": lambda e: epsilon_under([e], 1e-6, "replace-one"),
+} | {
+    f"charge in {currency}": lambda e, c=currency: Budget(
+        1.0, 0.0 if c == "pure" else 1e-6, schedule="adaptive", currency=c
+    ).charge(e)
+    for currency in ("pure", "zcdp", "gdp", "renyi")
+}
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_every_event_is_accounted_or_refused_in_time(name):
-    for number in (0.0, *TINY, *HUGE, *ODD):
+    for number in (0.0, 5e-324, 1e-300, 1e-17, 1e17, 1.7e308, *ODD):
         event = answer_or_refusal(f"a {name} event", EVENTS[name], number)
-        if event is None:
-            continue
-        for what, ask in {
-            "epsilon": lambda e: epsilon_of([e], 1e-6),
-            "epsilon at delta 0": lambda e: epsilon_of([e], 0.0),
-            "quick epsilon": lambda e: epsilon_of([e] * 3, 1e-6, accountants=FAST_ACCOUNTANTS),
-            "delta": lambda e: delta_of([e], 1.0),
-            "replace-one epsilon": lambda e: epsilon_under([e], 1e-6, "replace-one"),
-            "guarantee": lambda e: Guarantee.from_events([e], delta=1e-6).in_words(),
-            "pure charge": lambda e: charge(e, "pure"),
-            "zcdp charge": lambda e: charge(e, "zcdp"),
-            "gdp charge": lambda e: charge(e, "gdp"),
-            "renyi charge": lambda e: charge(e, "renyi"),
-        }.items():
+        for what, ask in ASKED.items() if event is not None else ():
             answer_or_refusal(f"{what} of a {name} event", ask, event)

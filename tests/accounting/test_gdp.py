@@ -6,36 +6,29 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri_exp
 from scipy.stats import norm
 
 from missdp.accounting import (
+    GDP,
     ApproximateEvent,
     Budget,
     Cost,
     FilterEvent,
     GaussianEvent,
-    GDPAccountant,
-    Guarantee,
     LaplaceEvent,
     PureEvent,
     SelectionEvent,
     ZCDPEvent,
-    delta_of,
-    epsilon_of,
 )
-from missdp.accounting.filters import counting_cost, selection_worth
-from missdp.accounting.gdp import (
-    MOST_GDP,
-    delta_from_mu,
-    epsilon_from_mu,
+from missdp.accounting.costs import (
     gdp_cost,
-    gdp_mu,
     gdp_noise,
-    mu_worth,
 )
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
+from missdp.accounting.filters import counting_cost, selection_worth
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
 
 EPSILONS = np.linspace(0.0, 6.0, 25)
@@ -74,13 +67,6 @@ def test_discrete_noise_loses_no_more_than_its_bound(sigma, shift):
         assert true <= delta_from_mu(mu, epsilon) + 1e-12
 
 
-def test_the_bound_is_nearly_exact_for_wide_noise():
-    p, q = grid_of(40.0, (40,))
-    mu = mu_of(GaussianEvent(sensitivity=40, sigma=40.0))
-    assert 1 < mu < 1.002
-    assert hockey_stick(p, q, 1.0) > 0.99 * delta_from_mu(mu, 1.0)
-
-
 def test_without_the_four_discrete_noise_would_break_the_bound():
     """The test above has power: the continuous law is too rosy for discrete noise."""
     sigma, worst = 0.8, 0.0
@@ -91,7 +77,7 @@ def test_without_the_four_discrete_noise_would_break_the_bound():
     for none in (GaussianEvent(sensitivity=2, sigma=2.0), GaussianEvent(sensitivity=1, sigma=0.57)):
         with pytest.raises(UnprovenError, match="has no Gaussian DP bound"):
             gdp_cost(none)
-        assert not GDPAccountant().supports(none)
+        assert not GDP.supports(none)
 
 
 @pytest.mark.parametrize("sigma", [0.578, 0.7, 1.0, 1.04, 1.05, 1.3, 1.9, 4.0, 30.0])
@@ -108,14 +94,6 @@ def test_a_count_that_moves_by_one_loses_no_more_than_its_bound(sigma):
     p, q = grid_of(sigma, (1,))
     for epsilon in EPSILONS:
         assert hockey_stick(p, q, epsilon) <= delta_from_mu(mu, epsilon) + 1e-12
-
-
-def test_the_noise_of_a_count_costs_what_it_is_drawn_for():
-    for amount in (1e-9, 1e-3, 0.3, 0.9, 1.0, 1.1, 3.0, MOST_GDP):
-        cost = gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(amount)))
-        assert cost <= amount * (1 + 1e-12)
-        assert cost > 0.85 * amount
-    assert gdp_cost(GaussianEvent(sensitivity=1, sigma=gdp_noise(50.0))) <= MOST_GDP * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("amount", [1e-12, 1e-6, 1e-3, 0.3, 2.0, 3.9, 4.1, 30.0])
@@ -149,22 +127,6 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
         assert 0.9 < both.get_epsilon_for_delta(1e-6) <= 1.0 + 5e-3
 
 
-@given(
-    st.floats(0.01, 8.0),
-    st.lists(st.floats(-3, 3), min_size=2, max_size=6),
-    st.lists(st.floats(0, 1), min_size=6, max_size=6),
-)
-def test_selections_lose_no_more_than_their_bound(epsilon, scores, moved):
-    """The exponential mechanism: any scores, moved by any amounts within a range of epsilon."""
-    here = np.array(scores)
-    there = here + epsilon * np.array(moved[: len(scores)])
-    p, q = (np.exp(s - s.max()) / np.exp(s - s.max()).sum() for s in (here, there))
-    mu = mu_of(SelectionEvent(epsilon=epsilon))
-    for target in EPSILONS:
-        true = max(hockey_stick(p, q, target), hockey_stick(q, p, target))
-        assert true <= delta_from_mu(mu, target) + 1e-12
-
-
 @given(st.floats(1e-4, 20.0), st.floats(0.0, 1.0))
 def test_every_two_point_law_of_a_bounded_range_is_covered(epsilon, share):
     """Laws of two outcomes are the worst ones: their losses are the two ends of the range."""
@@ -177,13 +139,6 @@ def test_every_two_point_law_of_a_bounded_range_is_covered(epsilon, share):
     for target in EPSILONS:
         true = max(hockey_stick(first, second, target), hockey_stick(second, first, target))
         assert true <= delta_from_mu(mu, target) + 1e-12
-
-
-def test_the_bound_of_a_selection_is_the_best_one():
-    """Half of the range either way needs this mu, so less would be refuted."""
-    for epsilon in (0.01, 0.5, 2.0, 6.0):
-        needed = 2 * norm.ppf(1 / (1 + math.exp(-epsilon / 2)))
-        assert needed <= mu_of(SelectionEvent(epsilon=epsilon)) <= needed * 1.002
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0, 5.0, 40.0])
@@ -239,36 +194,6 @@ def test_a_budget_in_mu_squared_takes_all_it_can_and_no_more():
         Budget(1.0, schedule="adaptive", currency="gdp")
 
 
-@settings(deadline=None)
-@given(st.floats(1e-4, 100.0), st.floats(1e-12, 1e-2))
-def test_a_guarantee_is_proven_by_its_own_cap(epsilon, delta):
-    budget = Budget(epsilon, delta, schedule="adaptive", currency="gdp")
-    event = budget.filter()
-    made = Guarantee(epsilon, delta, "add-remove", "incomplete", (), (event,))
-    assert Guarantee.from_json(made.to_json()) == made
-    assert FilterEvent.from_json(event.to_json()).cost == event.cost
-    again = FilterEvent(capacity=event.capacity)
-    assert again.cost.amount >= budget.left.amount  # a log that fitted still does
-
-
-def test_gaussian_parts_of_other_budgets():
-    part = Budget.from_cost(Cost(currency="gdp", amount=0.01), delta=1e-6)
-    whole = Budget(1.0, 1e-6, schedule="adaptive")
-    whole.reserve(part)
-    assert whole.left.amount == pytest.approx(Cost.worth("zcdp", 1.0, 1e-6).amount - 0.005)
-    pure = Budget(1.0, schedule="adaptive")
-    with pytest.raises(UnprovenError):
-        pure.reserve(Budget.from_cost(Cost(currency="gdp", amount=0.01), delta=1e-6))
-
-
-def test_compositions_of_gaussians_get_the_closed_form():
-    events = [GaussianEvent(sensitivity=1000, sigma=8000.0)] * 4
-    assert epsilon_of(events, 1e-6) == pytest.approx(epsilon_from_mu(0.25, 1e-6), rel=1e-6)
-    assert delta_of(events, 1.0) == pytest.approx(delta_from_mu(0.25, 1.0), rel=1e-4)
-    doubled = [event.to_replace_one() for event in events]
-    assert epsilon_of(doubled, 1e-6) == pytest.approx(epsilon_from_mu(0.5, 1e-6), rel=1e-6)
-
-
 def test_costs_of_gaussians_are_exact():
     assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0)) == Fraction(9, 21)
     assert gdp_cost(GaussianEvent(sensitivity=3, sigma=5.0, discrete=False)) == Fraction(9, 25)
@@ -283,12 +208,6 @@ def test_a_filter_of_counts_has_a_replace_one_form():
     doubled = budget.filter().to_replace_one()
     assert doubled.capacity.sensitivity == 2 * budget.filter().capacity.sensitivity
     assert FilterEvent.from_json(doubled.to_json()) == doubled
-
-
-def test_nothing_that_is_tiny_takes_for_ever():
-    assert mu_worth(1.0, 1e-309) == 0.0
-    for epsilon, delta in ((1e-12, 1e-6), (1e-3, 1e-12), (1.0, 1e-300)):
-        assert Cost.worth("gdp", epsilon, delta).epsilon(delta) <= epsilon
 
 
 @pytest.mark.parametrize("power", [-4000, -2200, -2150, -1000, 0, 1000, 2046, 2048, 4000])

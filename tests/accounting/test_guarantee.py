@@ -1,7 +1,7 @@
 """Guarantees: claims are checked, conditions never lost, words complete."""
 
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.accounting import (
+    PURE,
     ApproximateEvent,
     Assumption,
     Budget,
     DatasetCollection,
-    DeclaredRowCount,
     ExplicitSeed,
     GaussianEvent,
     Guarantee,
     LaplaceEvent,
     MissingCompletelyAtRandom,
     PublicDomain,
-    PureAccountant,
     PureEvent,
     RowIndependentMissingness,
     SampledGaussianEvent,
@@ -36,52 +35,11 @@ GAUSSIAN = GaussianEvent(sensitivity=1, sigma=5)
 LAPLACE = LaplaceEvent(sensitivity=1, scale=2)
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: Guarantee(-1),
-        lambda: Guarantee(float("nan")),
-        lambda: Guarantee(math.inf),
-        lambda: Guarantee(1, 1.0),
-        lambda: Guarantee(1, -1e-9),
-        lambda: Guarantee(1, adjacency="swap"),
-        lambda: Guarantee(1, protects="nothing"),
-        lambda: Guarantee(1, conditions=["seeded"]),
-        lambda: Guarantee(1, events=["laplace"]),
-        lambda: Guarantee(1, 0.0, events=[GAUSSIAN]),
-        lambda: Guarantee(1, 0.0, events=[ApproximateEvent(epsilon=1, delta=1e-9)]),
-    ],
-)
-def test_false_or_malformed_claims_are_refused(build):
-    with pytest.raises(ParameterError):
-        build()
-
-
-def test_ground_truth_needs_a_condition_on_missingness():
-    for conditions_ in ((), (ExplicitSeed(),)):
-        with pytest.raises(UnprovenError, match="RowIndependentMissingness"):
-            Guarantee(1, protects="ground-truth", conditions=conditions_)
-    Guarantee(1, protects="ground-truth", conditions=[MissingCompletelyAtRandom({"a": 0.5})])
-
-
 def test_replace_one_events_prove_nothing_under_add_remove():
     event = PureEvent(epsilon=1, adjacency="replace-one")
     with pytest.raises(UnprovenError):
         Guarantee(1, events=[event])
     assert Guarantee.from_events([event], adjacency="replace-one").epsilon == 1
-
-
-def test_a_guarantee_cannot_be_edited():
-    with pytest.raises(FrozenInstanceError):
-        Guarantee(1).epsilon = 0.1
-
-
-def test_from_events_accounts():
-    assert Guarantee.from_events([LAPLACE] * 3).epsilon == 1.5
-    mixed = Guarantee.from_events([LAPLACE, GAUSSIAN], delta=1e-6)
-    assert mixed.epsilon == epsilon_of([LAPLACE, GAUSSIAN], 1e-6)
-    with pytest.raises(UnprovenError, match="state a larger delta"):
-        Guarantee.from_events(GAUSSIAN)
 
 
 def test_epsilon_at_recomputes_and_keeps_the_statement():
@@ -133,14 +91,6 @@ def test_amplified_numbers_are_recomputed_from_what_they_rest_on():
             Guarantee.from_dict({**saved, "conditions": fewer})
 
 
-def test_words_for_the_ground_truth_and_for_large_epsilons():
-    known = MissingCompletelyAtRandom({"a": 0.5})
-    truth = ground_truth_guarantee(PureEvent(epsilon=1.0), known)
-    assert "missing cells included" not in truth.in_words()
-    assert "missing cells included" in Guarantee(1.0).in_words()
-    assert "at most e^1000." in Guarantee(1000.0).in_words()
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(pure_events, max_size=2), st.lists(conditions, max_size=2)),
@@ -158,14 +108,6 @@ def test_composing_adds_events_and_unites_conditions(parts):
         assert " ".join(condition.statement().split()) in flat
 
 
-def test_composing_gaussians_beats_adding_their_epsilons():
-    one = Guarantee.from_events(GAUSSIAN, delta=1e-6)
-    whole = one.compose(one, one)
-    assert whole.delta == pytest.approx(3e-6)
-    assert whole.epsilon == epsilon_of([GAUSSIAN] * 3, 3e-6)
-    assert whole.epsilon < 3 * one.epsilon
-
-
 def test_a_typed_guarantee_enters_later_compositions_with_its_whole_cost():
     typed = Guarantee(1.0, 1e-7)
     whole = Guarantee(0.5).compose(typed).compose(Guarantee.from_events(LAPLACE))
@@ -178,26 +120,9 @@ def test_mixed_guarantees_do_not_compose():
     truth = Guarantee(
         1, protects="ground-truth", conditions=[RowIndependentMissingness()], events=[LAPLACE]
     )
-    with pytest.raises(UnprovenError, match="ground truth"):
-        truth.compose(Guarantee(1))
-    with pytest.raises(UnprovenError, match="to_replace_one"):
-        Guarantee(1).compose(Guarantee(1).to_replace_one())
-
-
-def test_amplified_epsilons_are_never_added():
-    """Two releases read a row under the *same* mask: log E[e^2m] exceeds twice log E[e^m]."""
-    p, epsilon = 0.5, 1.0
-    amplified = math.log1p(p * math.expm1(epsilon))
-    together = math.log1p(p * math.expm1(2 * epsilon))
-    assert together > 2 * amplified
-    event = PureEvent(epsilon=epsilon, gate={"a"})
-    known = MissingCompletelyAtRandom({"a": p})
-    truth = ground_truth_guarantee(event, known, structure=FixedGates())
-    assert truth.epsilon == pytest.approx(amplified)
-    assert truth.compose(truth).epsilon >= together
-    bare = Guarantee(amplified, protects="ground-truth", conditions=truth.conditions)
-    with pytest.raises(UnprovenError, match="without events"):
-        bare.compose(truth)
+    for one, other in ((truth, Guarantee(1)), (Guarantee(1), Guarantee(1).to_replace_one())):
+        with pytest.raises(UnprovenError, match="cannot compose"):
+            one.compose(other)
 
 
 def test_replace_one_is_group_privacy():
@@ -212,43 +137,6 @@ def test_replace_one_is_group_privacy():
     guarantee = Guarantee.from_events(sampled, delta=1e-7).to_replace_one()
     assert guarantee.epsilon_at(guarantee.delta) <= guarantee.epsilon
     assert guarantee.epsilon_at(1e-7) > guarantee.epsilon
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(pure_events, max_size=3), st.lists(conditions, max_size=3))
-def test_guarantees_survive_json(events, held):
-    guarantee = Guarantee.from_events(events, delta=1e-7, conditions=held)
-    assert Guarantee.from_json(guarantee.to_json()) == guarantee
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"epsilon": 1}'])
-def test_strange_json_is_refused(text):
-    with pytest.raises(ParameterError):
-        Guarantee.from_json(text)
-
-
-def test_json_of_another_format_is_refused():
-    data = Guarantee(1).to_dict()
-    for change in ({"format": 9}, {"extra": 1}, {"events": None}, {"conditions": 5}):
-        with pytest.raises(ParameterError):
-            Guarantee.from_dict({**data, **change})
-
-
-def test_with_conditions_keeps_them_sorted_and_unique():
-    guarantee = Guarantee(1).with_conditions(PublicDomain(), ExplicitSeed(), PublicDomain())
-    assert guarantee.conditions == (ExplicitSeed(), PublicDomain())
-    assert guarantee.with_conditions(DeclaredRowCount(5)).conditions[0] == DeclaredRowCount(5)
-
-
-def test_words_round_up_and_state_every_part():
-    words = " ".join(Guarantee(0.123412, 1.00001e-6).in_words().split())
-    assert "(0.1235, 1.001e-06)-differentially private" in words
-    assert "no condition" in words
-    assert "factor of at most 1.132" in words
-    replaced = str(Guarantee(1.0).to_replace_one())
-    assert "Replacing one person's row" in replaced
-    truth = Guarantee(1, protects="ground-truth", conditions=[RowIndependentMissingness()])
-    assert "before values went missing" in str(truth)
 
 
 def test_the_guessing_bound_in_words_is_attained_by_randomised_response():
@@ -276,9 +164,9 @@ def test_deltas_add_up_exactly_and_are_never_rounded_down(deltas):
     events = [ApproximateEvent(epsilon=0.1, delta=delta) for delta in deltas]
     true = sum(Fraction(repr(delta)) for delta in deltas)
     whole = float_up(true)
-    assert PureAccountant().delta(events, 1.0) == whole
-    assert math.isfinite(PureAccountant().epsilon(events, whole))
-    assert math.isinf(PureAccountant().epsilon(events, math.nextafter(whole, 0)))
+    assert PURE.delta(events, 1.0) == whole
+    assert math.isfinite(PURE.epsilon(events, whole))
+    assert math.isinf(PURE.epsilon(events, math.nextafter(whole, 0)))
     Budget(1.0, whole).charge(*events)
     with pytest.raises(BudgetExceededError):
         Budget(1.0, math.nextafter(whole, 0)).charge(*events)
@@ -300,9 +188,34 @@ def test_replace_one_is_sound_at_any_size(epsilon):
         assert replace_one_of(epsilon, add_remove_share(epsilon, 1e-6))[1] <= 1e-6
 
 
-def test_what_changes_is_set_off_by_commas() -> None:
-    truth = Guarantee(1, protects="ground-truth", conditions=[RowIndependentMissingness()])
-    said = " ".join(truth.in_words().split())
-    assert "row to the table, or removing it, changes the probability" in said
-    replaced = " ".join(Guarantee(1, adjacency="replace-one").in_words().split())
-    assert "any other row, its missing cells included, changes the probability" in replaced
+def test_words_state_every_part_and_round_up():
+    known = MissingCompletelyAtRandom({"a": 0.5})
+    truth = ground_truth_guarantee(PureEvent(epsilon=1.0), known)
+    for guarantee, parts in (
+        (
+            Guarantee(0.123412, 1.00001e-6),
+            ("(0.1235, 1.001e-06)-differentially private", "no condition", "at most 1.132"),
+        ),
+        (Guarantee(1.0), ("removing it, its missing cells included, changes the probability",)),
+        (Guarantee(1000.0), ("at most e^1000.",)),
+        (
+            Guarantee(1.0).to_replace_one(),
+            ("Replacing one", "any other row, its missing cells included, changes"),
+        ),
+        (truth, ("before values went missing", "or removing it, changes the probability")),
+    ):
+        said = " ".join(guarantee.in_words().split())
+        assert all(part in said for part in parts)
+    assert "missing cells included" not in str(truth)
+
+
+def test_amplified_epsilons_are_never_added():
+    """Two releases read a row under the *same* mask: log E[e^2m] exceeds twice log E[e^m]."""
+    known = MissingCompletelyAtRandom({"a": 0.5})
+    event = PureEvent(epsilon=1.0, gate={"a"})
+    truth = ground_truth_guarantee(event, known, structure=FixedGates())
+    assert truth.epsilon == pytest.approx(math.log1p(0.5 * math.expm1(1.0)))
+    assert truth.compose(truth).epsilon >= math.log1p(0.5 * math.expm1(2.0)) > 2 * truth.epsilon
+    bare = Guarantee(truth.epsilon, protects="ground-truth", conditions=truth.conditions)
+    with pytest.raises(UnprovenError, match="without events"):
+        bare.compose(truth)

@@ -21,8 +21,8 @@ from ground_truth.mask_games import (
     likeliest,
 )
 from missdp.accounting import Cost, FilterEvent, GaussianEvent, MissingCompletelyAtRandom, PureEvent
+from missdp.accounting.exact import delta_from_mu
 from missdp.accounting.filters import selection_worth
-from missdp.accounting.gdp import delta_from_mu
 from missdp.errors import ParameterError
 from missdp.ground_truth import ChosenGates, gated_delta, ground_truth_guarantee
 from missdp.ground_truth.chosen import (

@@ -106,32 +106,21 @@ def test_streams_count_as_memory_does_in_any_batches(rows, size):
         assert np.shape(one.exact) == np.shape(two.exact)
 
 
-@settings(max_examples=25, deadline=None)
-@given(neighbours())
-def test_rows_are_filled_one_by_one(pair):
-    """A row more changes no other filled row, n/a included."""
+def given_all():
+    rng, sizes = np.random.default_rng(0), [a.size for a in MODELLED.schema]
+    return fit_conditionals(np.stack([rng.integers(0, s, 500) for s in sizes], axis=1), sizes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(neighbours(), st.booleans())
+def test_rows_are_filled_one_by_one(pair, alone):
+    """A row more changes no other filled row, n/a included, whether other cells are looked at."""
     filled = []
     for table in pair:
         kept = Recorder(0)  # whose generators draw alike for rows that are in both tables
         opened = door(table, "impute-first", kept)
         laws = {a.name: np.full(a.size, 1 / a.size) for a in opened.schema if a.nullable}
-        filled.append(opened.filled(laws)._counts.codes())
-    for name in MODELLED.schema.names:
-        assert np.array_equal(filled[0][name], filled[1][name][:-1])
-        assert (filled[1][name] < MODELLED.schema[name].size).all()
-
-
-@settings(max_examples=25, deadline=None)
-@given(neighbours())
-def test_rows_are_filled_one_by_one_given_all_other_cells(pair):
-    rng = np.random.default_rng(0)
-    sizes = [a.size for a in MODELLED.schema]
-    rows = np.stack([rng.integers(0, size, 500) for size in sizes], axis=1)
-    laws = fit_conditionals(rows, sizes)
-    filled = []
-    for table in pair:
-        opened = door(table, "impute-first", Recorder(0))
-        filled.append(opened.filled(laws)._counts.codes())
+        filled.append(opened.filled(laws if alone else given_all())._counts.codes())
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])
         assert (filled[1][name] < MODELLED.schema[name].size).all()

@@ -10,11 +10,7 @@ import itertools
 import math
 import os
 import pickle
-import sys
-import time
-import tracemalloc
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
@@ -30,7 +26,7 @@ from missdp.mechanisms.exact_noise import Format, LatticeSampler, OSWords, Seede
 
 PRECISE = Context(prec=120, Emin=-(10**9), Emax=10**9)
 LAWS = ["laplace", "gaussian"]
-REGIMES = [0.01, 0.3, 1.0, 17.3, 1e3, 1e6, 1e12]
+REGIMES = [0.3, 17.3, 1e12]
 ACCEPT, REJECT = 1e-6, 1e-9
 
 
@@ -76,13 +72,6 @@ def test_floating_point_exp_is_as_near_as_proven(top):
         assert error < Decimal(2) ** -42
         assert Decimal(float(low[i])) < wanted or x[i] >= 32
         assert wanted < Decimal(float(high[i]))
-
-
-def test_floating_point_exp_beyond_its_range_is_only_bounded_from_above():
-    low, high = exact.exp_enclosure(np.array([33.0, 1e300, np.inf]), 2.0**-36)
-    assert not low.any()
-    assert (high > math.exp(-32.0)).all()
-    assert (high < 1e-13).all()
 
 
 @settings(max_examples=150, deadline=None)
@@ -167,7 +156,7 @@ SMALL = Format(slots=8, fineness=2, reach=3.0)
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.15, 0.3, 1.0, 4.1, 7.9])
+@pytest.mark.parametrize("scale", [0.15, 1.0, 4.1])
 def test_every_proposal_is_accepted_with_exactly_its_probability(law, scale):
     sampler = LatticeSampler(law, scale, SMALL)
     found = list(proposals(sampler))
@@ -189,7 +178,7 @@ def test_every_proposal_is_accepted_with_exactly_its_probability(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.01, 0.7, 17.3, 1e6, 2.0**40])
+@pytest.mark.parametrize("scale", [0.01, 17.3, 2.0**40])
 def test_proposals_of_the_real_tables_are_compared_exactly(law, scale):
     sampler, rng = LatticeSampler(law, scale), np.random.default_rng(5)
     blocks = rng.choice(sampler._tail, min(12, sampler._tail), replace=False)
@@ -206,7 +195,7 @@ def test_proposals_of_the_real_tables_are_compared_exactly(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.3, 1.0, 5.5, 1e3, 2.0**40])
+@pytest.mark.parametrize("scale", [0.3, 5.5, 2.0**40])
 @pytest.mark.parametrize("form", [Format(), Format(reach=0.6)], ids=["real", "near"])
 def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
     sampler = LatticeSampler(law, scale, form)
@@ -226,50 +215,6 @@ def test_proposals_of_the_tail_are_compared_exactly(law, scale, form):
         # Offsets of the proposal's own word are not used.
         for unused in (0, (1 << block_bits) - 1):
             assert_compared_exactly(sampler, int(slots[0]), unused, between, value, bound)
-
-
-@pytest.mark.parametrize(
-    ("law", "scale", "slack"),
-    [("laplace", 2.6, 2.0**-36), ("gaussian", 2.6, 2.0**-3), ("gaussian", 4.2, 2.0**-36)],
-)
-def test_the_law_by_enumeration_of_all_short_words(law, scale, slack):
-    """All 2**8 first words and all 2**8 second words leave each mass known to within 2**-11."""
-    form = Format(width=8, slots=5, fineness=2, reach=1.0, slack=slack)
-    sampler = LatticeSampler(law, scale, form)
-    low, high = {}, {}
-    for first in range(2**8):
-        block = sampler._block[first >> 3]
-        if block == sampler._tail:
-            continue
-        offset = (first >> sampler.digits) & ((1 << (3 - sampler.digits)) - 1)
-        value = int(sampler._starts[block]) + offset
-        accepted, unsettled = accepted_of_all_second_words(sampler, first, value)
-        low[value] = low.get(value, 0) + accepted
-        high[value] = high.get(value, 0) + accepted + unsettled
-    for value in low:
-        if high[value]:
-            weight = exp_minus(exponent(law, scale, value), scaled=16)
-            wanted = weight * sampler._factor / 2 ** (5 + 3 - sampler.digits)
-            assert low[value] <= wanted <= high[value]
-            assert high[value] - low[value] < 2**5
-    assert sum(bound > 0 for bound in high.values()) == -2 * min(low)
-
-
-def accepted_of_all_second_words(sampler, first, value):
-    """How many second words accept the first, and how many leave it open."""
-    first = np.array([first], dtype=np.uint64)
-    try:
-        return sampler.accepted(first, Script()).size * 2**8, 0
-    except OutOfWordsError:
-        accepted, unsettled = 0, 0
-    for second in range(2**8):
-        try:
-            found = sampler.accepted(first, Script([second]))
-            assert found.tolist() in ([], [value])
-            accepted += found.size
-        except OutOfWordsError:
-            unsettled += 1
-    return accepted, unsettled
 
 
 # Statistics
@@ -318,18 +263,18 @@ def fit(draws, law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", REGIMES[1:])
+@pytest.mark.parametrize("scale", REGIMES)
 def test_the_law_fits_and_a_scale_2_percent_off_does_not(scale, law):
     source = SecureNoise()
     draw = source.discrete_laplace if law == "laplace" else source.discrete_gaussian
-    draws = draw(scale, 2_000_000 if scale < 1 else 500_000)
+    draws = draw(scale, 1_000_000 if scale < 1 else 400_000)
     assert fit(draws, law, scale) > ACCEPT
     assert fit(draws, law, 1.02 * scale) < REJECT
     assert fit(draws, law, 0.98 * scale) < REJECT
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.8, 45.0, 2.0**33 + 1])
+@pytest.mark.parametrize("scale", [0.8, 2.0**33 + 1])
 def test_the_law_fits_far_out(law, scale):
     """A table that ends early sends half of the draws through the tail."""
     sampler = LatticeSampler(law, scale, Format(reach=0.6, slots=12))
@@ -342,20 +287,7 @@ def test_the_law_fits_far_out(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_rare_draws_are_as_frequent_as_they_should_be(law):
-    """About 300 of 10 million; twice or half as many would be noticed."""
-    scale, far = 1e6, 0
-    least = 10.4e6 if law == "laplace" else 4.2e6
-    for _ in range(5):
-        far += int((np.abs(exact.draw(law, scale, 2_000_000, OSWords())) > least).sum())
-    share = math.exp(-10.4) if law == "laplace" else 2 * stats.norm.sf(4.2)
-    assert stats.binomtest(far, 10_000_000, share).pvalue > ACCEPT
-    for wrong in (share / 2, 2 * share):
-        assert stats.binomtest(far, 10_000_000, wrong).pvalue < REJECT
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.6, 3.0, 1e3, 1e12])
+@pytest.mark.parametrize("scale", [0.6, 1e3])
 def test_signs_are_fair_zero_is_counted_once_and_low_digits_are_uniform(law, scale):
     draws = exact.draw(law, scale, 400_000, OSWords())
     positive, negative = int((draws > 0).sum()), int((draws < 0).sum())
@@ -375,25 +307,6 @@ def test_signs_are_fair_zero_is_counted_once_and_low_digits_are_uniform(law, sca
 def test_scales_so_small_that_all_draws_are_zero(law):
     for scale in (0.01, 1e-3, 1e-200, 5e-324):
         assert not exact.draw(law, scale, 50_000, OSWords()).any()
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_open_dp_draws_the_same_law(law):
-    """An independent exact sampler."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    if law == "laplace":
-        theirs = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), 4.7)
-    else:
-        theirs = dp.m.make_gaussian(domain, dp.l2_distance(T=float), 4.7)
-    draws = np.array(theirs(np.zeros(20_000, dtype=np.int64)))
-    assert fit(draws, law, 4.7) > ACCEPT
-    ours = exact.draw(law, 4.7, 200_000, OSWords())
-    reach = 12
-    table = [np.bincount(np.clip(d, -reach, reach) + reach) for d in (draws, ours)]
-    assert stats.chi2_contingency(table).pvalue > ACCEPT
 
 
 # Selection
@@ -469,16 +382,6 @@ def test_a_pickled_source_has_nothing_to_repeat():
     assert len(pickle.dumps(source)) < 300
 
 
-def test_threads_share_tables_but_no_bits():
-    source = SecureNoise()
-    exact.lattice_sampler.cache_clear()
-    with ThreadPoolExecutor(8) as pool:
-        draws = list(pool.map(lambda _: source.discrete_gaussian(1234.5, 40_000), range(16)))
-    assert fit(np.concatenate(draws), "gaussian", 1234.5) > ACCEPT
-    for a, b in itertools.pairwise(draws):
-        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / 200
-
-
 def test_secure_bits_are_the_operating_systems(monkeypatch):
     """With the system's generator replaced, draws are a function of its bytes, all of them."""
     asked = []
@@ -498,42 +401,3 @@ def test_bits_are_neither_kept_nor_used_twice():
     source = SeededNoise(3)
     first, second = source.discrete_laplace(1e9, 1000), source.discrete_laplace(1e9, 1000)
     assert not set(first.tolist()) & set(second.tolist())
-
-
-# Size and speed
-
-
-def test_memory_is_that_of_the_result():
-    source = SecureNoise()
-    source.discrete_gaussian(77.0, 10)
-    tracemalloc.start()
-    try:
-        draws = source.discrete_gaussian(77.0, (1500, 2000))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert draws.nbytes < peak < draws.nbytes + 4e6
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", REGIMES)
-def test_two_million_draws_a_second(law, scale):
-    """Processor time, the best of three: measured, it is about ten times as fast."""
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        exact.draw(law, scale, 300_000, OSWords())
-        spent.append(time.process_time() - start)
-    assert min(spent) < 0.15
-
-
-def test_no_draw_needs_open_dp():
-    """Its import takes seconds."""
-    import subprocess
-
-    code = (
-        "import sys; from missdp.mechanisms import SecureNoise; s = SecureNoise(); "
-        "s.discrete_laplace(1.0, 2), s.noisy_max([1.0, 2.0], 1.0); "
-        "assert 'opendp' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

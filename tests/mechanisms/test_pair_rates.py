@@ -18,7 +18,7 @@ from missdp.mechanisms.pair_rates import RateSteps
 from missdp.schema import Denial, NotApplicable, PairDenial
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.table.encode import Column
-from missdp.testing import check_non_interference, check_sensitivity, neighbours
+from missdp.testing import check_sensitivity, neighbours
 from sources.pair_cases import SCHEMA as PLAIN
 from sources.pair_cases import denials, made, partners, tables
 
@@ -144,20 +144,6 @@ def test_holes_that_were_filled_and_levels_that_were_merged_are_not_looked_at() 
         assert witness.event.gate is None  # every row is filled, so nothing is gated
 
 
-def test_the_share_is_that_of_the_rows_as_far_as_noise_allows() -> None:
-    table = under(made(3000, 3, values=10, holes=0.2), *SCHEMA.rules)
-    loud = Cost(currency="gdp", amount=1e6)
-    _, door = door_to(table, cost=Cost(currency="gdp", amount=1e7))
-    for denial in door.denials:
-        rows = table
-        for name in denial.names:
-            rows = rows.take(~rows.mask(name))
-        share = partners(denial, rows).sum() / len(rows) / (len(rows) - 1)
-        found = door.pair_rate(denial, loud)
-        assert found.rate == pytest.approx(share, rel=1e-2)
-        assert found.rows == pytest.approx(len(rows), abs=1)
-
-
 def test_pure_budgets_get_laplace_noise() -> None:
     witness, door = door_to(
         under(made(40, 3, values=10, holes=0.2), *SCHEMA.rules),
@@ -192,14 +178,6 @@ def test_the_kit_finds_nothing_and_finds_a_smaller_bound(
     monkeypatch.setattr(RateSteps, "bound", 300)
     with pytest.raises(CheckFailedError, match="one row moves"):
         check_sensitivity(run, pairs=pairs)
-
-
-def test_nothing_is_told_but_the_answer() -> None:
-    def told(witness: Any, table: Any) -> Any:
-        _, door = door_to(table, witness=witness)
-        return [door.pair_rate(denial, COST) for denial in door.denials], repr(door)
-
-    assert check_non_interference(told, schema=SCHEMA).passed
 
 
 def test_refusals_are_typed_and_come_before_the_charge() -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +45,10 @@ def table(n, seed=0):
     rng = np.random.default_rng(seed)
     codes = {name: rng.integers(0, s, n) for name, s in zip("abc", SIZES, strict=True)}
     return Table.from_codes(SCHEMA, codes)
+
+
+def ones(codes):
+    return np.ones((len(codes["a"]), 1))
 
 
 class Keeper(Witness):
@@ -149,14 +154,6 @@ def test_clipped_rows_lie_within_the_ball_of_whole_numbers(dimension, seed, cell
         assert sum(int(x) ** 2 for x in row) <= cells**2
 
 
-def test_directions_survive_clipping_and_small_gradients_are_left_alone():
-    grid = Grid(clip=2.0, cells=2**38, dimension=3)
-    gradients = np.array([[3.0, -4.0, 12.0], [0.1, 0.2, 0.3]])
-    found = grid.cells_of(gradients) * grid.width
-    np.testing.assert_allclose(found[0], gradients[0] * 2 / 13, rtol=1e-8)
-    np.testing.assert_allclose(found[1], gradients[1], rtol=1e-8)
-
-
 def long_in_both(codes, values):
     found = values[codes["a"]]
     return found[:, :2], found[:, 2:]
@@ -191,7 +188,7 @@ def binomial_p_value(sizes, rate, n=60):
     return chisquare(np.bincount(cells, minlength=law.size), law * len(sizes)).pvalue
 
 
-@pytest.mark.parametrize("rate", [0.03, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.03, 0.5])
 def test_rows_are_sampled_at_the_rate_and_independently(rate):
     sizes, reads = sizes_of_batches(rate)
     assert binomial_p_value(sizes, rate) > 1e-3
@@ -238,15 +235,6 @@ def test_the_sum_is_over_the_sample_with_the_noise_that_was_promised():
     assert sums.var() == pytest.approx(variance, rel=0.25)
 
 
-@pytest.mark.parametrize("n", [0, 1, 50])
-def test_an_empty_sample_is_a_step_like_any_other(n):
-    plan = Training(rate=1e-9, steps=3, clip=1.0, noise_multiplier=1.0)
-    door, _, keeper = door_to(table(n))
-    training = door.train(plan, one_at_first, ())
-    assert [training.step().shape for _ in range(3)] == [(1,)] * 3
-    assert len(keeper.answers) == 3
-
-
 # What is charged
 
 
@@ -273,21 +261,10 @@ def test_all_steps_are_charged_once_before_anything_is_read():
     assert {e.steps for e, _, _ in keeper.kept} == {1}
 
 
-def test_a_training_that_does_not_fit_reads_nothing():
-    class Closed(MemorySource):
-        @property
-        def table(self):
-            raise AssertionError
-
-    door, budget, _ = door_to(None, epsilon=0.1, source=Closed(table(30)))
-    with pytest.raises(BudgetExceededError):
-        door.train(PLAN, one_at_first, ())
-    assert not budget.events
-
-
-@pytest.mark.parametrize("currency", ["zcdp", "renyi"])
-@pytest.mark.parametrize("rate", [0.005, 0.1, 1.0])
-@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+@pytest.mark.parametrize(
+    ("currency", "rate", "epsilon"),
+    [("zcdp", 0.1, 3.0), ("renyi", 0.005, 0.3), ("renyi", 0.1, 3.0), ("renyi", 1.0, 0.3)],
+)
 def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, epsilon):
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
@@ -309,37 +286,6 @@ def test_the_noise_a_cost_buys_is_what_it_costs_by_the_oracle(currency, rate, ep
         )  # whole orders only, but little is wasted
     else:
         assert plan.noise_multiplier == pytest.approx(math.sqrt(50 / cost.amount))
-
-
-def test_costs_that_buy_no_training_are_refused():
-    with pytest.raises(ParameterError, match="never pure"):
-        Training.worth(Cost(currency="pure", amount=1.0), rate=0.1, steps=1, clip=1.0)
-    with pytest.raises(ParameterError, match="so little"):
-        Training.worth(Cost(currency="zcdp", amount=1e-12), rate=0.1, steps=1, clip=1.0)
-    rich = Training.worth(Cost(currency="zcdp", amount=1e6), rate=0.1, steps=1, clip=1.0)
-    assert rich.noise_multiplier == 2.0**-4
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"rate": 0.0},
-        {"rate": 1.1},
-        {"rate": float("nan")},
-        {"steps": 0},
-        {"steps": 2.5},
-        {"steps": True},
-        {"clip": 0.0},
-        {"clip": math.inf},
-        {"noise_multiplier": 0.01},
-        {"noise_multiplier": 1e9},
-        {"noise_multiplier": "1"},
-    ],
-)
-def test_plans_that_are_none_are_refused(bad):
-    good = {"rate": 0.1, "steps": 1, "clip": 1.0, "noise_multiplier": 1.0}
-    with pytest.raises(ParameterError, match=next(iter(bad))):
-        Training(**{**good, **bad})
 
 
 # An attacker who sees every answer and uses the likelihood ratio
@@ -380,20 +326,13 @@ def audited_mu(plan, law_of=lambda law: law, runs=400, seed=0):
     return distance, distance - 1.645 * math.sqrt(2 / runs + distance**2 / (4 * runs))
 
 
-@pytest.mark.parametrize("steps", [1, 9])
-def test_an_attacker_gets_what_is_claimed_and_not_more(steps):
-    plan = Training(rate=1.0, steps=steps, clip=3.0, noise_multiplier=3.0)
-    # The gradient of the canary has norm 1: the clip norm is 1 here.
-    plan = Training(rate=1.0, steps=steps, clip=1.0, noise_multiplier=plan.noise_multiplier)
-    claimed = math.sqrt(steps) / 3
-    found, low = audited_mu(plan)
-    assert low <= claimed
-    assert 0.8 * claimed <= found <= 1.25 * claimed
-
-
-def test_noise_that_is_too_small_is_found_out():
-    from dataclasses import replace
-
+def test_an_attacker_gets_what_is_claimed_and_noise_that_is_too_small_is_found_out():
+    for steps, multiplier in ((1, 3.0), (9, 3.0)):
+        plan = Training(rate=1.0, steps=steps, clip=1.0, noise_multiplier=multiplier)
+        claimed = math.sqrt(steps) / multiplier
+        found, low = audited_mu(plan, runs=300)
+        assert low <= claimed
+        assert 0.8 * claimed <= found <= 1.25 * claimed
     plan = Training(rate=1.0, steps=9, clip=1.0, noise_multiplier=2.0)
     low = audited_mu(plan, lambda law: replace(law, sigma=0.7 * law.sigma))[1]
     assert low > math.sqrt(9) / 2
@@ -420,18 +359,6 @@ def test_the_likelihood_ratio_of_a_sample_averages_to_one_and_is_the_mixture():
     many.train(plan, canary, ()).step()
     with pytest.raises(ParameterError, match="at most 12"):
         law.log_ratio(answers[0], kept.kept[0][2], behind[1])
-
-
-def test_answers_repeated_on_other_rows_give_the_same_sums():
-    plan = Training(rate=0.5, steps=3, clip=1.0, noise_multiplier=1.0)
-    values = values_of(1, extreme=False)
-    door, _, first = door_to(table(40))
-    training = door.train(plan, looked_up, (values,))
-    seen = [training.step(values) for _ in range(3)]
-    other, _, second = door_to(table(7, seed=9), noise=Keeper(8, repeat=first.answers))
-    training = other.train(plan, looked_up, (values,))
-    np.testing.assert_array_equal(seen, [training.step(values) for _ in range(3)])
-    assert not second.kept
 
 
 # Which rows are read
@@ -478,19 +405,6 @@ def test_merged_levels_are_merged_for_training_too(missing):
     np.testing.assert_allclose(moved, 0.5 * np.array(counts), rtol=1e-6)
 
 
-def test_rows_that_are_streamed_are_refused_by_name():
-    class Stream:
-        schema = SCHEMA
-
-        def counts(self, cliques, *, rows):
-            raise AssertionError
-
-    door, budget, _ = door_to(None, source=Stream())
-    with pytest.raises(ParameterError, match="streamed"):
-        door.train(PLAN, one_at_first, ())
-    assert not budget.events
-
-
 # What a gradient function may not do
 
 
@@ -535,17 +449,6 @@ LOOKS = [batch_norm, less_the_mean, divided_by_the_batch, running, neighbour, ra
 LOOKS += [any_missing, at_random]
 
 
-@pytest.mark.parametrize("function", LOOKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("clip", [1e-3, 1.0, 1e6])
-def test_rows_that_look_at_each_other_are_refused_before_the_charge(function, clip):
-    door, budget, keeper = door_to(table(30))
-    plan = Training(rate=0.5, steps=3, clip=clip, noise_multiplier=1.0)
-    with pytest.raises(ParameterError, match="this row only"):
-        door.train(plan, function, (np.zeros(1),))  # at 0, batch_norm gives every row 0
-    assert not budget.events
-    assert not keeper.kept
-
-
 def later(codes, step):
     x = codes["a"][:, None].astype(float)
     return x - x.mean() if step > 2 else x
@@ -569,56 +472,6 @@ def test_a_function_that_changes_its_ways_is_found_out_on_made_up_rows():
     with pytest.raises(ParameterError, match="made-up rows: IndexError"):
         training.step(3)
     assert len(keeper.kept) == 7
-
-
-def wrong_length(codes):
-    return np.ones((3, 2))
-
-
-def no_numbers(codes):
-    return [["x"]] * len(codes["a"])
-
-
-def no_result(codes):
-    return ()
-
-
-def unknown_name(codes):
-    return codes["income"]
-
-
-@pytest.mark.parametrize("function", [wrong_length, no_numbers, no_result, unknown_name])
-def test_functions_that_fail_are_refused_before_the_charge(function):
-    door, budget, _ = door_to(table(30))
-    with pytest.raises(ParameterError, match="gradient"):
-        door.train(PLAN, function, ())
-    assert not budget.events
-
-
-def test_what_could_carry_rows_away_is_refused():
-    kept = []
-
-    def closure(codes):
-        kept.append(codes)
-        return np.ones((len(codes["a"]), 1))
-
-    def default(codes, kept=[]):  # noqa: B006
-        return np.ones((len(codes["a"]), 1))
-
-    class Callable:
-        def __call__(self, codes):
-            return np.ones((len(codes["a"]), 1))
-
-    door, budget, _ = door_to(table(30))
-    for function in (closure, default, Callable(), Callable().__call__, np.sum):
-        with pytest.raises(ParameterError, match="plain function"):
-            door.train(PLAN, function, ())
-    with pytest.raises(ParameterError, match="given"):
-        door.train(PLAN, one_at_first, ([],))
-    for bad in (0, 2**10 + 1, 1.5, True):
-        with pytest.raises(ParameterError, match="rows_at_once"):
-            door.train(PLAN, one_at_first, (), rows_at_once=bad)
-    assert not budget.events
 
 
 def writing(codes, theta):
@@ -701,28 +554,6 @@ def test_a_row_for_which_the_function_fails_counts_as_none_and_nobody_is_told(mo
     assert total == pytest.approx(40 - bad.sum())
 
 
-def test_a_state_that_has_diverged_is_refused_and_costs_no_step():
-    values = values_of(1, extreme=False)
-    door, _, keeper = door_to(table(5))
-    training = door.train(PLAN, looked_up, (values,))
-    with pytest.raises(ParameterError, match="diverged"):
-        training.step(values * np.inf)
-    assert training.steps_left == 4
-    assert not keeper.kept
-
-
-def test_more_parameters_than_the_grid_can_tell_are_refused():
-    plan = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**16)
-    door, budget, _ = door_to(table(5))
-    with pytest.raises(ParameterError, match="parameters"):
-        door.train(plan, wide, (), rows_at_once=1)
-    assert not budget.events
-
-
-def wide(codes):
-    return np.zeros((len(codes["a"]), 2**22 + 1))
-
-
 def test_a_training_is_not_copied_nor_taken_along_into_a_fork():
     door, _, _ = door_to(table(5))
     training = door.train(PLAN, one_at_first, ())
@@ -741,32 +572,6 @@ def test_a_training_is_not_copied_nor_taken_along_into_a_fork():
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def logistic(codes, theta):
-    """Whether c is 1, by one weight for each level of a and of b, missing among them."""
-    x = np.concatenate([np.eye(4)[codes["a"]], np.eye(3)[codes["b"]]], axis=1)
-    p = 1 / (1 + np.exp(-(x @ theta)))
-    return (p - codes["c"])[:, None] * x
-
-
-def test_a_linear_model_learns():
-    rng = np.random.default_rng(0)
-    rows = table(4000)
-    codes = {name: rows.codes(name).astype(int) for name in "abc"}
-    weights = np.array([-2.0, 0, 2, 0.5])
-    codes["c"] = (rng.random(4000) < 1 / (1 + np.exp(-weights[codes["a"]]))).astype(int)
-    door, budget, _ = door_to(
-        Table.from_codes(SCHEMA, codes), epsilon=2.0, currency="renyi", noise=SeededNoise(1)
-    )
-    plan = Training.worth(door.left, rate=0.1, steps=150, clip=1.5)
-    theta = np.zeros(7)
-    training = door.train(plan, logistic, (theta,))
-    for _ in range(150):
-        theta = theta - 2.0 * training.step(theta) / (0.1 * 4000)
-    learned = theta[:4] + theta[4:].mean()
-    np.testing.assert_allclose(learned, weights, atol=0.5)
-    assert budget.spent.epsilon == 2.0
 
 
 def constant(codes):
@@ -808,29 +613,6 @@ def test_rows_without_what_must_be_observed_are_not_read(names, merged):
     assert budget.events[0].gate == (frozenset(names) - {"c"} or None)
 
 
-@pytest.mark.parametrize("given", [lambda names: names, iter])
-def test_what_must_be_observed_is_fixed_with_the_charge(given):
-    """Names that are taken back later, or can be read only once, do not open the gate again."""
-    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
-    names = ["a"]
-    training = door.train(PLAN, ones, (), observed=given(names))
-    names.clear()
-    training.step()
-    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
-    assert budget.events[0].gate == {"a"}
-
-
-def test_groups_that_are_changed_later_do_not_open_a_gate():
-    """A group less, and the code for missing would be that of a level."""
-    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
-    groups = {a.name: np.arange(a.size) for a in SCHEMA}
-    merged = door.merged(groups)
-    groups["a"][:] = 0
-    merged.train(PLAN, ones, (), observed=("a",)).step()
-    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
-    assert budget.events[0].gate == {"a"}
-
-
 LOUD = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**16)
 
 
@@ -859,12 +641,140 @@ def test_the_slack_covers_what_rounding_does_to_any_number_of_rows(n):
     assert law.shift(first, second) <= 1 / LOUD.noise_multiplier
 
 
-def test_what_is_not_there_cannot_be_observed():
-    door, budget, _ = door_to(table(60, seed=4), missing="observed")
-    with pytest.raises(ParameterError, match="not there: aa"):
-        door.train(PLAN, ones, (), observed=("a", "aa"))
+@pytest.mark.parametrize("given", [lambda names: names, iter])
+def test_what_is_changed_or_read_up_after_the_charge_does_not_open_a_gate(given):
+    """Names that are taken back or can be read once; a group less, and missing would be a level."""
+    door, budget, keeper = door_to(rows := table(60, seed=4), missing="observed")
+    names, groups = ["a"], {a.name: np.arange(a.size) for a in SCHEMA}
+    merged = door.merged(groups)
+    groups["a"][:] = 0
+    training = merged.train(PLAN, ones, (), observed=given(names))
+    names.clear()
+    training.step()
+    assert len(keeper.kept[0][2]) == (rows.codes("a") < SCHEMA["a"].size).sum() < 60
+    assert budget.events[0].gate == {"a"}
+
+
+# Refusals: nothing is charged and nothing is read
+
+
+def wrong_length(codes):
+    return np.ones((3, 2))
+
+
+def no_numbers(codes):
+    return [["x"]] * len(codes["a"])
+
+
+def no_result(codes):
+    return ()
+
+
+def unknown_name(codes):
+    return codes["income"]
+
+
+def wide(codes):
+    return np.zeros((len(codes["a"]), 2**22 + 1))
+
+
+def default(codes, kept=[]):  # noqa: B006
+    return np.ones((len(codes["a"]), 1))
+
+
+def closed(kept):
+    return lambda codes: kept
+
+
+class Calls:
+    def __call__(self, codes):
+        return np.ones((len(codes["a"]), 1))
+
+
+class Stream:
+    schema = SCHEMA
+
+    def counts(self, cliques, *, rows):
+        raise AssertionError
+
+
+class Closed(MemorySource):
+    @property
+    def table(self):
+        raise AssertionError
+
+
+GOOD = {"plan": PLAN, "gradient": ones, "state": ()}
+LOUDEST = Training(rate=1.0, steps=1, clip=1.0, noise_multiplier=2.0**16)
+ZERO = (np.zeros(1),)  # at 0, batch_norm gives every row 0
+REFUSED = [
+    *(
+        (ParameterError, "gradient", {"gradient": f})
+        for f in (wrong_length, no_numbers, no_result, unknown_name)
+    ),
+    *(
+        (ParameterError, "plain function", {"gradient": f})
+        for f in (closed([]), default, Calls(), Calls().__call__, np.sum)
+    ),
+    *(
+        (ParameterError, "this row only", {"gradient": f, "state": ZERO, "plan": plan})
+        for f in LOOKS
+        for plan in (replace(PLAN, clip=1e-3), PLAN, replace(PLAN, clip=1e6))
+    ),
+    (ParameterError, "given", {"state": ([],)}),
+    *((ParameterError, "rows_at_once", {"rows_at_once": n}) for n in (0, 2**10 + 1, 1.5, True)),
+    (ParameterError, "not there: aa", {"observed": ("a", "aa")}),
+    (ParameterError, "parameters", {"gradient": wide, "plan": LOUDEST, "rows_at_once": 1}),
+    (BudgetExceededError, "budget", {"plan": replace(PLAN, steps=10**9)}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_a_training_that_is_refused_is_not_charged_and_reads_nothing(case):
+    kind, words, given = REFUSED[case]
+    door, budget, keeper = door_to(None, source=Closed(table(30)))
+    with pytest.raises(kind, match=words) as refused:
+        door.train(**{**GOOD, **given})
+    assert "\n" not in str(refused.value)
+    assert not budget.events
+    assert not keeper.kept
+
+
+def test_rows_that_are_streamed_are_refused_by_name():
+    door, budget, _ = door_to(None, source=Stream())
+    with pytest.raises(ParameterError, match="streamed"):
+        door.train(**GOOD)
     assert not budget.events
 
 
-def ones(codes):
-    return np.ones((len(codes["a"]), 1))
+def test_a_state_that_has_diverged_is_refused_and_costs_no_step():
+    values = values_of(1, extreme=False)
+    door, _, keeper = door_to(table(5))
+    training = door.train(PLAN, looked_up, (values,))
+    with pytest.raises(ParameterError, match="diverged"):
+        training.step(values * np.inf)
+    assert training.steps_left == 4
+    assert not keeper.kept
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("rate", (0.0, 1.1, math.nan)), ("steps", (0, 2.5, True)), ("clip", (0.0, math.inf)),
+     ("noise_multiplier", (0.01, 1e9, "1"))],
+)  # fmt: skip
+def test_plans_that_are_none_are_refused(name, bad):
+    for value in bad:
+        with pytest.raises(ParameterError, match=name):
+            replace(PLAN, **{name: value})
+
+
+def test_costs_that_buy_no_training_are_refused():
+    facts = {"rate": 0.1, "steps": 1, "clip": 1.0}
+    for words, cost in (
+        ("never pure", Cost(currency="pure", amount=1.0)),
+        ("so little", Cost(currency="zcdp", amount=1e-12)),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            Training.worth(cost, **facts)
+    rich = Training.worth(Cost(currency="zcdp", amount=1e6), **facts)
+    assert rich.noise_multiplier == 2.0**-4

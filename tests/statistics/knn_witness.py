@@ -17,7 +17,7 @@ from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import PrivateRows
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.statistics import KNNImputation
 
 
@@ -74,9 +74,6 @@ def moves_too_far(a: Behind, b: Behind) -> bool:
     if isinstance(a.law, ScaledGaussian):
         return bool(np.linalg.norm(change) > a.law.own + a.law.donee * a.law.most + 1e-9)
     bounds = sorted((a.exact.bound, b.exact.bound))
-    if isinstance(a.law, PaperLaw):
-        low, high = (a.law.own + a.law.donee * max(bound, 1) for bound in bounds)
-        return bool(change.sum() > low or high > 2 * low)
     assert isinstance(a.law, SmoothLaw)
     smooth = np.log(bounds[1] / bounds[0]) <= a.law.noise.beta + 2.0**-36
     return bool(change.sum() > bounds[0] or not smooth)

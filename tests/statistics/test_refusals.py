@@ -87,14 +87,13 @@ def test_every_table_has_an_answer(rows, imputation):
             assert all(map(math.isfinite, values))
 
 
-@pytest.mark.parametrize("noise", ["lomax", "cauchy", "paper"])
 @pytest.mark.parametrize("imputation", IMPUTATIONS.values(), ids=IMPUTATIONS)
 @pytest.mark.parametrize("cost", [1e-300, 1e-12, 1e-6, 0.5, 1e6, 1e9, 1e300, "1", math.nan])
-def test_what_cannot_be_released_is_not_charged(noise, imputation, cost):
+def test_what_cannot_be_released_is_not_charged(imputation, cost):
     table = read(TABLES["ties"])
     for ask in (ASKS["mean"], ASKS["histogram"], ASKS["worst case"]):
         budget = Budget(1e308)
-        asked = ImputedStatistics(table, imputation, budget=budget, noise=noise, random_state=0)
+        asked = ImputedStatistics(table, imputation, budget=budget, random_state=0)
         before = budget.events
         refused = None
         try:

@@ -76,7 +76,7 @@ def test_what_changes_synthetic_rows_sees_no_door(name):
         "import missdp.table",
         "from missdp import Table",
         "from missdp.sources import MemorySource",
-        "from missdp.mechanisms import release_counts",
+        "from missdp.mechanisms import RowDoor",
         "from missdp.sources.strategies import ExactCounts",
         "from missdp.synth.base import Table",
         "from missdp.synth.state import open_data",

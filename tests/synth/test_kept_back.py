@@ -9,7 +9,8 @@ import pytest
 import missdp.synth.mst
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Cost, releases
-from missdp.accounting.gdp import gdp_cost, mu_worth
+from missdp.accounting.costs import gdp_cost
+from missdp.accounting.exact import mu_worth
 from missdp.synth import AIM, MST, PrivBayes
 from missdp.synth.kept_back import MOST_PAIRS, KeptBack, pairs_of
 

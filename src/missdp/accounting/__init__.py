@@ -7,21 +7,18 @@ and under which conditions, and a `Budget` refuses what it cannot afford before 
 from missdp.accounting.accountants import (
     DEFAULT_ACCOUNTANTS,
     FAST_ACCOUNTANTS,
+    GDP,
+    PLD,
+    PURE,
+    RENYI,
+    ZCDP,
     Accountant,
-    PureAccountant,
-    RDPAccountant,
-    ZCDPAccountant,
     delta_of,
     epsilon_of,
     epsilon_under,
+    to_dp_event,
 )
 from missdp.accounting.budget import Budget, Schedule
-from missdp.accounting.calibrate import (
-    calibrate,
-    gaussian_delta,
-    gaussian_sigma,
-    laplace_scale,
-)
 from missdp.accounting.conditions import (
     Assumption,
     BoundedObservation,
@@ -54,14 +51,27 @@ from missdp.accounting.events import (
     flatten,
 )
 from missdp.accounting.exact import difference, replace_one_of, scale_for, share_of, zcdp_rho
-from missdp.accounting.filters import Cost, Currency, FilterEvent, releases
-from missdp.accounting.gdp import GDPAccountant
+from missdp.accounting.filters import (
+    Cost,
+    Currency,
+    FilterEvent,
+    calibrate,
+    gaussian_delta,
+    gaussian_sigma,
+    laplace_scale,
+    releases,
+)
 from missdp.accounting.guarantee import Guarantee
-from missdp.accounting.pld import PLDAccountant, to_dp_event
+from missdp.aliases import moved_from
 
 __all__ = [
     "DEFAULT_ACCOUNTANTS",
     "FAST_ACCOUNTANTS",
+    "GDP",
+    "PLD",
+    "PURE",
+    "RENYI",
+    "ZCDP",
     "Accountant",
     "Adjacency",
     "ApproximateEvent",
@@ -81,24 +91,19 @@ __all__ = [
     "ExplicitSeed",
     "FilterEvent",
     "FixedSchedule",
-    "GDPAccountant",
     "GaussianEvent",
     "Guarantee",
     "LaplaceEvent",
     "MissingCompletelyAtRandom",
     "ObservedAtMost",
-    "PLDAccountant",
     "Protects",
     "PublicDomain",
-    "PureAccountant",
     "PureEvent",
-    "RDPAccountant",
     "RDPEvent",
     "RowIndependentMissingness",
     "SampledGaussianEvent",
     "Schedule",
     "SelectionEvent",
-    "ZCDPAccountant",
     "ZCDPEvent",
     "calibrate",
     "delta_of",
@@ -116,3 +121,5 @@ __all__ = [
     "to_dp_event",
     "zcdp_rho",
 ]
+
+__getattr__ = moved_from(__name__)

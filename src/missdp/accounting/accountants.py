@@ -1,202 +1,187 @@
 """Accountants: what a sequence of events costs in (epsilon, delta).
 
-Five accountants, each a valid upper bound; `epsilon_of` and `delta_of` return the best of those
-that support every event. All hold for adaptively chosen queries whose privacy parameters were fixed
-in advance; `Budget` covers the adaptive case.
+Each accountant is a valid upper bound; `epsilon_of` and `delta_of` return the best of those that
+support every event. All hold for adaptively chosen queries whose privacy parameters were fixed in
+advance; `Budget` covers the adaptive case.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from missdp.accounting.costs import (
-    approximate_delta,
+    RDP_ORDERS,
+    compose,
     failure_of,
+    gdp_cost,
     proven,
     pure_cost,
     rdp_curve,
+    tabulated,
     zcdp_cost,
+    zcdp_rho_of,
 )
-from missdp.accounting.events import Adjacency, Event, RDPEvent, flatten, under
+from missdp.accounting.events import (
+    Adjacency,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RDPEvent,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+    flatten,
+    under,
+)
 from missdp.accounting.exact import (
     FloatArray,
     add_remove_share,
-    ceiling,
+    delta_from_mu,
     delta_from_rdp,
     delta_from_rho,
+    epsilon_from_mu,
     epsilon_from_rdp,
     epsilon_from_rho,
     exact,
     float_down,
     float_up,
+    gdp_mu,
+    integer_shift,
     total,
 )
-from missdp.accounting.gdp import GDPAccountant
-from missdp.accounting.pld import PLDAccountant, bare
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import check_delta, check_nonnegative
 
-__all__ = [
-    "DEFAULT_ACCOUNTANTS",
-    "FAST_ACCOUNTANTS",
-    "RDP_ORDERS",
-    "Accountant",
-    "PureAccountant",
-    "RDPAccountant",
-    "Totals",
-    "ZCDPAccountant",
-    "delta_of",
-    "epsilon_of",
-    "epsilon_under",
-    "proves",
-]
-
-RDP_ORDERS: FloatArray = np.unique(
-    np.concatenate(
-        [
-            np.arange(1.05, 11.0, 0.1).round(2),
-            np.arange(11.0, 64.0),
-            np.geomspace(64, 1e6, 60).round(),
-        ]
-    )
-)
 # Tables of orders that events bring along are added to the grid up to this many.
 _MAX_ORDERS = 1_000
-# More distinct kinds of events than this cost the PLD accountant seconds for little gain.
+# More distinct kinds of events than this cost loss distributions seconds for little gain.
 _MAX_DISTINCT = 400
 # Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
 _MAX_TOTAL = 100.0
+_MOST_COUNT = 100_000  # events that are put together one by one
 
 
-class Accountant(Protocol):
-    """Protocol of accountants: the cost of events in (epsilon, delta); ``name`` is printable."""
-
-    name: str
-
-    def supports(self, event: Event) -> bool:
-        """Return whether a bound is proven for this (elementary) event."""
-
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return an upper bound on delta at ``epsilon``."""
-
-
-class _Additive(ABC):
-    """An accountant that adds up one cost of the events, beside their deltas."""
-
-    _cost: Any
-
-    def supports(self, event: Event) -> bool:
-        return proven(self._cost, event)
-
-    def epsilon(self, events: Sequence[Event], delta: float) -> float:
-        left = exact(delta) - failure_of(events)
-        return self._epsilon(events, float_down(left)) if left >= 0 else math.inf
-
-    def delta(self, events: Sequence[Event], epsilon: float) -> float:
-        return min(1.0, self._delta(events, epsilon) + float_up(failure_of(events)))
-
-    @abstractmethod
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
-        """Return epsilon at what the deltas of the events leave of delta."""
-
-    @abstractmethod
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
-        """Return delta at ``epsilon`` but for the deltas of the events."""
-
-
-class PureAccountant(_Additive):
-    """Basic composition: epsilons add up, and so do deltas (Dwork et al. 2006).
-
-    Examples
-    --------
-    >>> from missdp.accounting import PureAccountant, PureEvent
-    >>> PureAccountant().epsilon([PureEvent(epsilon=0.25)] * 4, 0.0)
-    1.0
-    """
-
-    name = "basic composition"
-    _cost = staticmethod(pure_cost)
-
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:  # noqa: ARG002
-        return float_up(total(map(pure_cost, events)))
-
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
-        return 0.0 if total(map(pure_cost, events)) <= exact(epsilon) else 1.0
-
-
-class ZCDPAccountant(_Additive):
-    """Zero-concentrated DP: rhos add up, converted at the best real order.
-
-    Examples
-    --------
-    >>> from missdp.accounting import GaussianEvent, ZCDPAccountant
-    >>> round(ZCDPAccountant().epsilon([GaussianEvent(sensitivity=1, sigma=5.0)], 1e-6), 4)
-    0.8999
-    """
-
-    name = "zCDP"
-    _cost = staticmethod(zcdp_cost)
-
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
-        return epsilon_from_rho(float_up(total(map(zcdp_cost, events))), delta)
-
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
-        return delta_from_rho(float_up(total(map(zcdp_cost, events))), epsilon)
-
-
-class RDPAccountant(_Additive):
-    """Rényi DP: curves add up on a fixed grid of orders.
+@dataclass(frozen=True, eq=False)
+class Accountant:
+    """One way of bounding the cost of events.
 
     Parameters
     ----------
-    orders : array of float, optional
-        Rényi orders, each above 1.
+    name : str
+        Printable.
+    cost : callable
+        The cost of one event, which it refuses if no bound is proven.
+    on_epsilon, on_delta : callable
+        Return epsilon at a delta, and delta at an epsilon, of a sequence of events.
+    own_deltas : bool, default False
+        Whether these include the deltas of the events themselves, which are added up otherwise.
 
     Examples
     --------
-    >>> from missdp.accounting import RDPAccountant, SampledGaussianEvent
-    >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=1.0, steps=1000)
-    >>> round(RDPAccountant().epsilon([event], 1e-5), 1)
-    2.1
+    >>> from missdp.accounting import PURE, PureEvent
+    >>> PURE.epsilon([PureEvent(epsilon=0.25)] * 4, 0.0)
+    1.0
     """
 
-    name = "Rényi DP"
-    _cost = staticmethod(rdp_curve)
+    name: str
+    cost: Callable[[Event], Any]
+    on_epsilon: Callable[[Sequence[Event], float], float]
+    on_delta: Callable[[Sequence[Event], float], float]
+    own_deltas: bool = False
 
-    def __init__(self, orders: FloatArray = RDP_ORDERS) -> None:
-        self.orders = np.asarray(orders, dtype=np.float64)
+    def __call__(self) -> Accountant:
+        """Return the accountant itself: until version 0.3 these were classes."""
+        return self
 
-    def _epsilon(self, events: Sequence[Event], delta: float) -> float:
-        return epsilon_from_rdp(*self._curve(events), delta)
+    def supports(self, event: Event) -> bool:
+        """Return whether a bound is proven for this (elementary) event."""
+        return proven(self.cost, event)
 
-    def _delta(self, events: Sequence[Event], epsilon: float) -> float:
-        return delta_from_rdp(*self._curve(events), epsilon)
+    def epsilon(self, events: Sequence[Event], delta: float) -> float:
+        """Return an upper bound on epsilon at ``delta``; infinity if there is none."""
+        left = exact(delta) - self._failure(events)
+        return self.on_epsilon(events, float_down(left)) if left >= 0 else math.inf
 
-    def _curve(self, events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
-        """Orders, those of tabulated events among them, and the summed curve."""
-        known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
-        orders = np.union1d(self.orders, sorted(known)) if len(known) < _MAX_ORDERS else self.orders
-        curve = np.zeros_like(orders)
-        for event in events:
-            curve = curve + rdp_curve(event, orders)
-        return orders, curve
+    def delta(self, events: Sequence[Event], epsilon: float) -> float:
+        """Return an upper bound on delta at ``epsilon``."""
+        return min(1.0, self.on_delta(events, epsilon) + float_up(self._failure(events)))
+
+    def _failure(self, events: Sequence[Event]) -> Fraction:
+        return Fraction(0) if self.own_deltas else failure_of(events)
 
 
-FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant())
+def _sum(cost: Callable[[Event], Fraction], events: Iterable[Event]) -> Fraction:
+    return total(times * cost(event) for event, times in Counter(events).items())
+
+
+def _rho(events: Sequence[Event]) -> float:
+    return float_up(_sum(zcdp_cost, events))
+
+
+def _mu(events: Sequence[Event]) -> float:
+    return gdp_mu(_sum(gdp_cost, events))
+
+
+def _curve(events: Sequence[Event]) -> tuple[FloatArray, FloatArray]:
+    """Return orders, those of tabulated events among them, and the summed Rényi divergences."""
+    known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
+    orders = np.union1d(RDP_ORDERS, sorted(known)) if len(known) < _MAX_ORDERS else RDP_ORDERS
+    curve = np.zeros_like(orders)
+    for event, times in Counter(events).items():
+        curve = curve + times * rdp_curve(event, orders)
+    return orders, curve
+
+
+PURE = Accountant(
+    "basic composition",
+    pure_cost,
+    lambda events, delta: float_up(_sum(pure_cost, events)),  # noqa: ARG005
+    lambda events, epsilon: 0.0 if _sum(pure_cost, events) <= exact(epsilon) else 1.0,
+)
+"""Basic composition: epsilons add up, and so do deltas (Dwork et al. 2006)."""
+ZCDP = Accountant(
+    "zCDP",
+    zcdp_cost,
+    lambda events, delta: epsilon_from_rho(_rho(events), delta),
+    lambda events, epsilon: delta_from_rho(_rho(events), epsilon),
+)
+"""Zero-concentrated DP: rhos add up, converted at the best real order."""
+RENYI = Accountant(
+    "Rényi DP",
+    rdp_curve,
+    lambda events, delta: epsilon_from_rdp(*_curve(events), delta),
+    lambda events, epsilon: delta_from_rdp(*_curve(events), epsilon),
+)
+"""Rényi DP: curves add up on a fixed grid of orders."""
+GDP = Accountant(
+    "Gaussian DP",
+    gdp_cost,
+    lambda events, delta: epsilon_from_mu(_mu(events), delta),
+    lambda events, epsilon: delta_from_mu(_mu(events), epsilon),
+)
+"""Gaussian DP: squares of mu add up. Exact for continuous Gaussian noise, and nearly so for
+discrete noise of a sigma well above 2, whatever the sensitivity."""
+PLD = Accountant(
+    "privacy loss distributions",
+    tabulated,
+    lambda events, delta: float(compose(events).get_epsilon_for_delta(delta)),
+    lambda events, epsilon: float(compose(events).get_delta_for_epsilon(epsilon)),
+    own_deltas=True,
+)
+"""Numerical composition of privacy loss distributions. Discrete Gaussian events are supported for
+sensitivities below 2 only, where the integer shift is known; zCDP and Rényi events are refused."""
+FAST_ACCOUNTANTS: tuple[Accountant, ...] = (PURE, ZCDP, RENYI)
 """Accountants with closed forms: pure epsilon, zCDP and Rényi DP."""
-DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, GDPAccountant(), PLDAccountant())
-"""All accountants, of which the best that supports every event is believed."""
+DEFAULT_ACCOUNTANTS: tuple[Accountant, ...] = (*FAST_ACCOUNTANTS, GDP, PLD)
+"""All accountants, of which the best that supports every event is believed; the slowest last."""
 
 
 def epsilon_of(
@@ -232,25 +217,15 @@ def epsilon_of(
     >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
     1.0
     """
-    return _epsilon(flatten(events), delta, accountants)
-
-
-def _epsilon(
-    parts: tuple[Event, ...],
-    delta: float,
-    accountants: Sequence[Accountant],
-    enough: float = -math.inf,
-) -> float:
-    """Return the smallest epsilon of elementary events, or the first up to ``enough``."""
-    delta = check_delta("delta", delta)
-    best = math.inf if parts else 0.0
-    for accountant in _able(parts, accountants) if parts else ():
-        if delta == 0 and all(proven(pure_cost, event) for event in parts):
-            return PureAccountant().epsilon(parts, 0.0)
-        hopeless = isinstance(accountant, PLDAccountant) and _MAX_TOTAL < best < math.inf
-        best = best if hopeless else min(best, accountant.epsilon(parts, delta))
-        if best <= enough:
-            break
+    parts, delta = flatten(events), check_delta("delta", delta)
+    if not parts:
+        return 0.0
+    best = math.inf
+    for accountant in _able(parts, accountants):
+        if delta == 0 and all(map(PURE.supports, parts)):
+            return PURE.epsilon(parts, 0.0)
+        if accountant is not PLD or not _MAX_TOTAL < best < math.inf:
+            best = min(best, accountant.epsilon(parts, delta))
     return best
 
 
@@ -287,19 +262,18 @@ def delta_of(
 
 
 def _able(parts: tuple[Event, ...], accountants: Sequence[Accountant]) -> Iterator[Accountant]:
-    """Yield the accountants that support every event, the slowest last; refuse if there is none."""
+    """Yield the accountants that support every event; refuse if there is none."""
     if not accountants:
         raise ParameterError("accountants must not be empty")
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds, found = set(parts), False
-    for accountant in sorted(accountants, key=lambda a: isinstance(a, PLDAccountant)):
-        slow = found and isinstance(accountant, PLDAccountant)
-        if slow and len(set(map(bare, kinds))) > _MAX_DISTINCT:
-            continue
-        if all(accountant.supports(event) for event in kinds):
+    for accountant in accountants:
+        if all(map(accountant.supports, kinds)):
+            slow = accountant is PLD and len(set(map(tabulated, kinds))) > _MAX_DISTINCT
+            if not (found and slow):
+                yield accountant
             found = True
-            yield accountant
     if not found:
         blocked = {
             a.name: sorted({type(e).__name__ for e in kinds if not a.supports(e)})
@@ -340,109 +314,82 @@ def epsilon_under(
     >>> epsilon_under([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0
     """
-    return _epsilon_under(flatten(events), delta, adjacency, accountants)
-
-
-def _epsilon_under(
-    parts: tuple[Event, ...],
-    delta: float,
-    adjacency: Adjacency,
-    accountants: Sequence[Accountant],
-    enough: float = -math.inf,
-) -> float:
+    parts = flatten(events)
     try:
-        return _epsilon(under(adjacency, parts), delta, accountants, enough)
+        return epsilon_of(under(adjacency, parts), delta, accountants=accountants)
     except UnprovenError:
         if adjacency == "add-remove" or any(event.adjacency == adjacency for event in parts):
             raise
-    return _by_group_privacy(parts, delta, accountants)
-
-
-def proves(
-    events: Event | Iterable[Event], epsilon: float, delta: float, adjacency: Adjacency
-) -> bool:
-    """Return whether the events prove (epsilon, delta) under ``adjacency``; see `epsilon_under`."""
-    parts, known = flatten(events), DEFAULT_ACCOUNTANTS
-    if _epsilon_under(parts, delta, adjacency, known, enough=epsilon) <= epsilon:
-        return True
-    if adjacency == "add-remove" or any(event.adjacency == "replace-one" for event in parts):
-        return False
-    # Half of epsilon for each of two steps; see `replace_one_of`.
-    share = add_remove_share(epsilon / 2, delta)
-    return _epsilon(parts, share, known, enough=epsilon / 2) <= epsilon / 2
-
-
-def _by_group_privacy(
-    parts: tuple[Event, ...], delta: float, accountants: Sequence[Accountant]
-) -> float:
-    """Smallest 2 e with f(e) = epsilon_of(delta / (1 + exp(e))) <= e, from the safe side.
-
-    f grows with e, so once f(e) <= e, also f(f(e)) <= f(e): every iterate is a valid bound.
-    """
 
     def needed(epsilon: float) -> float:
-        return _epsilon(parts, add_remove_share(epsilon, delta), accountants)
+        share = add_remove_share(epsilon, delta)
+        return epsilon_of(parts, share, accountants=accountants)
 
-    high = 1.0
-    while (found := needed(high)) > high:
-        high *= 2
-        if high > 512:
-            return math.inf
+    # Twice the smallest e with needed(e) <= e. It grows with e, so every iterate is a valid bound.
+    high = next((2.0**k for k in range(10) if needed(2.0**k) <= 2.0**k), math.inf)
     for _ in range(30):
-        high, before = found, high
-        if before - high <= 1e-6 * before:
+        high, before = min(high, needed(high)), high
+        if not before - high > 1e-6 * before:
             break
-        found = needed(high)
     return 2 * high
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums over the events so far; None or infinite where an event has no bound of that kind.
+def within(
+    events: Event | Iterable[Event], epsilon: float, delta: float, adjacency: Adjacency
+) -> bool:
+    """Return whether `epsilon_under` is at most ``epsilon``; the slow accountants come last."""
+    parts = flatten(events)
+    known = (FAST_ACCOUNTANTS, DEFAULT_ACCOUNTANTS)
+    return any(epsilon_under(parts, delta, adjacency, accountants=a) <= epsilon for a in known)
+
+
+def to_dp_event(event: Event) -> Any:
+    """Return a ``dp_accounting.DpEvent`` whose privacy loss is at least that of ``event``.
+
+    Parameters
+    ----------
+    event : Event
+        Continuous noise maps to the continuous events; discrete Laplace noise and pure DP to
+        ``DiscreteLaplaceDpEvent`` (randomised response is its case of sensitivity 1); the
+        discrete Gaussian, sampled or not, and selections to ``ZCDpEvent``; what is made of other
+        events to the composition of these, a filter to its capacity.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    UnprovenError
+        For kinds of events that ``dp_accounting`` cannot express.
 
     Examples
     --------
-    >>> from missdp.accounting import PureEvent
-    >>> Totals(orders=np.array([2.0])).plus([PureEvent(epsilon=0.5)]).pure
-    Fraction(1, 2)
+    >>> from missdp.accounting import GaussianEvent, to_dp_event
+    >>> to_dp_event(GaussianEvent(sensitivity=1, sigma=2.0, discrete=False))
+    GaussianDpEvent(noise_multiplier=2.0)
     """
+    from dp_accounting import dp_event as dp
 
-    orders: FloatArray
-    pure: Fraction | None = Fraction(0)
-    rho: Fraction | None = Fraction(0)
-    failure: Fraction = Fraction(0)
-    curve: FloatArray = field(default_factory=lambda: np.zeros(1))
-
-    def plus(self, events: Iterable[Event]) -> Totals:
-        """Return the totals with these (elementary) events added."""
-        pure, rho, failure, curve = self.pure, self.rho, self.failure, self.curve
-        for event, times in Counter(events).items():
-            pure = _sum(pure, pure_cost, event, times)
-            rho = _sum(rho, zcdp_cost, event, times)
-            known = proven(rdp_curve, event)
-            curve = curve + (times * rdp_curve(event, self.orders) if known else math.inf)
-            failure = ceiling(failure + times * exact(approximate_delta(event)))
-        return Totals(self.orders, pure, rho, failure, curve)
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The sum of pure epsilons, never below it; infinite if there is none."""
-        return math.inf if self.pure is None else float_up(self.pure)
-
-    def epsilon(self, delta: float) -> float:
-        """Return the best epsilon the totals prove at ``delta``; infinity if none."""
-        rest = exact(delta) - self.failure
-        if rest < 0:
-            return math.inf
-        best, left = self.pure_epsilon, float_down(rest)
-        if left > 0:
-            if self.rho is not None:
-                best = min(best, epsilon_from_rho(float_up(self.rho), left))
-            best = min(best, epsilon_from_rdp(self.orders, self.curve, left))
-        return best
-
-
-def _sum(so_far: Fraction | None, cost: Any, event: Event, times: int) -> Fraction | None:
-    if so_far is None or not proven(cost, event):
-        return None
-    return ceiling(so_far + times * cost(event))
+    match event:
+        case SelectionEvent() | ZCDPEvent():
+            return dp.ZCDpEvent(zcdp_rho_of(event))
+        case GaussianEvent(discrete=True) | SampledGaussianEvent(discrete=True):
+            return dp.ZCDpEvent(zcdp_rho_of(event))
+        case PureEvent(epsilon=0):
+            return dp.NoOpDpEvent()
+        case PureEvent():
+            return dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
+        case LaplaceEvent(discrete=True):
+            return dp.DiscreteLaplaceDpEvent(1 / event.scale, integer_shift(event.sensitivity))
+        case LaplaceEvent():
+            return dp.LaplaceDpEvent(event.scale / event.sensitivity)
+        case GaussianEvent():
+            return dp.GaussianDpEvent(event.sigma / event.sensitivity)
+        case SampledGaussianEvent():
+            noise = dp.GaussianDpEvent(event.noise_multiplier)
+            return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(event.rate, noise), event.steps)
+    parts = event.flatten()
+    if parts == (event,):
+        raise UnprovenError(f"dp_accounting has no event for a {type(event).__name__}")
+    return dp.ComposedDpEvent([to_dp_event(part) for part in parts])

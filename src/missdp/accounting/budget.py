@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, NoReturn, Self, get_args
 
-import numpy as np
-
-from missdp.accounting.accountants import RDP_ORDERS, Totals, epsilon_under
+from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule
-from missdp.accounting.costs import is_pure, pure_cost
-from missdp.accounting.events import (
-    Adjacency,
-    Event,
-    check_adjacency,
-    flatten,
-    under,
-)
-from missdp.accounting.exact import ceiling, exact, float_down, float_up, total
+from missdp.accounting.costs import approximate_delta, proven, pure_cost, zcdp_cost
+from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, under
+from missdp.accounting.exact import ceiling, epsilon_from_rho, exact, float_down, float_up
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.record import check_delta, check_positive
-
-__all__ = ["Budget", "Schedule"]
 
 Schedule = Literal["fixed", "adaptive"]
 """Whether later charges may depend on earlier answers ("adaptive") or not ("fixed")."""
@@ -39,6 +28,9 @@ Schedule = Literal["fixed", "adaptive"]
 _FORKS = [object()]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKS.append(object()))
+
+
+_Sums = tuple[Fraction | None, Fraction | None, Fraction]
 
 
 class Budget:
@@ -109,9 +101,10 @@ class Budget:
             raise ParameterError(f"schedule must be 'fixed' or 'adaptive', got {schedule!r}")
         self._schedule: Schedule = schedule
         self._cost = self._capacity(currency)
-        self._spent = Fraction(0)  # in the currency of an adaptive budget
-        orders = RDP_ORDERS if self._delta > 0 else np.empty(0)  # without delta only pure DP counts
-        self._totals = Totals(orders, curve=np.zeros_like(orders))  # of a fixed budget
+        # In the currency of an adaptive budget; of a fixed one the sum of epsilons, if all pure.
+        self._spent: Fraction | None = Fraction(0)
+        self._rho: Fraction | None = Fraction(0)  # of a fixed one the sum of rhos, if all have one
+        self._failure = Fraction(0)  # the sum of the deltas of events
         self._entries: tuple[Event | Budget, ...] = ()
         self._conditions: tuple[Condition, ...] = ()
         self._label = ""
@@ -300,20 +293,21 @@ class Budget:
         much an adaptive sequence happened to spend is an outcome, not a guarantee.
         """
         with self._lock:
-            events, conditions, totals = self.events, self._held_conditions(), self._totals
+            events, conditions = self.events, self._held_conditions()
+            pure, failure = self._spent, self._failure
         if not events:
             return Guarantee(0.0, 0.0, self._adjacency, "incomplete", conditions)
         if self._cost is not None:
             delta = 0.0 if self._cost.currency == "pure" else self._delta
             event = (self.filter(),)
             return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, event)
-        if totals.pure is not None and totals.pure <= exact(self._epsilon) and not totals.failure:
-            epsilon, delta = totals.pure_epsilon, 0.0
+        if pure is not None and pure <= exact(self._epsilon) and not failure:
+            epsilon, delta = float_up(pure), 0.0
         else:
             epsilon, delta = epsilon_under(events, self._delta, self._adjacency), self._delta
         # One release that leaves room for no other is fixed, whatever came out. A pure sum of
         # several that is spent whole bounds epsilon at delta 0, but not at any other delta.
-        if len(events) > 1 or self._delta > 0 or totals.pure != exact(self._epsilon):
+        if len(events) > 1 or self._delta > 0 or pure != exact(self._epsilon):
             conditions = (*conditions, FixedSchedule())
         return Guarantee(epsilon, delta, self._adjacency, "incomplete", conditions, events)
 
@@ -325,33 +319,23 @@ class Budget:
         return (*held, *parts)
 
     @property
-    def pure_epsilon_spent(self) -> float:
-        """The plain sum of epsilons charged so far; infinite if one of them is not pure DP."""
-        parts = under(self._adjacency, flatten(self.events))
-        return float_up(total(map(pure_cost, parts))) if all(map(is_pure, parts)) else math.inf
-
-    @property
     def remaining_epsilon(self) -> float:
         """Total epsilon less the epsilon of what was charged, at the budget's delta.
 
         Epsilons do not add up at a delta above 0, so more than this may still be affordable:
         ask `can_afford`.
         """
-        if self._cost is not None and self._cost.currency == "pure":
-            return self.left.amount
         with self._lock:
-            events, totals, spent = self.events, self._totals, self._spent
-        if self._delta == 0:
-            pure = totals.pure
-            return 0.0 if pure is None else max(0.0, float_down(exact(self._epsilon) - pure))
+            events, spent = self.events, self._spent
+        if self._delta == 0 or (self._cost is not None and self._cost.currency == "pure"):
+            total = exact(self._epsilon)
+            return 0.0 if spent is None else max(0.0, float_down(total - spent))
         if not events:
             return self._epsilon
         if self._cost is not None:
-            running = replace(self._cost, amount=float_up(spent)).epsilon(self._delta)
-        else:
-            running = epsilon_under(events, self._delta, self._adjacency)
-            running = min(running, totals.epsilon(self._delta))
-        return max(0.0, self._epsilon - running)
+            running = replace(self._cost, amount=float_up(spent or Fraction(0)))
+            return max(0.0, self._epsilon - running.epsilon(self._delta))
+        return max(0.0, self._epsilon - epsilon_under(events, self._delta, self._adjacency))
 
     @property
     def left(self) -> Cost:
@@ -373,7 +357,7 @@ class Budget:
         if self._cost is None:
             raise ParameterError("a budget with schedule='fixed' counts in no single currency")
         with self._lock:
-            left = exact(self._cost.amount) - self._spent
+            left = exact(self._cost.amount) - (self._spent or 0)
         return replace(self._cost, amount=max(0.0, float_down(left)))
 
     def _record(
@@ -387,38 +371,46 @@ class Budget:
             raise ParameterError("conditions must all be Condition objects")
         converted = under(self._adjacency, parts)
         with self._lock:
-            spent, totals = self._with(converted)
-            if not self._fits(converted, spent, totals):
+            sums = self._with(converted)
+            if not self._fits(converted, *sums):
                 raise BudgetExceededError(
                     f"the release does not fit into the budget (epsilon={self._epsilon:g}, "
                     f"delta={self._delta:g}, {self._adjacency}); nothing was computed or recorded. "
                     "Add noise, ask for less, or use a larger budget"
                 )
-            self._spent, self._totals = spent, totals
+            self._spent, self._rho, self._failure = sums
             self._entries += entries
             self._conditions += kept
 
-    def _with(self, parts: tuple[Event, ...]) -> tuple[Fraction, Totals]:
+    def _with(self, parts: tuple[Event, ...]) -> _Sums:
         """Return what was spent, and these parts, in the way that this budget counts."""
-        if self._cost is None:
-            return self._spent, self._totals.plus(parts)
-        spent = self._spent
+        spent, rho, failure = self._spent, self._rho, self._failure
         for part, times in Counter(parts).items():
-            spent = ceiling(spent + times * filter_cost(part, self._cost))
-        return spent, self._totals
+            failure = ceiling(failure + times * exact(approximate_delta(part)))
+            if self._cost is not None:
+                spent = ceiling((spent or 0) + times * filter_cost(part, self._cost))
+            else:
+                spent = _plus(spent, pure_cost, part, times)
+                rho = _plus(rho, zcdp_cost, part, times)
+        return spent, rho, failure
 
-    def _fits(self, parts: tuple[Event, ...], spent: Fraction, totals: Totals) -> bool:
-        if self._cost is not None:
-            return spent <= exact(self._cost.amount)
-        if totals.pure is not None and totals.pure <= exact(self._epsilon):
-            return totals.failure <= exact(self._delta)
-        if self._delta == 0:
+    def _fits(
+        self,
+        parts: tuple[Event, ...],
+        spent: Fraction | None,
+        rho: Fraction | None,
+        failure: Fraction,
+    ) -> bool:
+        total = exact(self._epsilon if self._cost is None else self._cost.amount)
+        left = exact(self._delta) - failure
+        if spent is not None and spent <= total:
+            return left >= 0
+        if self._cost is not None or left <= 0:
             return False
-        if totals.epsilon(self._delta) <= self._epsilon:
+        # Sums are quick; accountants that see all events may still accept what these do not.
+        if rho is not None and epsilon_from_rho(float_up(rho), float_down(left)) <= self._epsilon:
             return True
-        # Only now the exact and slower accountants, which may still accept what the totals do not.
-        everything = (*self.events, *parts)
-        return epsilon_under(everything, self._delta, self._adjacency) <= self._epsilon
+        return within((*self.events, *parts), self._epsilon, self._delta, self._adjacency)
 
     def check_process(self) -> None:
         """Refuse to go on in a fork of the process that made this budget."""
@@ -448,3 +440,11 @@ class Budget:
             "a Budget cannot be pickled: a copy in another process could be spent a second time. "
             "Charge it in the parent process, or use threads"
         )
+
+
+def _plus(
+    so_far: Fraction | None, cost: Callable[[Event], Fraction], part: Event, times: int
+) -> Fraction | None:
+    if so_far is None or not proven(cost, part):
+        return None
+    return ceiling(so_far + times * cost(part))

@@ -14,25 +14,6 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.record import COUNT, COUNT_FROM_1, FRACTION, POSITIVE, Record, check_fraction
 from missdp.schema import Schema
 
-__all__ = [
-    "NAMES",
-    "Assumption",
-    "BoundedObservation",
-    "Condition",
-    "DataDependentDomain",
-    "DatasetCollection",
-    "DeclaredRowCount",
-    "EigenGap",
-    "ExplicitSeed",
-    "FixedSchedule",
-    "MissingCompletelyAtRandom",
-    "ObservedAtMost",
-    "PublicDomain",
-    "RowIndependentMissingness",
-    "Undeclared",
-    "domain_conditions",
-]
-
 
 def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
     if isinstance(values, str):
@@ -101,6 +82,10 @@ class MissingCompletelyAtRandom(Condition):
 
     implies_row_independence: ClassVar[bool] = True
     holds_for_every_mask: ClassVar[bool] = True
+    sentence: ClassVar[str] = (
+        "Values go missing completely at random, independently across rows and attributes, and are "
+        "observed with probability {0.rates}."
+    )
 
     def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
         pairs = list(observed.items() if isinstance(observed, Mapping) else observed)
@@ -112,19 +97,14 @@ class MissingCompletelyAtRandom(Condition):
         )
         object.__setattr__(self, "observed", tuple(sorted(zip(names, rates, strict=True))))
 
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "Values go missing completely at random, independently across rows and attributes, "
-            f"and are observed with probability {self._rates()}."
-        )
-
-    def _rates(self) -> str:
+    @property
+    def rates(self) -> str:
+        """The probabilities, in words."""
         rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
         return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ObservedAtMost(MissingCompletelyAtRandom):
     """Given its row, each cell goes missing by itself, and is observed with at most some chance.
 
@@ -146,16 +126,10 @@ class ObservedAtMost(MissingCompletelyAtRandom):
     Given a row, its values go missing independently of each other and of other rows, and whatever the values are, each is observed with probability at most 0.75 for Income and 1 for every other attribute.
     """  # noqa: E501
 
-    def __init__(self, observed: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
-        super().__init__(observed)
-
-    def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
-        return (
-            "Given a row, its values go missing independently of each other and of other rows, "
-            "and whatever the values are, each is observed with probability at most "
-            f"{self._rates()}."
-        )
+    sentence: ClassVar[str] = (
+        "Given a row, its values go missing independently of each other and of other rows, and "
+        "whatever the values are, each is observed with probability at most {0.rates}."
+    )
 
 
 @dataclass(frozen=True)

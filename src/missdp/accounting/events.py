@@ -25,24 +25,6 @@ from missdp.record import (
     check_positive,
 )
 
-__all__ = [
-    "Adjacency",
-    "ApproximateEvent",
-    "ComposedEvent",
-    "Event",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "Protects",
-    "PureEvent",
-    "RDPEvent",
-    "SampledGaussianEvent",
-    "SelectionEvent",
-    "ZCDPEvent",
-    "check_adjacency",
-    "flatten",
-    "under",
-]
-
 Adjacency = Literal["add-remove", "replace-one"]
 """Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]
@@ -419,18 +401,7 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
 
 def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events as facts under one adjacency: add-remove facts are converted if need be.
-
-    Raises
-    ------
-    UnprovenError
-        If an event has no proven form there; a replace-one fact has none under add-remove.
-
-    Examples
-    --------
-    >>> [event.epsilon for event in under("replace-one", [PureEvent(epsilon=1.0)])]
-    [2.0]
-    """
+    """Return the events as facts under one adjacency: add-remove facts are converted if need be."""
     if check_adjacency(adjacency) == "replace-one":
         return tuple(event.to_replace_one() for event in events)
     kept = tuple(events)

@@ -10,7 +10,7 @@ was chosen along the way, as long as the cap and its currency were fixed before 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -18,7 +18,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from missdp.accounting.costs import approximate_delta, proven, pure_cost, rdp_curve, zcdp_cost
+from missdp.accounting.accountants import epsilon_under
+from missdp.accounting.costs import (
+    MOST_GDP,
+    approximate_delta,
+    gdp_cost,
+    gdp_selection,
+    pure_cost,
+    rdp_curve,
+    zcdp_cost,
+)
 from missdp.accounting.events import (
     Adjacency,
     Event,
@@ -31,47 +40,29 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import (
     best_order,
+    boundary,
+    delta_from_mu,
+    epsilon_from_mu,
     epsilon_from_rdp,
     epsilon_from_rho,
     exact,
     float_down,
-    overhead,
-    total,
-)
-from missdp.accounting.gdp import (
-    MOST_GDP,
-    epsilon_from_mu,
-    gdp_cost,
     gdp_mu,
-    gdp_selection,
+    integer_shift,
     mu_worth,
+    overhead,
+    scale_for,
+    total,
+    zcdp_rho,
 )
-from missdp.errors import ParameterError, UnprovenError
-from missdp.record import check_delta, check_nonnegative, check_positive
-
-__all__ = [
-    "Cost",
-    "Currency",
-    "FilterEvent",
-    "counting_cost",
-    "filter_cost",
-    "releases",
-    "selection_worth",
-]
-
+from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.record import check_delta, check_nonnegative, check_positive, check_whole
 
 Currency = Literal["pure", "zcdp", "renyi", "gdp"]
 """What an amount of privacy is counted in."""
 
-
-_PROVEN: dict[Currency, Callable[..., object]] = {
-    "pure": pure_cost,
-    "zcdp": zcdp_cost,
-    "renyi": rdp_curve,
-    "gdp": gdp_cost,
-}
-
-
+_COSTS = {"pure": pure_cost, "zcdp": zcdp_cost, "gdp": gdp_cost}
+_MOST_COUNT = 100_000  # events that are put together one by one
 # Rényi curves are upper bounds computed in floating point, with a relative error below this.
 _OUTWARD = 1 + 1e-12
 
@@ -122,13 +113,10 @@ class Cost:
             return cls(currency=currency, amount=epsilon)
         if currency not in get_args(Currency):
             raise ParameterError(f"currency must be one of {get_args(Currency)}, got {currency!r}")
-        epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
-        if delta == 0:
-            raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
+        epsilon, delta = _target(currency, epsilon, delta)
         if currency == "gdp":
-            return cls(currency=currency, amount=mu_worth(epsilon, delta) ** 2)._within(
-                epsilon, delta
-            )
+            found = cls(currency=currency, amount=mu_worth(epsilon, delta) ** 2)
+            return found._within(epsilon, delta)
         order = best_order(epsilon, delta)
         found = cls.at_order(order, epsilon, delta)
         if currency == "zcdp":
@@ -140,16 +128,8 @@ class Cost:
         """Return the largest divergence at a Rényi order that is worth at most (epsilon, delta).
 
         0 if that order proves nothing so small.
-
-        Examples
-        --------
-        >>> cost = Cost.at_order(8.0, 3.0, 1e-6)
-        >>> round(cost.amount, 2), cost.epsilon(1e-6)
-        (1.46, 3.0)
         """
-        epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
-        if delta == 0:
-            raise ParameterError("a Rényi divergence is worth nothing at delta 0")
+        epsilon, delta = _target("renyi", epsilon, delta)
         amount = max(0.0, epsilon - float(overhead(order, delta)))
         return cls(currency="renyi", amount=amount, order=order)._within(epsilon, delta)
 
@@ -169,54 +149,42 @@ class Cost:
             return epsilon_from_rho(self.amount, delta)
         if self.currency == "gdp":
             return epsilon_from_mu(gdp_mu(exact(self.amount)), delta)
-        order = np.array([self.order])
-        return epsilon_from_rdp(order, np.array([self.amount]), delta)
+        return epsilon_from_rdp(np.array([self.order]), np.array([self.amount]), delta)
 
     def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
         """Return a mechanism that costs exactly this much and of which nothing else is known."""
+        facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
         if self.currency == "pure":
-            return PureEvent(epsilon=self.amount, label=label, adjacency=adjacency)
+            return PureEvent(epsilon=self.amount, **facts)
         if self.currency == "zcdp":
-            return ZCDPEvent(rho=self.amount, label=label, adjacency=adjacency)
+            return ZCDPEvent(rho=self.amount, **facts)
         if self.currency == "gdp":
-            return GaussianEvent(
-                sensitivity=gdp_mu(exact(self.amount)),
-                sigma=1.0,
-                discrete=False,
-                label=label,
-                adjacency=adjacency,
-            )
-        orders, epsilons = (float(self.order or 0),), (self.amount,)
-        return RDPEvent(orders=orders, epsilons=epsilons, label=label, adjacency=adjacency)
+            mu = gdp_mu(exact(self.amount))
+            return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, **facts)
+        return RDPEvent(orders=(float(self.order or 0),), epsilons=(self.amount,), **facts)
+
+
+def _target(currency: str, epsilon: float, delta: float) -> tuple[float, float]:
+    epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
+    if delta == 0:
+        raise ParameterError(f"the currency {currency!r} is worth nothing at delta 0")
+    return epsilon, delta
 
 
 def filter_cost(event: Event, cost: Cost) -> Fraction:
-    """Return what an elementary event costs in the currency of ``cost``, rounded up.
-
-    Raises
-    ------
-    UnprovenError
-        If the event has no bound in that currency.
-
-    Examples
-    --------
-    >>> filter_cost(PureEvent(epsilon=0.1), Cost(currency="zcdp", amount=1.0))
-    Fraction(1, 200)
-    """
-    if approximate_delta(event) > 0 or not proven(_PROVEN[cost.currency], event):
-        raise UnprovenError(
-            f"{type(event).__name__} has no bound in the currency {cost.currency!r} of this "
-            "adaptive budget; choose another currency, or a budget with schedule='fixed'"
-        )
-    if cost.currency == "pure":
-        return pure_cost(event)
-    if cost.currency == "zcdp":
-        return zcdp_cost(event)
-    if cost.currency == "gdp":
-        return gdp_cost(event)
-    if isinstance(event, RDPEvent) and cost.order in event.orders:
-        return exact(event.epsilons[event.orders.index(cost.order)])
-    value = float(rdp_curve(event, np.array([cost.order]))[0])
+    """Return what an elementary event costs in the currency of ``cost``, rounded up."""
+    refused = UnprovenError(
+        f"{type(event).__name__} has no bound in the currency {cost.currency!r} of this "
+        "adaptive budget; choose another currency, or a budget with schedule='fixed'"
+    )
+    if approximate_delta(event) > 0:
+        raise refused
+    with replacing(UnprovenError, by=refused):
+        if cost.currency != "renyi":
+            return _COSTS[cost.currency](event)
+        if isinstance(event, RDPEvent) and cost.order in event.orders:
+            return exact(event.epsilons[event.orders.index(cost.order)])
+        value = float(rdp_curve(event, np.array([cost.order]))[0])
     if not math.isfinite(value):
         raise UnprovenError(f"{type(event).__name__} has no bound at the order {cost.order:.6g}")
     return Fraction(math.nextafter(value * _OUTWARD, math.inf))
@@ -229,11 +197,6 @@ def counting_cost(epsilon: float, delta: float) -> Cost:
     Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's, and
     selections cost 1.57 times as much in it. Where the least noise of a count is too small for a
     bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
-
-    Examples
-    --------
-    >>> counting_cost(1.0, 1e-6).currency, counting_cost(50.0, 1e-6).currency
-    ('gdp', 'zcdp')
     """
     if delta == 0:
         return Cost.worth("pure", epsilon, delta)
@@ -242,13 +205,7 @@ def counting_cost(epsilon: float, delta: float) -> Cost:
 
 
 def selection_worth(cost: Cost) -> float:
-    """Return the epsilon of a selection by the exponential mechanism that costs this much.
-
-    Examples
-    --------
-    >>> selection_worth(Cost(currency="zcdp", amount=0.02))
-    0.4
-    """
+    """Return the epsilon of a selection by the exponential mechanism that costs this much."""
     if cost.currency == "pure":
         return cost.amount
     if cost.currency == "gdp":
@@ -289,7 +246,7 @@ class FilterEvent(Event):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "log", tuple(self.log))
-        cost = self.cost
+        cost, cap = self.cost, exact(self.cost.amount)
         if self.capacity.adjacency != self.adjacency or self.capacity.gate:
             raise ParameterError("the capacity has the adjacency of its filter, and no gate")
         parts = flatten(self.log)
@@ -300,23 +257,21 @@ class FilterEvent(Event):
             ]
         else:
             spent = [filter_cost(part, cost) for part in under(self.adjacency, parts)]
-        cap = exact(cost.amount)
         if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 
     @property
     def cost(self) -> Cost:
         """The capacity, as a cost."""
-        kind = type(self.capacity)
-        if kind is PureEvent:
-            return Cost(currency="pure", amount=self.capacity.epsilon)  # type: ignore[attr-defined]
-        if kind is ZCDPEvent:
-            return Cost(currency="zcdp", amount=self.capacity.rho)  # type: ignore[attr-defined]
-        if isinstance(self.capacity, RDPEvent) and len(self.capacity.orders) == 1:
-            amount, order = self.capacity.epsilons[0], self.capacity.orders[0]
-            return Cost(currency="renyi", amount=amount, order=order)
-        if isinstance(self.capacity, GaussianEvent) and not self.capacity.discrete:
-            return Cost(currency="gdp", amount=float_down(gdp_cost(self.capacity)))
+        of = self.capacity
+        if type(of) is PureEvent:
+            return Cost(currency="pure", amount=of.epsilon)
+        if type(of) is ZCDPEvent:
+            return Cost(currency="zcdp", amount=of.rho)
+        if isinstance(of, RDPEvent) and len(of.orders) == 1:
+            return Cost(currency="renyi", amount=of.epsilons[0], order=of.orders[0])
+        if isinstance(of, GaussianEvent) and not of.discrete:
+            return Cost(currency="gdp", amount=float_down(gdp_cost(of)))
         raise ParameterError(
             "a filter has a capacity in pure epsilon, rho, mu, or at one Rényi order"
         )
@@ -347,3 +302,186 @@ def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     if isinstance(events, Event):
         return flatten(events)
     return tuple(release for event in events for release in releases(event))
+
+
+# Noise for a target
+
+
+def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -> float:
+    """Return the Laplace scale for ``count`` releases that are epsilon-DP together.
+
+    Valid for discrete and continuous noise; the composition is pure DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total, above 0.
+    sensitivity : float, default 1.0
+        L1 sensitivity of each release, above 0.
+    count : int, default 1
+        Number of releases that one row can touch, at least 1.
+
+    Returns
+    -------
+    float
+        ``count * sensitivity / epsilon``, rounded up.
+
+    Examples
+    --------
+    >>> laplace_scale(1.0, count=4)
+    4.0
+    """
+    count = check_whole("count", count, least=1)
+    sensitivity = check_positive("sensitivity", sensitivity)
+    return scale_for(sensitivity, check_positive("epsilon", epsilon), count=count)
+
+
+def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:
+    """Return the delta of the *continuous* Gaussian mechanism at ``epsilon``: exact, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    sigma : float
+        Standard deviation of the noise, above 0.
+    sensitivity : float, default 1.0
+        L2 sensitivity, above 0.
+
+    Returns
+    -------
+    float
+        Balle & Wang 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, sigma=1.0), 4)
+    0.1269
+    """
+    epsilon = check_nonnegative("epsilon", epsilon)
+    shift = check_positive("sensitivity", sensitivity) / check_positive("sigma", sigma)
+    return delta_from_mu(shift, epsilon)
+
+
+def gaussian_sigma(
+    epsilon: float,
+    delta: float,
+    *,
+    sensitivity: float = 1.0,
+    count: int = 1,
+    discrete: bool = True,
+) -> float:
+    """Return the least sigma for ``count`` Gaussian releases that are (epsilon, delta)-DP together.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total, above 0.
+    delta : float
+        Total, in (0, 1).
+    sensitivity : float, default 1.0
+        L2 sensitivity of each release, above 0 (at least 1 if discrete).
+    count : int, default 1
+        Number of releases that one row can touch, at least 1.
+    discrete : bool, default True
+        Integer noise, certified by the discrete privacy loss where the shift is known
+        (sensitivity below 2) and by zCDP otherwise. False: continuous noise, exact.
+
+    Returns
+    -------
+    float
+        Certified: `epsilon_of` of ``count`` events with this sigma is at most ``epsilon``
+        (discrete), or `gaussian_delta` at most ``delta`` (continuous).
+
+    Examples
+    --------
+    >>> round(gaussian_sigma(1.0, 1e-6), 1)
+    4.2
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    if delta == 0:
+        raise ParameterError("delta must be above 0: Gaussian noise is never pure DP")
+    count = check_whole("count", count, least=1)
+    if not discrete:
+        moved = check_positive("sensitivity", sensitivity) * math.sqrt(count)
+        mu = mu_worth(epsilon, delta) * (1 - 2.0**-50)
+        return moved / mu if mu else math.inf
+    if count > _MOST_COUNT:
+        raise ParameterError(f"count must be at most {_MOST_COUNT:,} for discrete noise")
+    sensitivity = check_positive("sensitivity", sensitivity)
+    if integer_shift(sensitivity) < 1:
+        raise ParameterError(f"an integer query has sensitivity at least 1, got {sensitivity}")
+
+    def make(sigma: float) -> list[Event]:
+        return [GaussianEvent(sensitivity=sensitivity, sigma=sigma)] * count
+
+    rho = zcdp_rho(epsilon, delta)
+    if rho == 0:
+        raise ParameterError("no noise meets the target: epsilon and delta are too small")
+    # Room for rounding: zCDP inverted and evaluated again may differ in the last bits.
+    safe = sensitivity * math.sqrt(count / (2 * rho)) * (1 + 1e-9)
+    return calibrate(make, epsilon, delta, start=safe)
+
+
+def calibrate(
+    make_events: Callable[[float], Sequence[Event]],
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    adjacency: Adjacency = "add-remove",
+    start: float = 1.0,
+    tolerance: float = 1e-4,
+) -> float:
+    """Return the least noise for which a composition meets a target.
+
+    Parameters
+    ----------
+    make_events : callable
+        Maps a noise level above 0 to the events; more noise must cost no more privacy.
+    epsilon : float
+        Target, above 0.
+    delta : float, default 0.0
+        Target, in [0, 1).
+    adjacency : {"add-remove", "replace-one"}
+        The relation of the target.
+    start : float, default 1.0
+        Where to start looking; any value above 0 will do.
+    tolerance : float, default 1e-4
+        Relative width at which bisection stops.
+
+    Returns
+    -------
+    float
+        A noise level whose events were *checked* to meet the target: the result is always the
+        safe end of the last interval.
+
+    Raises
+    ------
+    ParameterError
+        If no noise level up to ``start * 2**60`` meets the target.
+
+    Examples
+    --------
+    >>> from missdp.accounting import LaplaceEvent
+    >>> scale = calibrate(lambda b: [LaplaceEvent(sensitivity=1, scale=b)] * 4, 1.0)
+    >>> 4.0 <= scale <= 4.001
+    True
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta("delta", delta)
+    start, tolerance = check_positive("start", start), check_positive("tolerance", tolerance)
+
+    def enough(noise: float) -> bool:
+        try:
+            return epsilon_under(make_events(noise), delta, adjacency) <= epsilon
+        except UnprovenError:
+            return False
+
+    high = next((high for k in range(60) if enough(high := start * 2.0**k)), math.inf)
+    if math.isinf(high):
+        raise ParameterError("no noise level meets the target; is delta large enough?")
+    low = high / 2
+    for _ in range(60):
+        if not enough(low):
+            break
+        low, high = low / 2, low
+    return boundary(enough, low, high, tolerance=tolerance)[1]

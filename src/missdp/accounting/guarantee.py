@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, get_args
 
-from missdp.accounting.accountants import epsilon_under, proves
+from missdp.accounting.accountants import epsilon_of, epsilon_under, within
 from missdp.accounting.conditions import Assumption, Condition
 from missdp.accounting.costs import is_pure
 from missdp.accounting.events import (
@@ -23,10 +24,8 @@ from missdp.accounting.events import (
 )
 from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
 from missdp.accounting.exact import total as exact_total
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
-
-__all__ = ["Guarantee", "Protects"]
 
 
 @dataclass(frozen=True)
@@ -139,13 +138,18 @@ class Guarantee(Record):
 
     def _proven(self) -> bool:
         """Whether the events prove the stated numbers."""
+        # Under replace-one, also half of epsilon for each of two steps; see `replace_one_of`.
+        doubled, half = self.adjacency == "replace-one", self.epsilon / 2
+        share = add_remove_share(half, self.delta)
         if self._own_bound(self.delta, self.adjacency) <= self.epsilon:
             return True
-        if self.adjacency == "replace-one":
-            half = self.epsilon / 2
-            if self._own_bound(add_remove_share(half, self.delta), "add-remove") <= half:
-                return True
-        return proves(self.events, self.epsilon, self.delta, self.adjacency)
+        if doubled and self._own_bound(share, "add-remove") <= half:
+            return True
+        if within(self.events, self.epsilon, self.delta, self.adjacency):
+            return True
+        if not doubled or any(e.adjacency == "replace-one" for e in flatten(self.events)):
+            return False
+        return epsilon_of(self.events, share) <= half
 
     def _own_bound(self, delta: float, adjacency: Adjacency) -> float:
         """Return what a single event proves by itself, beyond what accountants see in it."""
@@ -361,11 +365,7 @@ def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
 
 _WIDTH = 92
-
-
 _PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
-
-
 _CHANGE = {
     "add-remove": "Adding one person's row to the table, or removing it",
     "replace-one": "Replacing one person's row of the table by any other row",
@@ -418,10 +418,37 @@ def _conditions(guarantee: Guarantee) -> list[str]:
     if not guarantee.conditions:
         return ["It rests on no condition."]
     count = len(guarantee.conditions)
-    head = "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
-    lines = [head]
+    lines = [
+        "It rests on this condition:" if count == 1 else f"It rests on these {count} conditions:"
+    ]
     for condition in guarantee.conditions:
         lines += textwrap.wrap(
             condition.statement(), _WIDTH, initial_indent="- ", subsequent_indent="  "
         )
     return lines
+
+
+def weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
+    """Return what makes a guarantee next to worthless, in sentences; usually nothing.
+
+    ``n`` is a *declared or released* number of rows, never the private one: whether there is a
+    sentence would tell.
+    """
+    found = []
+    if epsilon > 10:
+        found.append(
+            f"epsilon = {rounded_up(epsilon)} is above 10: someone who knows all "
+            "other rows may learn almost surely what a person answered; values of about 1 are usual"
+        )
+    if n is not None and delta > 0 and delta * n >= 1:
+        found.append(
+            f"delta = {rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
+            "with this probability would keep the same promise; state a delta far below 1/n"
+        )
+    return tuple(found)
+
+
+def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
+    """Warn of every one of the `weaknesses`."""
+    for sentence in weaknesses(epsilon, delta, n=n):
+        warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.cli.app import emit
 from missdp.cli.options import (
     DataArgument,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from missdp.accounting import pld
+from missdp.accounting import costs
 from missdp.accounting.accountants import FAST_ACCOUNTANTS, delta_of, epsilon_of
 from missdp.accounting.conditions import BoundedObservation, Condition, MissingCompletelyAtRandom
 from missdp.accounting.costs import (
@@ -219,7 +219,9 @@ def _ungated(events: Sequence[Event], delta: float) -> float:
 
 
 def _tabulated(events: Sequence[Event]) -> bool:
-    return len(set(events)) <= _MAX_DISTINCT and all(pld.supports(event) for event in events)
+    return len(set(events)) <= _MAX_DISTINCT and all(
+        proven(costs.tabulated, event) for event in events
+    )
 
 
 def _partitions(events: Sequence[Event], delta: float, observed: dict[str, float]) -> Bound | None:
@@ -235,7 +237,7 @@ def _partitions(events: Sequence[Event], delta: float, observed: dict[str, float
             continue
         parts = [
             gate_loss_distribution(
-                pld.compose([events[j] for j in block.members]), block.probability
+                costs.compose([events[j] for j in block.members]), block.probability
             )
             for block in partition.blocks
         ]
@@ -269,7 +271,7 @@ def _strength(event: Event) -> float:
     try:
         return zcdp_rho_of(event)
     except UnprovenError:
-        loss = pld.compose([event])
+        loss = costs.compose([event])
         return min(50.0, float(loss.get_epsilon_for_delta(1e-3))) ** 2 / 20.0
 
 
@@ -296,9 +298,9 @@ def _one_gate(events: Sequence[Event], delta: float, probability: float) -> Boun
         cost = math.fsum(pure_epsilon(event) for event in inside)
         found.append(amplified_epsilon(probability, cost) + _ungated(outside, delta))
     if delta > 0.0 and _tabulated(events):
-        loss = gate_loss_distribution(pld.compose(inside), probability)
+        loss = gate_loss_distribution(costs.compose(inside), probability)
         if outside:
-            loss = loss.compose(pld.compose(outside))
+            loss = loss.compose(costs.compose(outside))
         found.append(float(loss.get_epsilon_for_delta(delta)))
     elif delta > 0.0 and not outside:
         found.append(_by_profile(inside, delta, probability))

@@ -71,10 +71,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting.costs import zcdp_rho_of
+from missdp.accounting.costs import gdp_cost, gdp_selection, zcdp_rho_of
 from missdp.accounting.events import Event, GaussianEvent, flatten
 from missdp.accounting.exact import epsilon_from_rdp, float_up
-from missdp.accounting.gdp import gdp_cost, gdp_selection
 from missdp.errors import ParameterError
 from missdp.ground_truth.gates import ChosenGates, check_observed, gate_probability
 
@@ -150,7 +149,7 @@ def chosen_costs(
     A cap in Gaussian DP of ``mu`` squared bounds zCDP by half as much, whatever the releases: what
     is mu-GDP can be made of one answer of the Gaussian mechanism, and post-processing increases no
     Rényi divergence. Selections cost less. One of ``epsilon`` is ``epsilon² / 8``-zCDP, and has
-    ``mu² = 4 h(epsilon / 2)²``, where ``h`` is concave beyond 0 (`missdp.accounting.gdp`), so that
+    ``mu² = 4 h(epsilon / 2)²``, where ``h`` is concave beyond 0 (see ``costs``), so that
     their quotient rises with ``epsilon``: none has a larger one than one that spends the whole cap.
 
     Examples

@@ -4,7 +4,6 @@ Everything here charges its budget before it computes, and draws discrete noise 
 `NoiseSource`: `SecureNoise` for releases, `SeededNoise` for tests.
 
 * `exact_noise`, `noise`: exact draws from words of bits, and where those come from.
-* `release`: mechanisms to be used one by one, on counts and scores.
 * `laws`: how exact numbers become answers, and what is common to all doors.
 * `door`: for synthesizers: marginals, selections, and private training, whose plan and steps are
   in `training` and whose clipped gradients of single rows are in `row_gradients`.
@@ -15,6 +14,7 @@ Everything here charges its budget before it computes, and draws discrete noise 
 
 from missdp.accounting.conditions import Undeclared, domain_conditions
 from missdp.mechanisms.asks import Ask
+from missdp.mechanisms.choices import SelectionMethod
 from missdp.mechanisms.door import Door, Score
 from missdp.mechanisms.laws import Noise, Total, Witness
 from missdp.mechanisms.noise import (
@@ -26,14 +26,6 @@ from missdp.mechanisms.noise import (
     noise_source,
 )
 from missdp.mechanisms.questions import Counts, Filled, Preparation, Prepared, Query, Sums
-from missdp.mechanisms.release import (
-    SelectionMethod,
-    exponential_mechanism,
-    generalised_exponential_mechanism,
-    noisy_total,
-    normalised_scores,
-    release_counts,
-)
 from missdp.mechanisms.row_door import RowDoor
 from missdp.mechanisms.training import PrivateTraining, Training
 
@@ -61,10 +53,5 @@ __all__ = [
     "Undeclared",
     "Witness",
     "domain_conditions",
-    "exponential_mechanism",
-    "generalised_exponential_mechanism",
     "noise_source",
-    "noisy_total",
-    "normalised_scores",
-    "release_counts",
 ]

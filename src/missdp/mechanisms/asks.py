@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +45,9 @@ from missdp.mechanisms.smooth import (
     plan_smooth,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import SmoothLaw
 
-__all__ = [
-    "Ask",
-    "Choice",
-    "Noisy",
-    "Released",
-    "ScaleRelease",
-    "ScaledGaussian",
-    "SmoothKind",
-    "plain_law",
-]
+__all__ = ["Ask", "Choice", "Noisy", "Released", "ScaleRelease", "ScaledGaussian", "plain_law"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,22 +143,12 @@ class Released:
         return [Noisy(value, self.radius) for value in self.values.tolist()]
 
 
-SmoothKind: TypeAlias = Literal["lomax", "cauchy", "paper"]
 Radius: TypeAlias = Callable[[float], float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledGaussian:
-    """Discrete Gaussian noise at a scale that was released before.
-
-    Parameters
-    ----------
-    sigma : float
-    own, donee : float
-        How far one row of its own, and one other row that it moves, can move the numbers, in L2.
-    most : float
-        Released bound on the number of rows that one row can move.
-    """
+    """Discrete Gaussian noise at a scale that was released before."""
 
     sigma: float
     own: float
@@ -176,13 +157,7 @@ class ScaledGaussian:
 
     @classmethod
     def costing(cls, rho: float, *, own: float, donee: float, most: float) -> ScaledGaussian:
-        """Return the law that is rho-zCDP as long as the released bound holds.
-
-        Examples
-        --------
-        >>> round(ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0).sigma, 9)
-        5.0
-        """
+        """Return the law that is rho-zCDP as long as the released bound holds."""
         # Room for rounding: here the event states rho, and not the scale.
         sigma = (own + donee * most) / math.sqrt(2 * rho) * (1 + 2.0**-48)
         return cls(sigma=sigma, own=own, donee=donee, most=most)
@@ -215,33 +190,13 @@ class Choice:
     A question that reads cells filled from other rows gets noise in proportion to a private smooth
     bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
     that one row can move is declared, noise for that bound. All others get plain noise.
-
-    Parameters
-    ----------
-    kind : {"lomax", "cauchy", "paper"}
-        Noise in proportion to a private bound.
-    cap : int or None
-        Declared bound on the rows that one row can move; None if it is private.
-    scale : ReleasedScale or None
-        A released bound on it.
     """
 
-    kind: SmoothKind = "lomax"
     cap: int | None = None
     scale: ReleasedScale | None = None
 
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(SmoothKind):
-            raise ParameterError(f"noise must be one of {get_args(SmoothKind)}, not {self.kind!r}")
-
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
-        """Return what an ask is charged as.
-
-        Raises
-        ------
-        UnprovenError, ParameterError
-            If it cannot be released.
-        """
+        """Return what an ask is charged as."""
         failure: tuple[Event, ...] = ()
         if ask.delta:
             fails = f"{ask.label} fails"
@@ -249,13 +204,7 @@ class Choice:
         return (self._event(ask, depends=depends), *failure)
 
     def law(self, ask: Ask, event: Event, question: Question, *, depends: bool) -> Law:
-        """Return how a question that was charged as ``event`` is answered.
-
-        Raises
-        ------
-        UnprovenError
-            If one row moves the question's result further than was charged for.
-        """
+        """Return how a question that was charged as ``event`` is answered."""
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
             self._check_plain(event, question, depends=depends)
@@ -268,8 +217,6 @@ class Choice:
             return ScaledGaussian.costing(
                 ask.rho, own=question.own, donee=question.donee_l2, most=self.scale.donees
             )
-        if kind == "paper":
-            return PaperLaw(epsilon=ask.epsilon, own=question.own, donee=question.donee)
         noise = self._plan(ask, question.own, question.donee)
         return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
 
@@ -293,12 +240,7 @@ class Choice:
             return _plain_event(ask, size)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-        if kind == "paper":
-            PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
-            if ask.dimension > 1:
-                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
-        else:
-            self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
@@ -315,13 +257,13 @@ class Choice:
     def _chooses(self, ask: Ask, *, depends: bool) -> bool:
         """Whether the released scale decides between Gaussian and Lomax noise."""
         can = self.scale is not None and self.scale.gaussian and self.cap is None
-        return can and depends and ask.rho is not None and self.kind == "lomax"
+        return can and depends and ask.rho is not None
 
     def _kind(self, ask: Ask, *, depends: bool) -> str:
         if not depends or self.cap is not None:
             return "plain"
         if not self._chooses(ask, depends=depends):
-            return self.kind
+            return "lomax"
         assert self.scale is not None
         assert ask.rho is not None
         lomax = self._plan(ask, 1.0, float(ask.moves))
@@ -331,14 +273,11 @@ class Choice:
         return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        law: Literal["lomax", "cauchy"] = "cauchy" if self.kind == "cauchy" else "lomax"
-        epsilon, dimension = ask.epsilon, ask.dimension
         least = 0.0 if self.scale is None else self.scale.beta
+        facts = {"own": own, "donee": donee, "dimension": ask.dimension}
         with contextlib.suppress(UnprovenError):
-            return plan_smooth(
-                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
-            )
-        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
+            return plan_smooth(ask.epsilon, least_beta=least, **facts)
+        return plan_smooth(ask.epsilon, **facts)
 
 
 def plain_law(event: Event) -> Noise:

@@ -24,30 +24,11 @@ from missdp.mechanisms.noise import (
     too_far,
 )
 
-__all__ = [
-    "Best",
-    "Facts",
-    "Remembered",
-    "Score",
-    "SelectionMethod",
-    "Values",
-    "choice",
-    "selection_scale",
-]
-
-
 Values: TypeAlias = tuple[Any, ...]
 
 
 class Facts(tuple[Any, ...]):
-    """Released values that a score takes, and that are not changed as long as they are kept.
-
-    Examples
-    --------
-    >>> expected, weight = Facts((np.array([1.5, 2.5]), 1.0))
-    >>> weight
-    1.0
-    """
+    """Released values that a score takes, and that are not changed as long as they are kept."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         del values
@@ -121,21 +102,7 @@ SelectionMethod = Literal["exponential", "permute-and-flip"]
 
 @dataclass(frozen=True)
 class Best:
-    """The law of the largest score after adding noise to each.
-
-    Parameters
-    ----------
-    scale : float
-        Of the noise, above 0.
-    noise : {"gumbel", "exponential"}
-        Gumbel noise is the exponential mechanism, exponential noise is permute-and-flip.
-
-    Examples
-    --------
-    >>> from missdp.mechanisms import SecureNoise
-    >>> Best(1.0).draw(np.array([0.0, 900.0]), SecureNoise())
-    1
-    """
+    """The law of the largest score after adding noise to each."""
 
     scale: float
     noise: SelectionNoise = "gumbel"
@@ -161,13 +128,7 @@ class Best:
     def log_ratio(
         self, answer: int, exact: NDArray[np.float64], other: NDArray[np.float64]
     ) -> float:
-        """Return the log of how much likelier the answer is given ``exact`` than given ``other``.
-
-        Examples
-        --------
-        >>> round(Best(1.0).log_ratio(1, np.array([0.0, 1.0]), np.array([0.0, 0.0])), 3)
-        0.38
-        """
+        """Return the log of how much likelier an answer is given ``exact`` than given ``other``."""
         here, there = (self._log_chance(int(answer), scores) for scores in (exact, other))
         return here - there
 
@@ -187,22 +148,7 @@ class Best:
 def choice(
     epsilon: float, sensitivity: float, method: SelectionMethod, **facts: Any
 ) -> tuple[Event, Best]:
-    """Return what a selection is charged as, and its law.
-
-    Parameters
-    ----------
-    epsilon, sensitivity : float
-    method : {"exponential", "permute-and-flip"}
-        Permute-and-flip never has a larger expected error (McKenna & Sheldon 2020), but its range
-        is not bounded: it is pure DP and no more, so it pays only where a budget counts that.
-    **facts
-        Label, gate and adjacency of the event.
-
-    Examples
-    --------
-    >>> choice(0.5, 1.0, "permute-and-flip")[0].epsilon
-    0.5
-    """
+    """Return what a selection is charged as, and its law."""
     if method not in get_args(SelectionMethod):
         raise ParameterError(f"method must be one of {get_args(SelectionMethod)}, got {method!r}")
     scale = selection_scale(epsilon, sensitivity)

@@ -46,19 +46,6 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DiscreteLaw",
-    "LatticeSampler",
-    "OSWords",
-    "SeededWords",
-    "Words",
-    "draw",
-    "exponential_choice",
-    "falls_below",
-    "lattice_sampler",
-    "permute_and_flip",
-]
-
 DiscreteLaw = Literal["laplace", "gaussian"]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -81,11 +68,6 @@ class OSWords:
     """Words from the operating system's generator, fetched for each call and never kept.
 
     Nothing is buffered, so there is nothing that a forked or pickled copy could repeat.
-
-    Examples
-    --------
-    >>> OSWords().words(3).shape
-    (3,)
     """
 
     def words(self, count: int) -> WordArray:
@@ -137,11 +119,6 @@ def exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
 
     Whole-number arithmetic, rounded outwards at every step: the Taylor series of exp(y) with
     y = x / 2^h at most 1/2, squared h times, then the reciprocal.
-
-    Examples
-    --------
-    >>> exact_exp_enclosure(Fraction(1), 20), 2**20 * math.exp(-1)
-    ((385749, 385750), 385749.55...)
     """
     if x == 0:
         return 1 << precision, 1 << precision
@@ -172,11 +149,6 @@ def falls_below(
     """Return whether a uniform real is below ``gain * exp(-exponent)``.
 
     ``known`` are its first ``precision`` binary digits; more are drawn until the answer is sure.
-
-    Examples
-    --------
-    >>> falls_below(1, 2, Fraction(1), Fraction(1, 10), OSWords())
-    True
     """
     while True:
         low, high = exact_exp_enclosure(exponent, precision + 8)
@@ -189,17 +161,7 @@ def falls_below(
 
 
 class LatticeSampler:
-    """Exact sampler of one discrete law and scale; the text of the module has the method.
-
-    Parameters
-    ----------
-    law : {"laplace", "gaussian"}
-        The shape of the mass.
-    scale : float
-        Above 0, at most 2**40.
-    form : Format, optional
-        For tests.
-    """
+    """Exact sampler of one discrete law and scale; the text of the module has the method."""
 
     def __init__(self, law: DiscreteLaw, scale: float, form: Format | None = None) -> None:
         form = Format() if form is None else form
@@ -249,19 +211,7 @@ class LatticeSampler:
         return ratio if self.law == "laplace" else ratio * ratio / 2
 
     def draw(self, count: int, words: Words) -> IntArray:
-        """Return independent draws.
-
-        Parameters
-        ----------
-        count : int
-            How many.
-        words : Words
-            Randomness.
-
-        Returns
-        -------
-        ndarray of int64, shape (count,)
-        """
+        """Return independent draws."""
         out = np.empty(count, dtype=np.int64)
         filled = 0
         while filled < count:
@@ -328,13 +278,7 @@ def _some_bits(words: Words, count: int, width: int) -> int:
 
 @lru_cache(maxsize=64)
 def lattice_sampler(law: DiscreteLaw, scale: float) -> LatticeSampler:
-    """Return the sampler of a law and a scale.
-
-    Examples
-    --------
-    >>> lattice_sampler("gaussian", 3.0).draw(4, OSWords()).shape
-    (4,)
-    """
+    """Return the sampler of a law and a scale."""
     return LatticeSampler(law, scale)
 
 
@@ -345,13 +289,7 @@ def draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Wor
 
 
 def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
-    """Return an index drawn with probability proportional to exp(score / scale).
-
-    Examples
-    --------
-    >>> exponential_choice(np.array([0.0, 5000.0]), 1.0, OSWords())
-    1
-    """
+    """Return an index drawn with probability proportional to exp(score / scale)."""
     spare = 64 - max(1, (scores.size - 1).bit_length())
     while True:
         drawn = words.words(min(2 * scores.size + 16, _AT_ONCE)) >> np.uint64(spare)
@@ -362,13 +300,7 @@ def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
 
 
 def permute_and_flip(scores: FloatArray, scale: float, words: Words) -> int:
-    """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale).
-
-    Examples
-    --------
-    >>> permute_and_flip(np.array([0.0, 5000.0]), 1.0, OSWords())
-    1
-    """
+    """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
     keys = words.words(scores.size)
     order = np.argsort(keys)
     while (np.diff(keys[order]) == 0).any():  # equal keys would be put in order by index

@@ -34,7 +34,7 @@ from missdp.accounting import (
     LaplaceEvent,
     scale_for,
 )
-from missdp.accounting.gdp import gdp_noise
+from missdp.accounting.costs import gdp_noise
 from missdp.errors import ParameterError
 from missdp.files import noise_is_drawn
 from missdp.mechanisms.noise import (
@@ -47,19 +47,6 @@ from missdp.mechanisms.noise import (
     gaussian_exceeds,
     laplace_exceeds,
 )
-
-__all__ = [
-    "Handle",
-    "Law",
-    "Noise",
-    "Total",
-    "Witness",
-    "count_event",
-    "no_warnings",
-    "plain_function",
-    "read_only",
-]
-
 
 # More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
 _ROOM = 1 + 1e-12
@@ -221,27 +208,14 @@ def count_event(
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Keep warnings of what reads private rows from telling of them, also where they are errors.
-
-    Examples
-    --------
-    >>> with no_warnings():
-    ...     found = np.zeros(0).mean()
-    """
+    """Keep warnings of what reads private rows from telling of them, also where they are errors."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def plain_function(function: Any, what: str) -> None:
-    """Refuse what could carry private numbers away: closures, defaults, methods, callable objects.
-
-    Parameters
-    ----------
-    function : callable
-    what : str
-        What it is called in the refusal: "a score", say.
-    """
+    """Refuse what could carry private numbers away: closures, defaults, methods, objects."""
     if not isinstance(function, FunctionType) or (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
     ):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,28 +37,7 @@ from missdp.mechanisms.exact_noise import (
     permute_and_flip,
 )
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = [
-    "CountNoise",
-    "NoiseSource",
-    "SecureNoise",
-    "SeededNoise",
-    "SelectionNoise",
-    "Size",
-    "above",
-    "add_noise",
-    "check_scale",
-    "distance",
-    "epsilon_paid",
-    "gaussian_exceeds",
-    "laplace_exceeds",
-    "noise_source",
-    "other_kind",
-    "pure_exceeds",
-    "too_far",
-]
+__all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "check_scale", "noise_source"]
 
 
 Size = int | tuple[int, ...]
@@ -69,9 +48,10 @@ IntArray = NDArray[np.int64]
 _MAX_SCALE = 2.0**40
 
 
-@runtime_checkable
-class NoiseSource(Protocol):
-    """What a mechanism draws from. Two implementations: `SecureNoise` and `SeededNoise`.
+class NoiseSource:
+    """What a mechanism draws from: `SecureNoise` for releases, `SeededNoise` for tests.
+
+    Both draw by the same exact samplers; they differ in where the random bits come from.
 
     Examples
     --------
@@ -80,33 +60,17 @@ class NoiseSource(Protocol):
     True
     """
 
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What a release made with this source rests on."""
-
-    def discrete_laplace(self, scale: float, size: Size) -> IntArray:
-        """Draw integers with mass proportional to exp(-abs(x) / scale)."""
-
-    def discrete_gaussian(self, sigma: float, size: Size) -> IntArray:
-        """Draw integers with mass proportional to exp(-x^2 / (2 sigma^2))."""
-
-    def noisy_max(
-        self, scores: NDArray[np.float64], scale: float, *, noise: SelectionNoise = "gumbel"
-    ) -> int:
-        """Return the index of the largest score after adding independent noise to each."""
-
-    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
-        """Flip independent coins that fall on True with probability ``rate``, never more."""
+        raise NotImplementedError
 
     def generator(self) -> np.random.Generator:
         """Return a generator for post-processing (sampling synthetic rows, say)."""
-
-
-class _ExactNoise:
-    """The draws that both sources share."""
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
+        raise NotImplementedError
 
     def discrete_laplace(self, scale: float, size: Size) -> IntArray:
         """Draw integers with mass proportional to exp(-abs(x) / scale), exactly.
@@ -117,10 +81,6 @@ class _ExactNoise:
             Above 0, at most 2**40.
         size : int or tuple of int
             Shape of the result.
-
-        Returns
-        -------
-        ndarray of int64
         """
         return draw("laplace", check_scale("scale", scale), size, self._words)
 
@@ -133,10 +93,6 @@ class _ExactNoise:
             Above 0, at most 2**40.
         size : int or tuple of int
             Shape of the result.
-
-        Returns
-        -------
-        ndarray of int64
         """
         return draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
@@ -155,17 +111,15 @@ class _ExactNoise:
             With scale 2 * sensitivity / epsilon, Gumbel noise is the exponential mechanism
             (epsilon-bounded range) and exponential noise is permute-and-flip (epsilon-DP,
             McKenna & Sheldon 2020).
-
-        Returns
-        -------
-        int
         """
+        if noise not in get_args(SelectionNoise):
+            raise ParameterError(f"noise must be 'gumbel' or 'exponential', got {noise!r}")
         values, scale = _check_scores(scores), check_scale("scale", scale)
-        choose = exponential_choice if _check_noise(noise) == "gumbel" else permute_and_flip
+        choose = exponential_choice if noise == "gumbel" else permute_and_flip
         return choose(values, scale, self._words)
 
     def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
-        """Flip independent coins that fall on True with probability ``rate``.
+        """Flip independent coins that fall on True with probability ``rate``, never more.
 
         Parameters
         ----------
@@ -173,10 +127,6 @@ class _ExactNoise:
             In [0, 1]; rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
         count : int
             Number of coins.
-
-        Returns
-        -------
-        ndarray of bool
         """
         if not 0 <= rate <= 1:
             raise ParameterError(f"rate must be in [0, 1], got {rate}")
@@ -185,7 +135,7 @@ class _ExactNoise:
         return self._words.words(count) < np.uint64(int(Fraction(rate) * 2**64))
 
 
-class SecureNoise(_ExactNoise):
+class SecureNoise(NoiseSource):
     """Exact discrete noise from the operating system's cryptographic generator. For releases.
 
     Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
@@ -216,7 +166,7 @@ class SecureNoise(_ExactNoise):
         return "SecureNoise()"
 
 
-class SeededNoise(_ExactNoise):
+class SeededNoise(NoiseSource):
     """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
 
     Parameters
@@ -282,15 +232,11 @@ def noise_source(
     """
     if random_state is None:
         return SecureNoise()
-    if isinstance(random_state, SecureNoise | SeededNoise):
-        return random_state
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if isinstance(random_state, np.random.Generator):
-        return SeededNoise(random_state)
-    if whole and int(random_state) >= 0:  # type: ignore[arg-type]
-        return SeededNoise(int(random_state))  # type: ignore[arg-type]
     if isinstance(random_state, NoiseSource):
         return random_state
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
+        return SeededNoise(random_state)
     raise ParameterError(
         "random_state must be None, a non-negative int or a numpy.random.Generator, "
         f"got {type(random_state).__name__}"
@@ -303,12 +249,6 @@ def check_scale(name: str, value: float) -> float:
     if not number or not 0 < value <= _MAX_SCALE:
         raise ParameterError(f"{name} must be above 0 and at most 2**40, got {value}")
     return float(value)
-
-
-def _check_noise(noise: str) -> str:
-    if noise not in get_args(SelectionNoise):
-        raise ParameterError(f"noise must be 'gumbel' or 'exponential', got {noise!r}")
-    return noise
 
 
 def _check_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -363,13 +303,7 @@ def above(found: float, most: float) -> bool:
 
 
 def distance(exact: Any, other: Any, norm: int) -> float:
-    """Return how far two arrays of numbers are apart, in L1 or L2 norm.
-
-    Examples
-    --------
-    >>> distance(np.array([3, 0]), np.array([0, 4]), 1), distance([3, 0], [0, 4], 2)
-    (7.0, 5.0)
-    """
+    """Return how far two arrays of numbers are apart, in L1 or L2 norm."""
     gap = (np.asarray(exact) - np.asarray(other)).astype(np.float64).ravel()
     return float(np.linalg.norm(gap, norm))
 

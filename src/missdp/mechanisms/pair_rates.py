@@ -31,8 +31,6 @@ from missdp.schema import PairDenial
 from missdp.sources.partners import observed_on, violating_pairs
 from missdp.table import Table
 
-__all__ = ["PairRate", "RateSteps"]
-
 _STEPS = 1024  # of the grid, by which half the mean number of partners is counted
 _ROW = 256  # steps of a row: the noise of their number has four times the scale
 
@@ -74,18 +72,7 @@ class PairRate:
 
 @dataclass(frozen=True)
 class RateSteps:
-    """What is released of a denial constraint, in whole numbers, and its noise.
-
-    Parameters
-    ----------
-    cost : Cost
-
-    Examples
-    --------
-    >>> steps = RateSteps(Cost(currency="gdp", amount=1.0))
-    >>> steps.bound, round(steps.noise.scale)
-    (1056, 1056)
-    """
+    """What is released of a denial constraint, in whole numbers, and its noise."""
 
     cost: Cost
 
@@ -105,16 +92,7 @@ class RateSteps:
     def exact(
         denial: PairDenial, table: Table, *, complete: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
-        """Return the two numbers; private.
-
-        Parameters
-        ----------
-        denial : PairDenial
-        table : Table
-            The private rows.
-        complete : array of bool
-            Rows that are counted if they have a value of all attributes of the constraint.
-        """
+        """Return the two numbers; private."""
         rows = table.take(complete & observed_on(denial.names, table))
         many = len(rows)
         pairs = violating_pairs(denial, rows) if many > 1 else 0

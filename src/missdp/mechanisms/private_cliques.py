@@ -19,17 +19,9 @@ from missdp.sources import Clique, MarginalSource, Strategy
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import ExactCounts, PrivateCounts, complete_rows
 
-__all__ = ["PrivateCliques"]
-
 
 class PrivateCliques(Handle):
-    """A handle on private rows, of which it tells public facts only; see `Door` for the answers.
-
-    Parameters
-    ----------
-    source, strategy, budget, noise, declared_rows
-        See `missdp.mechanisms.door.Door`.
-    """
+    """A handle on private rows, of which it tells public facts only; see `Door` for the answers."""
 
     def __init__(
         self,

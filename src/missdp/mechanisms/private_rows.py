@@ -24,7 +24,6 @@ from missdp.mechanisms.questions import (
     Preparation,
     Prepared,
     Rows,
-    SmoothProfile,
 )
 from missdp.mechanisms.views import PART_ROWS
 from missdp.schema import Numeric, Schema
@@ -34,8 +33,6 @@ from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table
 from missdp.table.encode import Column as TableColumn
-
-__all__ = ["FilledRows", "PrivateRows", "as_they_came", "observed_on", "with_one_kind_of_hole"]
 
 
 def with_one_kind_of_hole(table: Table) -> Table:
@@ -79,19 +76,7 @@ class PrivateRows:
         """Return a smooth bound of how far one row moves a question."""
         failed = DataError("the bound of a question failed")
         with replacing(Exception, by=failed), no_warnings():
-            return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
-
-    def most(self) -> float:
-        """Return how many rows one row can move."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return self._profile.most()
-
-    @property
-    def _profile(self) -> SmoothProfile:
-        profile = self._made.profile
-        assert profile is not None  # checked when the rows were made
-        return profile
+            return float(self._made.profile.smooth_bound(own=own, donee=donee, beta=beta))
 
     @cached_property
     def _made(self) -> FilledRows:
@@ -241,11 +226,6 @@ def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Return the place of each label in their order, of equal ones the first first.
 
     With little memory: labels are sorted in 64 portions, by their highest bits.
-
-    Examples
-    --------
-    >>> ranks(np.array([2**63, 5, 2**62, 5], dtype=np.uint64)).tolist()
-    [3, 0, 2, 1]
     """
     top, found = room(len(labels), np.uint8), room(len(labels), np.uint32)
     for part in blocks(len(labels), PART_ROWS):

@@ -25,8 +25,6 @@ from missdp.mechanisms.laws import Noise, read_only
 from missdp.sources import Clique
 from missdp.sources.row_weights import RowWeight
 
-__all__ = ["ProductSums", "Products", "RowProducts"]
-
 _FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
 _LARGEST = 2.0**38  # noise, in steps of the grid
 _LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
@@ -108,15 +106,6 @@ class ProductSums:
     """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
 
     A door makes it from a plan.
-
-    Parameters
-    ----------
-    plan : RowProducts
-    names : tuple of str
-        The attributes in their order.
-    bits : int
-        Numbers of blocks, and the factors that clip, are multiples of 2**-bits.
-    cost : Cost
     """
 
     plan: RowProducts

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,6 @@ __all__ = [
     "Query",
     "Question",
     "Rows",
-    "SmoothProfile",
     "Sums",
 ]
 
@@ -371,19 +370,6 @@ class Filled:
         return Filled(some.rows.astype(np.int64) - start, some.codes, some.values)
 
 
-class SmoothProfile(Protocol):
-    """How many rows one row can move, here and in tables nearby. Private."""
-
-    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return a beta-smooth bound of ``own + donee * (rows that one row can move)``.
-
-        Rounded up by a factor of at most 1 + 2**-40.
-        """
-
-    def most(self) -> int:
-        """Return how many rows one row can move."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Prepared:
     """What a preparation made of the rows. Private.
@@ -394,13 +380,15 @@ class Prepared:
         Attributes that were filled.
     keep : array of bool, shape (n,), optional
         Rows that stay; the others, and their filled cells, are dropped.
-    profile : SmoothProfile, optional
-        For preparations in which a row's filled cells depend on other rows.
+    profile : object, optional
+        For preparations in which a row's filled cells depend on other rows: how many one row can
+        move. Its ``smooth_bound(own=, donee=, beta=)`` is a beta-smooth bound of ``own + donee *
+        (rows that one row can move)``, rounded up by a factor of at most 1 + 2**-40.
     """
 
     columns: Mapping[str, Filled] = field(default_factory=dict)
     keep: NDArray[np.bool_] | None = None
-    profile: SmoothProfile | None = None
+    profile: Any = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

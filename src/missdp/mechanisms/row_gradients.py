@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 
-__all__ = [
-    "SLACK",
-    "Codes",
-    "Gradient",
-    "Grid",
-    "RowFunction",
-    "RowGradients",
-    "alike_but_one",
-    "fixed_copy",
-]
-
 Codes: TypeAlias = Mapping[str, NDArray[np.int64]]
 Gradient: TypeAlias = Callable[..., Any]
 FloatArray = NDArray[np.float64]
@@ -45,28 +34,12 @@ _PAIRS = ((0, 0), (1, 1), (0, 1), (1, 0), (2, 2), (2, 0), (3, 3), (4, 5))
 class Grid:
     """Where clipped gradients lie: whole numbers of cells, of norm at most ``cells``.
 
-    Parameters
-    ----------
-    clip : float
-        Largest norm of one row's gradient, above 0.
-    cells : int
-        The same in cells, and what the privacy claim rests on.
-    dimension : int
-        Number of coordinates, all parameters of a row's gradient together.
-
     Notes
     -----
     A gradient g becomes rint(g r / max(clip, norm of g)), r = (cells - sqrt(dimension) / 2)
     (1 - 2^-30). Its length before rounding is at most r but for a relative error below 2^-31 (sums
     of up to 2^22 squares in floating point), and rounding adds at most sqrt(dimension) / 2. So the
     norm is at most ``cells``: exactly, since these are whole numbers.
-
-    Examples
-    --------
-    >>> grid = Grid(clip=1.0, cells=2**20, dimension=2)
-    >>> cells = grid.cells_of(np.array([[3.0, 4.0], [0.0, 0.1], [np.nan, 0.0]]))
-    >>> (cells * grid.width).round(3).tolist()
-    [[0.6, 0.8], [0.0, 0.1], [0.0, 0.0]]
     """
 
     clip: float
@@ -100,16 +73,7 @@ class Grid:
         return int(SLACK * self.cells / each)
 
     def cells_of(self, gradients: FloatArray) -> FloatArray:
-        """Return the gradients clipped and rounded; rows that are not finite become 0.
-
-        Parameters
-        ----------
-        gradients : ndarray of float, shape (rows, dimension)
-
-        Returns
-        -------
-        ndarray of float, whole numbers, same shape
-        """
+        """Return the gradients clipped and rounded; rows that are not finite become 0."""
         known = np.isfinite(gradients).all(axis=1, keepdims=True)
         values = np.where(known, gradients, 0.0)
         largest = np.abs(values).max(axis=1, initial=0.0)
@@ -123,18 +87,6 @@ class Grid:
 
 class RowFunction:
     """A family's gradient function, run on blocks of rows of one public size.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(codes, *state)`` returns, for every row, the gradient of its loss: an array whose
-        first axis are the rows, or a tuple of such arrays.
-    sizes : mapping of str to int
-        Number of codes of each attribute.
-    state : tuple
-        Released values: arrays, numbers, text.
-    rows_at_once : int
-        Size of every block, from 1 to 1024. What is lacking is filled with made-up rows.
 
     Notes
     -----
@@ -268,16 +220,7 @@ def _failed(error: BaseException) -> ParameterError:
 
 
 class RowGradients:
-    """The clipped gradients of all rows at one state; private, and computed when asked for.
-
-    Parameters
-    ----------
-    codes : callable
-        Returns the codes of all rows, by attribute.
-    function : RowFunction
-    state : tuple
-    grid : Grid
-    """
+    """The clipped gradients of all rows at one state; private, and computed when asked for."""
 
     def __init__(
         self,

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Event, SampledGaussianEvent
-from missdp.accounting.accountants import RDP_ORDERS
-from missdp.accounting.costs import rdp_curve
+from missdp.accounting.costs import RDP_ORDERS, rdp_curve
 from missdp.accounting.filters import filter_cost
-from missdp.errors import BudgetExceededError, ParameterError
+from missdp.errors import BudgetExceededError, ParameterError, number, whole
 from missdp.mechanisms.noise import NoiseSource, above, check_scale, too_far
 from missdp.mechanisms.row_gradients import (
     SLACK,
@@ -28,8 +27,6 @@ from missdp.mechanisms.row_gradients import (
     alike_but_one,
     fixed_copy,
 )
-
-__all__ = ["PrivateTraining", "SampledSum", "Training"]
 
 _SIGMA = 2.0**38  # cells of the grid to a standard deviation of the noise
 _LEAST, _MOST = 2.0**-4, 2.0**16
@@ -66,20 +63,14 @@ class Training:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.steps, int | np.integer) and not isinstance(self.steps, bool)
-        if not whole or self.steps < 1:
-            raise ParameterError("steps must be a whole number, at least 1")
+        object.__setattr__(self, "steps", whole("steps", self.steps))
         for name, low, high in (
             ("rate", 2.0**-40, 1.0),
             ("clip", 2.0**-500, 2.0**500),
             ("noise_multiplier", _LEAST, _MOST),
         ):
-            value = getattr(self, name)
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not number or not low <= value <= high:
-                raise ParameterError(f"{name} must be from {low:g} to {high:g}")
-            object.__setattr__(self, name, float(value))
-        object.__setattr__(self, "steps", int(self.steps))
+            value = number(name, getattr(self, name), least=low, most=high)
+            object.__setattr__(self, name, value)
 
     @classmethod
     def worth(cls, cost: Cost, *, rate: float, steps: int, clip: float) -> Training:
@@ -179,13 +170,6 @@ class Training:
 @dataclass(frozen=True)
 class SampledSum:
     """The law of one step: rows are sampled, their gradients are added up, and noise is added.
-
-    Parameters
-    ----------
-    rate : float
-        Probability with which a row is sampled.
-    sigma : float
-        Of the discrete Gaussian noise of each coordinate, in cells of the grid.
 
     Notes
     -----

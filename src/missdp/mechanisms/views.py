@@ -15,8 +15,6 @@ from missdp.schema.known import Verdict
 from missdp.schema.predicates import RowView
 from missdp.shelf import blocks
 
-__all__ = ["PART_ROWS", "Cells", "Rows"]
-
 PART_ROWS = 2**20
 """Most rows that a function of each row by itself is shown at once."""
 
@@ -32,17 +30,7 @@ class Cells(RowView, Protocol):
 
 
 class Rows:
-    """The view of private rows that a function gets: read-only, and of the attributes it named.
-
-    Parameters
-    ----------
-    cells : Cells
-        The rows.
-    reads : frozenset of str
-        What can be read of them.
-    asks : frozenset of str
-        Attributes of which one may read, besides, to which rows they apply.
-    """
+    """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
         self, cells: Cells, reads: frozenset[str], asks: frozenset[str] = frozenset()

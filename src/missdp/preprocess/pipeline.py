@@ -20,7 +20,7 @@ from missdp.accounting import (
     PureEvent,
     epsilon_under,
 )
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.preprocess.chain import Bound, PreparedRows, Stage, trace

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import DataError, ParameterError, SchemaError, number
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums

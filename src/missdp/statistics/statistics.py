@@ -14,7 +14,7 @@ from missdp.errors import (
     UnprovenError,
     number,
 )
-from missdp.mechanisms.asks import ScaleRelease, SmoothKind
+from missdp.mechanisms.asks import ScaleRelease
 from missdp.mechanisms.row_door import RandomState, RowDoor
 from missdp.schema import Numeric
 from missdp.schema.predicates import Predicate, backticks_hint, parse_names, parse_where
@@ -57,8 +57,6 @@ class ImputedStatistics:
         Pays, once and now, for error bars: the noise scale depends on the table, so an error bar is
         a release. With ``rho`` and ``delta`` it also allows Gaussian noise (queries with ``rho``).
         Without it, numbers that depend on imputed values come without error bars.
-    noise : {"lomax", "cauchy", "paper"}, default "lomax"
-        The law of the noise for pure DP; "paper" refuses epsilon below 2 ln 2.
     confidence : float, default 0.95
         Of the error bars.
     undeclared : {"refuse", "accept"}, default "refuse"
@@ -107,7 +105,6 @@ class ImputedStatistics:
         *,
         budget: Budget,
         scale: ScaleRelease | None = None,
-        noise: SmoothKind = "lomax",
         confidence: float = 0.95,
         undeclared: str = "refuse",
         random_state: RandomState = None,
@@ -120,9 +117,7 @@ class ImputedStatistics:
             raise ParameterError("scale must be a ScaleRelease or None")
         if number("confidence", confidence, most=1.0, open_end=True) < 0.5 or confidence == 1:
             raise ParameterError("confidence must be at least 0.5 and below 1")
-        door = RowDoor(
-            table, budget=budget, random_state=random_state, undeclared=undeclared, noise=noise
-        )
+        door = RowDoor(table, budget=budget, random_state=random_state, undeclared=undeclared)
         self._parts = Parts(_prepared(door, imputation, scale, confidence), imputation, confidence)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, get_type_hints
 import numpy as np
 
 from missdp.accounting import Budget, Condition, Guarantee
-from missdp.accounting.weak import warn_if_weak
+from missdp.accounting.guarantee import warn_if_weak
 from missdp.errors import BudgetExceededError, DataError, ParameterError, did_you_mean, replacing
 from missdp.mechanisms import Door, Total, noise_source
 from missdp.progress import Progress

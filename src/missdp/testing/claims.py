@@ -23,11 +23,11 @@ from scipy.stats import beta
 
 from missdp.accounting import (
     FAST_ACCOUNTANTS,
+    PLD,
+    PURE,
     Event,
     GaussianEvent,
     Guarantee,
-    PLDAccountant,
-    PureAccountant,
     SampledGaussianEvent,
     ZCDPEvent,
     delta_of,
@@ -35,8 +35,8 @@ from missdp.accounting import (
     flatten,
     releases,
 )
-from missdp.accounting.costs import pure_epsilon
-from missdp.accounting.gdp import GDPAccountant, gdp_cost
+from missdp.accounting.accountants import GDP
+from missdp.accounting.costs import gdp_cost, pure_epsilon
 from missdp.errors import ParameterError, UnprovenError
 from missdp.record import Record
 from missdp.synth import Synthesizer
@@ -120,14 +120,14 @@ def _gaussian_of(events: Iterable[Event]) -> float:
 
 def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
     try:
-        tight = (PLDAccountant(),) if all(map(PLDAccountant().supports, events)) else None
+        tight = (PLD,) if all(map(PLD.supports, events)) else None
         using = tight or FAST_ACCOUNTANTS
         widest = epsilon_of(events, 1e-6, accountants=using)
         grid = np.linspace(0.0, min(widest, _MOST_EPSILON), _POINTS)
         found = [(float(e), delta_of(events, float(e), accountants=using)) for e in grid]
     except UnprovenError:
         return ()
-    if all(PureAccountant().supports(event) for event in events):
+    if all(PURE.supports(event) for event in events):
         found.append((sum(pure_epsilon(event) for event in events), 0.0))
     return tuple(pair for pair in found if pair[0] <= _MOST_EPSILON)
 
@@ -138,7 +138,7 @@ def mu_of(event: Event) -> float:
     For discrete Gaussian noise on counts the largest mu of all corners of its trade-off curve is
     found numerically, for false alarms above 10^-18: the curve of the Gaussian is convex, so that
     it lies below the rest. Steps that read every row are Gaussian; for those that sample rows no mu
-    is known here. Everything else is what `missdp.accounting.gdp` proves.
+    is known here. Everything else is what `missdp.accounting.costs` proves.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def mu_of(event: Event) -> float:
         return _discrete_gaussian_mu(event.sigma)
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
-    return math.sqrt(gdp_cost(event)) if GDPAccountant().supports(event) else math.inf
+    return math.sqrt(gdp_cost(event)) if GDP.supports(event) else math.inf
 
 
 def _discrete_gaussian_mu(sigma: float) -> float:

@@ -9,7 +9,8 @@ from scipy.special import expit
 
 from missdp import Budget, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases
-from missdp.accounting.gdp import gdp_cost, mu_worth
+from missdp.accounting.costs import gdp_cost
+from missdp.accounting.exact import mu_worth
 from missdp.errors import ParameterError
 from missdp.mechanisms import Noise
 from missdp.synth import AIM

@@ -5,7 +5,8 @@ import pytest
 
 from missdp import Categorical, Schema, Table
 from missdp.accounting import releases
-from missdp.accounting.gdp import gdp_cost, mu_worth
+from missdp.accounting.costs import gdp_cost
+from missdp.accounting.exact import mu_worth
 from missdp.synth import MST
 
 NAMES = ("a", "b", "c", "d", "e")
