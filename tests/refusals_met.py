@@ -16,7 +16,7 @@ from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.record import sealed
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
-from missdp.statistics import ImputedStatistics, KNNImputation, QueryRequest, run_query
+from missdp.statistics import QueryRequest, run_query
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
 from missdp.table.memory import memory_limit
@@ -159,9 +159,6 @@ CASES: list[Callable[[], Any]] = [
     lambda: asks(statistic="median"),
     lambda: asks(statistic="variance", uncertainty="worst-case"),
     lambda: asks(epsilon=2.0),
-    lambda: ImputedStatistics(
-        reads(), KNNImputation(impute="age", match_on="sex"), budget=Budget(1.0), noise="paper"
-    ).count(where="age > 50", epsilon=0.5),
     # guarantees
     lambda: Guarantee(1.0).compose(Guarantee(1.0).to_replace_one()),
     lambda: Guarantee(1.0, protects="ground-truth"),

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
     ApproximateEvent,
-    Assumption,
     Budget,
     Cost,
     GaussianEvent,
@@ -33,7 +32,6 @@ from missdp.mechanisms import (
     Prepared,
     Query,
     RowDoor,
-    SecureNoise,
     SeededNoise,
     Sums,
     Witness,
@@ -44,7 +42,7 @@ from missdp.mechanisms.laws import read_only
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import Charged, PrivateRows
 from missdp.mechanisms.smooth import ScaleRelease, plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.table.encode import Column
 
 SCHEMA = Schema((
@@ -420,13 +418,6 @@ def oldest(rows):
     return int(rows.codes("age").max(initial=0))
 
 
-def test_a_declared_cap_is_a_condition_and_a_sensitivity():
-    asked = door().prepared(shared(without_profile, cap=4))
-    asked.ask(COUNT, PURE, label="ages")
-    assert asked.budget.events[0].sensitivity == 1 + 2 * 4
-    assert any(isinstance(c, Assumption) and "4" in str(c) for c in asked.budget.spent.conditions)
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -512,7 +503,6 @@ def test_a_released_scale_allows_gaussian_noise_only_where_it_was_charged():
     [
         lambda: door("x"),
         lambda: door(budget=None),
-        lambda: door(noise="gauss"),
         lambda: door(undeclared="perhaps"),
         lambda: Sums(function=ages, bound=0.0),
         lambda: Sums(function=ages, bound=1.0, numbers=2, change=1.0),
@@ -537,12 +527,12 @@ def test_a_door_cannot_be_copied():
 
 
 @given(
-    st.floats(0.1, 4.0), st.sampled_from(["lomax", "cauchy"]), st.floats(-1, 1), st.floats(-1, 1),
-    st.floats(-1e4, 1e4), st.floats(0.1, 1e3),
+    st.floats(0.1, 4.0), st.floats(-1, 1), st.floats(-1, 1), st.floats(-1e4, 1e4),
+    st.floats(0.1, 1e3),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, kind, move, dilate, answer, bound):
-    law = SmoothLaw(noise=plan_smooth(epsilon, law=kind), own=1, donee=1)
+def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, move, dilate, answer, bound):
+    law = SmoothLaw(noise=plan_smooth(epsilon), own=1, donee=1)
     other = bound * np.exp(dilate * law.noise.beta)
     moved = int(move * min(bound, other))
     ratio = law.log_ratio((Fraction(answer),), Bounded((0,), bound), Bounded((moved,), other))
@@ -559,12 +549,6 @@ def test_log_ratios_of_neighbours_are_within_epsilon(epsilon, kind, move, dilate
             Bounded((5, 8), 4.2),
         ),
         (
-            SmoothLaw(noise=plan_smooth(1.0, law="cauchy"), own=1, donee=1),
-            Bounded((3,), 4.0),
-            Bounded((7,), 4.2),
-        ),
-        (PaperLaw(epsilon=4.0, own=1, donee=1), Bounded((3,), 4), Bounded((7,), 5)),
-        (
             ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0),
             np.array([3, 8]),
             np.array([6, 4]),
@@ -579,10 +563,3 @@ def test_log_ratios_are_those_of_the_law(law, exact, other):
         ratios = np.exp([law.log_ratio(draw, one, two) for draw in draws])
         assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
         assert ratios.std() > 0.02
-
-
-def test_paper_noise_is_what_was_published():
-    law = PaperLaw(epsilon=6 * np.log(2), own=1, donee=1)
-    draws = [float(law.draw(Bounded((0,), 4), SecureNoise())[0]) for _ in range(2000)]
-    # gamma = 4: the noise has variance 1, times the square of (1 + 4) / ln 2.
-    assert np.median(np.abs(draws)) == pytest.approx(0.54 * 5 / np.log(2), rel=0.15)

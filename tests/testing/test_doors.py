@@ -20,7 +20,7 @@ from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.choices import Best
 from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.smooth import plan_smooth
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.preprocess import PrivateLogisticRegression, PrivateMean
 from missdp.preprocess.vector_query import VectorNoise
 from missdp.sources import MemorySource, strategy_named
@@ -77,7 +77,7 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.statistics.donors import Profile
+    from missdp.statistics.profile import Profile
 
     monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)
@@ -344,12 +344,6 @@ STEP = {"rate": 1.0, "noise_multiplier": 1.0, "steps": 1, "discrete": True}
             (Bounded((5,), 3.0), Bounded((5,), 3.5)),
         ),
         (
-            PaperLaw(epsilon=2.0, own=1, donee=1),
-            PureEvent(epsilon=2.0),
-            (Bounded((5,), 3.0), Bounded((8,), 7.0)),
-            (Bounded((5,), 3.0), Bounded((5,), 7.5)),
-        ),
-        (
             ScaledGaussian.costing(0.5, own=1, donee=1, most=4.0),
             ZCDPEvent(rho=0.5),
             ([0], [5]),
@@ -369,12 +363,10 @@ def test_every_law_says_what_is_too_far(law, event, near, far):
     assert law.exceeds(SampledGaussianEvent(**STEP), *as_exact[1])
 
 
-@pytest.mark.parametrize(
-    "law", [SmoothLaw(noise=SMOOTH, own=1, donee=1), PaperLaw(epsilon=2.0, own=1, donee=1)]
-)
-def test_smooth_noise_is_scaled_too(law):
+def test_smooth_noise_is_scaled_too():
     from missdp.testing.findings import Recorder
 
+    law = SmoothLaw(noise=SMOOTH, own=1, donee=1)
     behind = Bounded((100,), 5.0)
     values = [
         np.array([float(Recorder(seed, scale=s).drawn(law, behind)[0]) for seed in range(8)]) - 100

@@ -20,7 +20,7 @@ from missdp.cli.where import (
 )
 from missdp.errors import MissDPError, ParameterError, SchemaError
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_names, parse_where
+from missdp.schema.predicates import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import RowStream, Table
@@ -185,16 +185,8 @@ def _part(facts: Schema, valued: set[str], request: QueryRequest) -> Schema | No
 def _with_values(request: QueryRequest, facts: Schema) -> set[str] | None:
     """Return the attributes of which a question reads values; None if it makes no sense."""
     with contextlib.suppress(MissDPError):
-        texts = request.impute, request.match, request.group
-        named = {name for text in texts for name in parse_names(text)}
-        if not named or not named <= {*facts.names}:
-            return None
-        found = {*parse_names(request.impute)}  # matched are bins alone
-        found |= parse_where(request.where, facts).names
-        if request.statistic == "proportion":
-            return found | parse_where(request.of, facts, named="of").names
-        of = {*parse_names(request.of)}
-        return found | of if of <= {*facts.names} else None
+        imputation = request.imputation(facts)  # matched are bins alone
+        return {*imputation.impute} | request.question(facts).reads(facts)
     return None
 
 

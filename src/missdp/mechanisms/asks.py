@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ from missdp.mechanisms.smooth import (
     plan_smooth,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import SmoothLaw
 
 __all__ = [
     "Ask",
@@ -55,7 +55,6 @@ __all__ = [
     "Released",
     "ScaleRelease",
     "ScaledGaussian",
-    "SmoothKind",
     "plain_law",
 ]
 
@@ -153,7 +152,6 @@ class Released:
         return [Noisy(value, self.radius) for value in self.values.tolist()]
 
 
-SmoothKind: TypeAlias = Literal["lomax", "cauchy", "paper"]
 Radius: TypeAlias = Callable[[float], float]
 
 
@@ -214,26 +212,15 @@ class Choice:
     """Rules that turn asks into events, and answers into laws.
 
     A question that reads cells filled from other rows gets noise in proportion to a private smooth
-    bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
-    that one row can move is declared, noise for that bound. All others get plain noise.
+    bound; or Gaussian noise at a released scale, if that is cheaper. All others get plain noise.
 
     Parameters
     ----------
-    kind : {"lomax", "cauchy", "paper"}
-        Noise in proportion to a private bound.
-    cap : int or None
-        Declared bound on the rows that one row can move; None if it is private.
     scale : ReleasedScale or None
         A released bound on it.
     """
 
-    kind: SmoothKind = "lomax"
-    cap: int | None = None
     scale: ReleasedScale | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(SmoothKind):
-            raise ParameterError(f"noise must be one of {get_args(SmoothKind)}, not {self.kind!r}")
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
         """Return what an ask is charged as.
@@ -259,7 +246,8 @@ class Choice:
         """
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            self._check_plain(event, question, depends=depends)
+            if question.own > getattr(event, "sensitivity", 0):
+                raise UnprovenError("the release is more sensitive than what was charged for")
             return plain_law(event)
         if not question.donee < math.inf:
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
@@ -269,8 +257,6 @@ class Choice:
             return ScaledGaussian.costing(
                 ask.rho, own=question.own, donee=question.donee_l2, most=self.scale.donees
             )
-        if kind == "paper":
-            return PaperLaw(epsilon=ask.epsilon, own=question.own, donee=question.donee)
         noise = self._plan(ask, question.own, question.donee)
         return SmoothLaw(noise=noise, own=question.own, donee=question.donee)
 
@@ -290,39 +276,26 @@ class Choice:
     def _event(self, ask: Ask, *, depends: bool) -> Event:
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            size = ask.own * (1 + ask.moves * (self.cap or 0) * depends)
-            return _plain_event(ask, size)
+            return _plain_event(ask, ask.own)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
-        if kind == "paper":
-            PaperLaw(epsilon=ask.epsilon, own=1, donee=1)
-            if ask.dimension > 1:
-                raise UnprovenError("the mechanism of Clifton et al. is for single numbers")
-        else:
-            self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
+        self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
         if self._chooses(ask, depends=depends):
             # Which noise it will be depends on a released number. An event may not: both are
             # rho-zCDP, and that alone is stated, whichever it is.
             return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
-    def _check_plain(self, event: Event, question: Question, *, depends: bool) -> None:
-        # Without a cap any number of rows may move: no plain noise covers that.
-        most = math.inf if self.cap is None else self.cap
-        moved = question.donee * most if depends and question.donee and most else 0
-        if question.own + moved > getattr(event, "sensitivity", 0):
-            raise UnprovenError("the release is more sensitive than what was charged for")
-
     def _chooses(self, ask: Ask, *, depends: bool) -> bool:
         """Whether the released scale decides between Gaussian and Lomax noise."""
-        can = self.scale is not None and self.scale.gaussian and self.cap is None
-        return can and depends and ask.rho is not None and self.kind == "lomax"
+        can = self.scale is not None and self.scale.gaussian
+        return can and depends and ask.rho is not None
 
     def _kind(self, ask: Ask, *, depends: bool) -> str:
-        if not depends or self.cap is not None:
+        if not depends:
             return "plain"
         if not self._chooses(ask, depends=depends):
-            return self.kind
+            return "lomax"
         assert self.scale is not None
         assert ask.rho is not None
         lomax = self._plan(ask, 1.0, float(ask.moves))
@@ -332,14 +305,11 @@ class Choice:
         return "gaussian" if light < heavy and 2 * ask.own * light < 2.0**39 else "lomax"
 
     def _plan(self, ask: Ask, own: float, donee: float) -> SmoothNoise:
-        law: Literal["lomax", "cauchy"] = "cauchy" if self.kind == "cauchy" else "lomax"
         epsilon, dimension = ask.epsilon, ask.dimension
         least = 0.0 if self.scale is None else self.scale.beta
         with contextlib.suppress(UnprovenError):
-            return plan_smooth(
-                epsilon, own=own, donee=donee, dimension=dimension, law=law, least_beta=least
-            )
-        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, law=law)
+            return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension, least_beta=least)
+        return plan_smooth(epsilon, own=own, donee=donee, dimension=dimension)
 
 
 def plain_law(event: Event) -> Noise:

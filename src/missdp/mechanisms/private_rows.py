@@ -81,12 +81,6 @@ class PrivateRows:
         with replacing(Exception, by=failed), no_warnings():
             return self._profile.smooth_bound(own=own, donee=donee, beta=beta)
 
-    def most(self) -> float:
-        """Return how many rows one row can move."""
-        failed = DataError("the bound of a question failed")
-        with replacing(Exception, by=failed), no_warnings():
-            return self._profile.most()
-
     @property
     def _profile(self) -> SmoothProfile:
         profile = self._made.profile
@@ -101,7 +95,7 @@ class PrivateRows:
         with replacing(Exception, by=failed), no_warnings():
             rows = Rows(FilledRows(self._table, Prepared()), how.reads)
             made = how.function(rows, self._draws(how.draws), *how.given)
-            private = bool(how.shared) and how.cap is None
+            private = bool(how.shared)
             if private and made.profile is None:
                 raise DataError("the preparation did not bound how many rows one row moves")
             return FilledRows(self._table, made)

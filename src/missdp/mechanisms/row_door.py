@@ -26,7 +26,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.conditions import domain_conditions
 from missdp.errors import DataError, ParameterError, replacing
-from missdp.mechanisms.asks import Ask, Choice, Released, SmoothKind, plain_law
+from missdp.mechanisms.asks import Ask, Choice, Released, plain_law
 from missdp.mechanisms.laws import Handle, Law, Noise
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.private_rows import (
@@ -37,7 +37,7 @@ from missdp.mechanisms.private_rows import (
 )
 from missdp.mechanisms.questions import Preparation, Question
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
-from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.schema import Schema
 from missdp.table import Table
 
@@ -78,8 +78,6 @@ class RowDoor(Handle):
         None (the default) for releases. Anything else is for tests and becomes a condition.
     undeclared : {"refuse", "accept"}
         What to do about facts of the schema that nobody has declared public.
-    noise : {"lomax", "cauchy", "paper"}
-        The law of noise that follows a private bound.
 
     Examples
     --------
@@ -102,7 +100,6 @@ class RowDoor(Handle):
         budget: Budget,
         random_state: RandomState = None,
         undeclared: str = "refuse",
-        noise: SmoothKind = "lomax",
     ) -> None:
         if not isinstance(table, Table):
             raise DataError("statistics are asked of a Table: use Table.read(data, schema)")
@@ -112,7 +109,7 @@ class RowDoor(Handle):
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
         self._table = table = with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
-        self._choice = Choice(kind=noise, cap=0)
+        self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
         self._rows = self._came = PrivateRows(
             table, Preparation(function=as_they_came), self._noise
@@ -143,7 +140,7 @@ class RowDoor(Handle):
     @property
     def needs_scale(self) -> bool:
         """Whether how many rows one row can move is private."""
-        return self._choice.cap is None
+        return bool(self._shared)
 
     @property
     def scale(self) -> ReleasedScale | None:
@@ -172,12 +169,10 @@ class RowDoor(Handle):
         using : sequence of Charged
             Releases whose answers are given to the function: part of every later guarantee.
         """
-        cap = preparation.cap if preparation.shared else 0
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
-            _choice=replace(self._choice, cap=cap, scale=None),
-            _conditions=(*self._conditions, *preparation.conditions),
+            _choice=Choice(),
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _open=set(),
         )
@@ -301,8 +296,6 @@ class RowDoor(Handle):
 def _exact(rows: PrivateRows, question: Question, law: Law) -> NDArray[np.int64] | Bounded:
     """Return what a law needs; private."""
     totals = question.exact(rows.cells)
-    if isinstance(law, PaperLaw):
-        return Bounded(tuple(totals.tolist()), rows.most())
     if isinstance(law, SmoothLaw):
         bound = rows.bound(own=law.own, donee=law.donee, beta=law.noise.beta)
         return Bounded(tuple(totals.tolist()), bound)

@@ -3,9 +3,9 @@
 A beta-smooth bound S of a query's local sensitivity satisfies ``S(D) >= LS(D)`` and
 ``S(D) <= exp(beta) * S(D')`` for neighbours (Nissim, Raskhodnikova & Smith 2007). Noise of scale
 ``S / alpha`` is private if its law hardly changes when it is shifted by ``alpha`` and dilated by
-``exp(beta)`` at once. Two laws are offered.
+``exp(beta)`` at once.
 
-**Lomax** (default): density proportional to ``(1 + |x|_1) ** -(shape + d)`` on d coordinates, a
+**Lomax** noise has a density proportional to ``(1 + |x|_1) ** -(shape + d)`` on d coordinates, a
 Laplace vector over a Gamma(shape) variable.
 
 *Theorem.* Its worst log-ratio under any joint shift ``|Delta|_1 <= alpha`` and dilation ``exp(s)``,
@@ -19,12 +19,8 @@ change is within the smooth bounds of both. ∎
 
 As beta tends to 0 this tends to the Laplace mechanism with the full epsilon; it is in the spirit of
 Hladík & Tětek (2025, "Smooth sensitivity revisited: towards optimality"), who show that such tails
-are near optimal. For a survey-like table its variance is 3 to 4 times below generalised Cauchy's.
-
-**Generalised Cauchy**: density proportional to ``1 / (1 + |x| ** gamma)``, one coordinate, with
-slide constant ``s(gamma) = (gamma - 1) ** (1 - 1 / gamma)`` and dilation constant
-``max(gamma - 1, 1)``: ``alpha * s(gamma) + beta * max(gamma - 1, 1) <= epsilon``. (The proof of
-Theorem 3.8 of Clifton et al. 2022 needs gamma >= 2.)
+are near optimal. For a survey-like table its variance is 3 to 4 times below that of the
+generalised Cauchy noise of Clifton et al. (2022), which `bench/papers/c_figures4_6.py` keeps.
 
 **Parameters** (`plan_smooth`) depend on epsilon, the number of coordinates and the query's public
 weights only. They minimise the noise's standard deviation on a fixed reference profile
@@ -52,7 +48,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, get_args
 
 import numpy as np
 from scipy.special import ndtri
@@ -61,11 +56,9 @@ from missdp.accounting import Cost
 from missdp.errors import ParameterError, UnprovenError, number
 
 __all__ = [
-    "NoiseLaw",
     "ReleasedScale",
     "ScaleRelease",
     "SmoothNoise",
-    "cauchy_loss",
     "log_moves",
     "log_steps",
     "lomax_loss",
@@ -73,9 +66,6 @@ __all__ = [
     "public_grid",
     "reference_bound",
 ]
-
-
-NoiseLaw = Literal["lomax", "cauchy"]
 
 
 def lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
@@ -90,30 +80,16 @@ def lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> 
     return max(shape * beta, shifted)
 
 
-def cauchy_loss(alpha: float, beta: float, *, gamma: float) -> float:
-    """Bound on the log-ratio of generalised Cauchy noise, slide and dilation added up.
-
-    Examples
-    --------
-    >>> round(cauchy_loss(0.1, 0.05, gamma=4.0), 4)
-    0.378
-    """
-    slide = float((gamma - 1) ** (1 - 1 / gamma))
-    return alpha * slide + beta * max(gamma - 1, 1.0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SmoothNoise:
     """Public parameters of a release with smooth sensitivity; epsilon-DP by construction.
 
     Parameters
     ----------
-    law : {"lomax", "cauchy"}
-        The noise.
     epsilon : float
         What the release costs.
-    exponent : Fraction
-        The tail: ``shape`` (a whole number) for Lomax, ``gamma`` above 1 for Cauchy.
+    shape : int
+        The tail: two-sided, ``P(|X| > t) = (1 + t)**-shape``.
     alpha : float
         The noise scale is S / alpha.
     beta : float
@@ -130,39 +106,28 @@ class SmoothNoise:
     --------
     >>> from missdp.mechanisms.smooth import plan_smooth
     >>> noise = plan_smooth(1.0)
-    >>> noise.law, int(noise.exponent), round(noise.beta, 4)
-    ('lomax', 9, 0.1111)
+    >>> noise.shape, round(noise.beta, 4)
+    (9, 0.1111)
     """
 
-    law: NoiseLaw
     epsilon: float
-    exponent: Fraction
+    shape: int
     alpha: float
     beta: float
     dimension: int = 1
 
     def __post_init__(self) -> None:
-        if self.law not in get_args(NoiseLaw):
-            raise ParameterError(f"law must be 'lomax' or 'cauchy', not {self.law!r}")
         if not (0 < self.epsilon < math.inf and self.alpha > 0 and self.beta > 0):
             raise ParameterError("epsilon, alpha and beta must be finite and above 0")
-        if self.dimension < 1 or self.exponent <= (0 if self.law == "lomax" else 1):
-            raise ParameterError("the dimension or the exponent is out of range")
+        if self.dimension < 1 or self.shape < 1:
+            raise ParameterError("the dimension or the shape is out of range")
         if self._loss() > self.epsilon:
             raise UnprovenError("these noise parameters are not proven to give this epsilon")
 
     def _loss(self) -> float:
         # The slack covers S rounded up by a factor of at most 1 + 2**-40 and float rounding here.
         beta = self.beta + 2.0**-36
-        if self.law == "lomax":
-            if self.exponent.denominator != 1:
-                raise ParameterError("the exponent of Lomax noise must be a whole number")
-            shape = int(self.exponent)
-            loss = lomax_loss(self.alpha, beta, shape=shape, dimension=self.dimension)
-        else:
-            if self.dimension != 1:
-                raise UnprovenError("generalised Cauchy noise is for one coordinate")
-            loss = cauchy_loss(self.alpha, beta, gamma=float(self.exponent))
+        loss = lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
         return loss * (1 + 2.0**-40)
 
     @property
@@ -175,12 +140,8 @@ class SmoothNoise:
         >>> round(plan_smooth(1.0).standard_deviation, 3)
         2.033
         """
-        a = float(self.exponent)
-        if self.law == "lomax":
-            return math.sqrt(2 / ((a - 1) * (a - 2))) / self.alpha if a > 2 else math.inf
-        if a <= 3:
-            return math.inf
-        return math.sqrt(math.sin(math.pi / a) / math.sin(3 * math.pi / a)) / self.alpha
+        a = float(self.shape)
+        return math.sqrt(2 / ((a - 1) * (a - 2))) / self.alpha if a > 2 else math.inf
 
     def quantile(self, level: float) -> float:
         """Half-width that holds a coordinate's noise with probability ``level``, per unit of S.
@@ -193,13 +154,7 @@ class SmoothNoise:
         """
         if not 0 < level < 1:
             raise ParameterError("level must be between 0 and 1")
-        a = float(self.exponent)
-        if self.law == "lomax":
-            return math.expm1(-math.log1p(-level) / a) / self.alpha
-        from scipy.special import betaincinv
-
-        share = float(betaincinv(1 / a, 1 - 1 / a, level))
-        return float((share / (1 - share)) ** (1 / a)) / self.alpha
+        return math.expm1(-math.log1p(-level) / float(self.shape)) / self.alpha
 
 
 # Room for rounding S upwards and for floating point, taken off beta and off epsilon.
@@ -228,7 +183,6 @@ def plan_smooth(
     own: float = 1.0,
     donee: float = 1.0,
     dimension: int = 1,
-    law: NoiseLaw = "lomax",
     least_beta: float = 0.0,
 ) -> SmoothNoise:
     """Choose noise parameters from public facts only.
@@ -241,8 +195,6 @@ def plan_smooth(
         The query's public weights: how far a row of its own, and one donee, can move it.
     dimension : int, default 1
         Number of coordinates released together.
-    law : {"lomax", "cauchy"}, default "lomax"
-        The noise.
     least_beta : float, default 0
         A public lower limit on beta.
 
@@ -267,9 +219,8 @@ def plan_smooth(
         raise ParameterError("epsilon must be finite and above 0")
     if not (own >= 0 and donee >= 0 and own + donee > 0):
         raise ParameterError("weights must be at least 0 and not both 0")
-    candidates = _lomax_plans if law == "lomax" else _cauchy_plans
     best, best_error = None, math.inf
-    for noise in candidates(epsilon, dimension):
+    for noise in _plans(epsilon, dimension):
         if noise.beta < least_beta:
             continue
         error = noise.standard_deviation * reference_bound(noise.beta, own, donee)
@@ -280,7 +231,7 @@ def plan_smooth(
     return best
 
 
-def _lomax_plans(epsilon: float, dimension: int) -> list[SmoothNoise]:
+def _plans(epsilon: float, dimension: int) -> list[SmoothNoise]:
     """One plan per shape, with beta and alpha as large as the theorem allows."""
     spend = epsilon * (1 - _SLACK)
     plans = []
@@ -289,31 +240,12 @@ def _lomax_plans(epsilon: float, dimension: int) -> list[SmoothNoise]:
         # A huge epsilon may not overflow; less alpha only means more noise.
         alpha = math.expm1(min((spend - dimension * beta) / (shape + dimension), 500.0))
         if beta > 2.0**-30 and alpha > 0:
-            plans.append(_noise("lomax", epsilon, Fraction(shape), alpha, beta, dimension))
+            plans.append(
+                SmoothNoise(
+                    epsilon=epsilon, shape=shape, alpha=alpha, beta=beta, dimension=dimension
+                )
+            )
     return plans
-
-
-def _cauchy_plans(epsilon: float, dimension: int) -> list[SmoothNoise]:
-    """Plans on a grid of tails (eighths) and splits of epsilon between slide and dilation."""
-    spend = epsilon * (1 - _SLACK)
-    plans = []
-    for eighths in range(25, 97):
-        gamma = eighths / 8
-        slide = (gamma - 1) ** (1 - 1 / gamma)
-        for split in np.arange(0.02, 0.98, 0.02).tolist():
-            alpha, beta = spend * (1 - split) / slide, spend * split / max(gamma - 1, 1.0)
-            if beta > 2.0**-30:
-                exponent = Fraction(eighths, 8)
-                plans.append(_noise("cauchy", epsilon, exponent, alpha, beta, dimension))
-    return plans
-
-
-def _noise(
-    law: NoiseLaw, epsilon: float, exponent: Fraction, alpha: float, beta: float, dimension: int
-) -> SmoothNoise:
-    return SmoothNoise(
-        law=law, epsilon=epsilon, exponent=exponent, alpha=alpha, beta=beta, dimension=dimension
-    )
 
 
 def public_grid(own: float, donee: float, epsilon: float) -> Fraction:

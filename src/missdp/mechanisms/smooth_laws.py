@@ -15,24 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from missdp.accounting import Event
-from missdp.errors import ParameterError, UnprovenError
+from missdp.errors import ParameterError
 from missdp.mechanisms.exact_noise import OSWords, SeededWords, Words
 from missdp.mechanisms.noise import NoiseSource, SeededNoise, above, pure_exceeds
-from missdp.mechanisms.smooth import SmoothNoise, _noise, cauchy_loss, public_grid
+from missdp.mechanisms.smooth import SmoothNoise, public_grid
 
 __all__ = [
     "Bounded",
     "LazyUniform",
-    "PaperLaw",
     "SmoothLaw",
-    "published_noise",
-    "round_cauchy",
     "round_lomax",
 ]
 
@@ -45,14 +40,6 @@ def _bits(words: Words, count: int) -> int:
     """Return a uniform integer in ``[0, 2**count)``."""
     drawn = -(-count // 64)
     return int.from_bytes(words.words(drawn).tobytes(), "little") >> (64 * drawn - count)
-
-
-def _below(words: Words, limit: int) -> int:
-    """Return a uniform integer in ``[0, limit)``, by rejection."""
-    width = (limit - 1).bit_length()
-    while (draw := _bits(words, width) if width else 0) >= limit:
-        pass
-    return draw
 
 
 class LazyUniform:
@@ -180,81 +167,6 @@ def _one_lomax(
         precision += _STEP
 
 
-def round_cauchy(value: Fraction, scale: Fraction, *, gamma: Fraction, words: Words) -> int:
-    """Round ``value + scale * X`` to an integer, X with density prop. to 1 / (1 + |x| ** gamma).
-
-    Rejection from a flat body on [0, 1] and a Pareto tail; with rational gamma every comparison is
-    between integer powers, and the tail's root is an integer root.
-
-    Parameters
-    ----------
-    value, scale : Fraction
-        In units of the grid.
-    gamma : Fraction
-        Tail exponent, above 1; small numerator and denominator keep it fast.
-    words : Words
-        Randomness.
-
-    Examples
-    --------
-    >>> round_cauchy(Fraction(7), Fraction(0), gamma=Fraction(4), words=OSWords())
-    7
-    """
-    p, q = gamma.numerator, gamma.denominator
-    while True:
-        body = _below(words, p) < p - q
-        base, coin = LazyUniform(words), LazyUniform(words)
-        if _accepts(base, coin, p, q if body else p - q):
-            break
-    sign = 1 - 2 * _bits(words, 1)
-    while True:
-        bounds = _body(base) if body else _tail(base, q, p - q)
-        if bounds is not None and (point := _settled(value, scale, bounds, sign)) is not None:
-            return point
-        base.refine()
-
-
-def _accepts(base: LazyUniform, coin: LazyUniform, power: int, root: int) -> bool:
-    """Decide coin < 1 / (1 + base**(power / root)) as base^power coin^root < (1 - coin)^root."""
-    while True:
-        n = max(base.precision, coin.precision)
-        base.refine_to(n)
-        coin.refine_to(n)
-        one, w, v = 1 << n, base.top, coin.top
-        if (w + 1) ** power * (v + 1) ** root < (one - v - 1) ** root << (n * power):
-            return True
-        if w**power * v**root >= (one - v) ** root << (n * power):
-            return False
-        base.refine()
-
-
-def _body(base: LazyUniform) -> Interval:
-    one = 1 << base.precision
-    return Fraction(base.top, one), Fraction(base.top + 1, one)
-
-
-def _tail(base: LazyUniform, power: int, root: int) -> Interval | None:
-    """Enclose ``base ** -(power / root)``."""
-    if base.top == 0:
-        return None
-    n = base.precision
-    low = _integer_root((1 << n * (power + root)) // (base.top + 1) ** power, root)
-    high = _integer_root((1 << n * (power + root)) // base.top**power + 1, root) + 1
-    return Fraction(low, 1 << n), Fraction(high, 1 << n)
-
-
-def _integer_root(value: int, order: int) -> int:
-    """Return the largest r with ``r**order <= value`` (Newton from above)."""
-    if order == 1 or value < 2:
-        return value
-    guess = 1 << -(-value.bit_length() // order)
-    while True:
-        better = ((order - 1) * guess + value // guess ** (order - 1)) // order
-        if better >= guess:
-            return guess
-        guess = better
-
-
 @dataclass(frozen=True, repr=False)
 class Bounded:
     """Exact numbers and how far a neighbour can move them. Private.
@@ -263,7 +175,7 @@ class Bounded:
     ----------
     totals : tuple of int
     bound : float
-        What the law needs to know: a smooth bound, or the number of rows that one row can move.
+        A smooth bound of how far one row moves them.
     """
 
     totals: tuple[int, ...]
@@ -305,7 +217,7 @@ class SmoothLaw:
 
         The generator of a source that somebody else wrote is for post-processing; it is not used.
         """
-        noise, bound = self.noise, self._bound(exact)
+        noise, bound = self.noise, exact.bound
         if len(exact.totals) != noise.dimension:
             raise ParameterError(f"this noise is for {noise.dimension} coordinate(s)")
         if not 0 < bound < math.inf:
@@ -314,10 +226,7 @@ class SmoothLaw:
         words = SeededWords(source.generator()) if seeded else OSWords()
         scale = Fraction(bound) / Fraction(noise.alpha) / self.grid
         steps = [Fraction(total) / self.grid for total in exact.totals]
-        if noise.law == "lomax":
-            points = round_lomax(steps, scale, shape=int(noise.exponent), words=words)
-        else:
-            points = [round_cauchy(steps[0], scale, gamma=noise.exponent, words=words)]
+        points = round_lomax(steps, scale, shape=noise.shape, words=words)
         return tuple(point * self.grid for point in points)
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:
@@ -326,7 +235,7 @@ class SmoothLaw:
         The numbers may move by either bound, and the log of the bound by beta.
         """
         beta = self.noise.beta + 2.0**-36  # bounds are rounded up
-        bounds = self._bound(exact), self._bound(other)
+        bounds = exact.bound, other.bound
         return _bounds_exceed(exact.totals, other.totals, bounds, beta) or pure_exceeds(
             event, self.noise.epsilon
         )
@@ -338,50 +247,10 @@ class SmoothLaw:
         """
         return self._log_density(answer, exact) - self._log_density(answer, other)
 
-    def _bound(self, exact: Bounded) -> float:
-        """Return the smooth bound, which is private."""
-        return exact.bound
-
     def _log_density(self, answer: tuple[Fraction, ...], exact: Bounded) -> float:
-        scale, exponent = self._bound(exact) / self.noise.alpha, float(self.noise.exponent)
+        scale, size = exact.bound / self.noise.alpha, len(answer)
         off = sum(abs(float(a - t)) for a, t in zip(answer, exact.totals, strict=True)) / scale
-        if self.noise.law == "lomax":
-            tail = (exponent + len(answer)) * math.log1p(off)
-        else:
-            tail = _log_one_plus_power(off, exponent)
-        return -tail - len(answer) * math.log(scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperLaw(SmoothLaw):
-    """The mechanism of Clifton et al. (2022), for comparison; one number.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 2 ln 2; see `published_noise`.
-    own, donee : float
-        As for `SmoothLaw`; what is bounded is the number of rows that one row can move, which they
-        take to be at least 1.
-
-    Examples
-    --------
-    >>> PaperLaw(epsilon=6 * math.log(2), own=1, donee=1).noise.exponent
-    Fraction(4, 1)
-    >>> PaperLaw(epsilon=0.5, own=1, donee=1)
-    Traceback (most recent call last):
-        ...
-    missdp.errors.UnprovenError: ...
-    """
-
-    noise: SmoothNoise = field(init=False)
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", published_noise(self.epsilon))
-
-    def _bound(self, exact: Bounded) -> float:
-        return self.own + self.donee * max(exact.bound, 1)
+        return -(self.noise.shape + size) * math.log1p(off) - size * math.log(scale)
 
 
 def _bounds_exceed(
@@ -398,37 +267,3 @@ def _bounds_exceed(
             f"{math.exp(beta):g}"
         )
     return None
-
-
-def _log_one_plus_power(base: float, exponent: float) -> float:
-    """Return log(1 + base ** exponent) without overflow."""
-    return float(np.logaddexp(0.0, exponent * math.log(base))) if base > 0 else 0.0
-
-
-def published_noise(epsilon: float) -> SmoothNoise:
-    """Return the noise of Clifton, Hanson, Merrill & Merrill (2022), for comparison.
-
-    Their bound 1 + L_1, with L_1 the number of rows that one row can move, is (ln 2)-smooth and no
-    better, and their generalised Cauchy noise has gamma = 1 + epsilon / (2 ln 2) (Corollaries 5.2,
-    5.5, 5.7). The proof of their Theorem 3.8 needs gamma >= 2, that is epsilon >= 2 ln 2: below,
-    the mechanism loses more than the epsilon it states (at 0.5 at least 0.9), so it is refused.
-
-    Raises
-    ------
-    UnprovenError
-        If epsilon is below 2 ln 2.
-    """
-    beta = math.log(2)
-    if not 2 * beta <= epsilon < math.inf:
-        raise UnprovenError(
-            "the mechanism of Clifton et al. is proven for epsilon >= 2 ln 2 = 1.386 only; "
-            "use the library's own noise, which is valid for every epsilon"
-        )
-    # Rounded down to a sixteenth, which is still private; but float rounding of epsilon may not
-    # lose one. Larger ones than 64 would take minutes to draw.
-    sixteenths = math.floor(16 * (1 + epsilon / (2 * beta)) + 2.0**-30)
-    gamma = Fraction(min(sixteenths, 16 * 64), 16)
-    # ln 2, but for what `SmoothNoise` adds to beta and to the loss: a little more noise.
-    left = epsilon * (1 - 2.0**-39) - (beta + 2.0**-36) * float(gamma - 1)
-    alpha = min(beta * (1 - 2.0**-40), left / cauchy_loss(1.0, 0.0, gamma=float(gamma)))
-    return _noise("cauchy", epsilon, gamma, alpha, beta, 1)
