@@ -44,7 +44,7 @@ from missdp.preprocess.assumptions import StepCondition
 from missdp.preprocess.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
-from missdp.statistics.estimates import Estimate, Histogram
+from missdp.statistics import Estimate, Histogram
 from missdp.synth.first_formats import convert_file
 from missdp.synth.network import Family, Network
 from missdp.synth.neural.class_table import ClassTable

@@ -384,8 +384,7 @@ def made_up(rows):
 BLOCKS = (
     "mechanisms.views.PART_ROWS", "mechanisms.questions.PART_ROWS",
     "mechanisms.private_rows.PART_ROWS", "statistics.donors.DONEES", "statistics.donors._HEARD",
-    "statistics.rings.DONEES", "statistics.rings._AT_ONCE", "statistics.layout._ROWS",
-    "statistics.layout._FEW",
+    "statistics.donors._ROWS", "statistics.imputation.DONEES", "statistics.profile.DONEES",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from missdp import AIM, MST, Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
-from missdp.statistics import CompleteRows, ImputedStatistics
+from missdp.statistics import ImputedStatistics
 from missdp.table import draft_schema
 
 
@@ -161,7 +161,7 @@ def test_evaluation_sees_spikes_in_finer_bins():
 def test_a_histogram_names_them():
     statistics = ImputedStatistics(
         Table.read(incomes(), schema(0)),
-        CompleteRows(impute="income"),
+        None,
         budget=Budget(1.0),
         random_state=0,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,13 +12,15 @@ from unittest import mock
 import numpy as np
 
 from missdp import Table
+from missdp.accounting import ApproximateEvent, Budget, Guarantee, PureEvent
+from missdp.errors import MissDPError
 from missdp.mechanisms import Noise, Prepared, Witness
 from missdp.mechanisms.asks import ScaledGaussian
 from missdp.mechanisms.private_rows import FilledRows, with_one_kind_of_hole
 from missdp.mechanisms.questions import QUANTA, Rows
 from missdp.mechanisms.row_door import PrivateRows
 from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
-from missdp.statistics import KNNImputation
+from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
 
 
 def prepared(knn: KNNImputation, table: Table, labels: Any = None) -> Prepared:
@@ -155,30 +157,82 @@ class Tape(Witness):
         return answer
 
 
-@functools.cache
-def questions():
-    """Every kind of question, on imputed attributes and on others."""
-    return {
-        "count": lambda s, **c: s.count(where="income > 3", **c),
-        "count of all": lambda s, **c: s.count(**c),
-        "count of others": lambda s, **c: s.count(where="grade >= 1", **c),
-        "proportion": lambda s, **c: s.proportion("income > 2", where="sex = 'f'", **c),
-        "proportion of others": lambda s, **c: s.proportion("sex = 'f'", where="car = 'yes'", **c),
-        "mean": lambda s, **c: s.mean("income", where="grade < 2", **c),
-        "mean imputed": lambda s, **c: s.mean("income", where="income >= 3", **c),
-        "sum": lambda s, **c: s.sum("income", where="sex = 'm'", **c),
-        "variance": lambda s, **c: s.variance("income", **c),
-        "deviation": lambda s, **c: s.standard_deviation("income", where="car = 'no'", **c),
-        "correlation": lambda s, **c: s.correlation("income", "income", **c),
-        "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
-        "histogram both": lambda s, **c: s.histogram("car", where="income > 2", **c),
-        "histogram of others": lambda s, **c: s.histogram("grade", where="car = 'yes'", **c),
-        "worst mean": lambda s, **c: s.mean(
-            "income", where="grade > 1", uncertainty="worst-case", **c
-        ),
-        "worst count": lambda s, **c: s.count(where="car = 'yes'", uncertainty="worst-case", **c),
-        "worst proportion": lambda s, **c: s.proportion(
-            "car = 'yes'", where="grade > 1", uncertainty="worst-case", **c
-        ),
-        "worst sum": lambda s, **c: s.sum("income", uncertainty="worst-case", **c),
-    }
+WORST = {"uncertainty": "worst-case"}
+# Every kind of question, on imputed attributes and on others.
+QUESTIONS = {
+    "count": lambda s, **c: s.count(where="income > 3", **c),
+    "count of all": lambda s, **c: s.count(**c),
+    "count of others": lambda s, **c: s.count(where="grade >= 1", **c),
+    "proportion": lambda s, **c: s.proportion("income > 2", where="sex = 'f'", **c),
+    "proportion of others": lambda s, **c: s.proportion("sex = 'f'", where="car = 'yes'", **c),
+    "mean": lambda s, **c: s.mean("income", where="grade < 2", **c),
+    "mean imputed": lambda s, **c: s.mean("income", where="income >= 3", **c),
+    "sum": lambda s, **c: s.sum("income", where="sex = 'm'", **c),
+    "variance": lambda s, **c: s.variance("income", **c),
+    "deviation": lambda s, **c: s.standard_deviation("income", where="car = 'no'", **c),
+    "correlation": lambda s, **c: s.correlation("income", "income", **c),
+    "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
+    "histogram both": lambda s, **c: s.histogram("car", where="income > 2", **c),
+    "histogram of others": lambda s, **c: s.histogram("grade", where="car = 'yes'", **c),
+    "worst mean": lambda s, **c: s.mean("income", where="grade > 1", uncertainty="worst-case", **c),
+    "worst count": lambda s, **c: s.count(where="car = 'yes'", uncertainty="worst-case", **c),
+    "worst proportion": lambda s, **c: s.proportion(
+        "car = 'yes'", where="grade > 1", uncertainty="worst-case", **c
+    ),
+    "worst sum": lambda s, **c: s.sum("income", uncertainty="worst-case", **c),
+}
+
+WAYS: dict[str, dict[str, Any]] = {
+    "epsilon": {"cost": {"epsilon": 1.0}},
+    "error bars": {"cost": {"epsilon": 1.0}, "scale": ScaleRelease(epsilon=0.5)},
+    "rho": {"cost": {"rho": 0.5}},
+    "gaussian": {"cost": {"rho": 0.05}, "scale": ScaleRelease(rho=0.5, delta=1e-6)},
+}
+_PROMISE = Guarantee.from_events([PureEvent(epsilon=1.0)])
+
+
+def asking(table, imputation, way, source):
+    """Statistics that pay in one of several ways, and what each question then costs."""
+    how = dict(WAYS[way])
+    cost, budget = how.pop("cost"), Budget(1e5, 1e-3 if "rho" in WAYS[way]["cost"] else 0.0)
+    return ImputedStatistics(table, imputation, budget=budget, random_state=source, **how), cost
+
+
+def behind(table, imputation, labels, *, way="epsilon", asks=QUESTIONS) -> list[Behind]:
+    """What is behind all answers to all questions, with answers that do not depend on it."""
+    recorder = Recorder(labels)
+    asked, cost = asking(table, imputation, way, recorder)
+    # What a guarantee says is tested elsewhere, and takes long to compute.
+    asked._door.__dict__["guarantee"] = lambda *asks: _PROMISE
+    for question in asks.values():
+        question(asked, **cost)
+    charged = [e for e in asked.budget.events if not isinstance(e, ApproximateEvent)]
+    assert charged == [answer.event for answer in recorder.kept]
+    return recorder.kept
+
+
+def shown(table, imputation, way, tape, asks) -> list[str]:
+    """Everything that anyone sees of all questions."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asked, cost = asking(table, imputation, way, tape)
+        seen = []
+        for ask in asks.values():
+            try:
+                seen.append(repr(ask(asked, **cost)))
+            except MissDPError as error:
+                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
+    seen += [str(warning.message) for warning in warned]
+    return [*seen, repr(asked), repr(asked._door), repr(asked.budget.events)]
+
+
+def interferes(one, other, imputation, way, asks) -> bool:
+    """Whether questions of two tables show more of their rows than they were answered."""
+    tape = Tape()
+    first = shown(one, imputation, way, tape, asks)
+    tape.position = 0
+    try:
+        second = shown(other, imputation, way, tape, asks)
+    except Different:
+        return True
+    return first != second or tape.position != len(tape.kept)

@@ -11,22 +11,24 @@ import copy
 import pickle
 import warnings
 
+import knn_oracles
 import numpy as np
 import pytest
-from knn_oracles import Row, as_table
-from knn_witness import Different, Tape, nothing_is_read, questions
-from test_sensitivity import IMPUTATIONS, WAYS
+import rules_oracles
+from knn_oracles import Row
+from knn_witness import QUESTIONS, WAYS, Tape, interferes, nothing_is_read, shown
+from rules_oracles import CARS, GRADES, HOURS, WORKS
+from test_sensitivity import IMPUTATIONS, RULED_IMPUTATIONS, RULED_QUESTIONS
 
 from missdp import Table
-from missdp.accounting import Budget
-from missdp.errors import DataError, MissDPError, ParameterError
-from missdp.mechanisms import Counts, Prepared, SecureNoise, SeededNoise
+from missdp.accounting import Budget, Cost
+from missdp.errors import DataError, ParameterError
+from missdp.mechanisms import Ask, Counts, Prepared, SecureNoise, SeededNoise
 from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.questions import Rows
 from missdp.mechanisms.row_door import PrivateRows
 from missdp.statistics import ImputedStatistics
-from missdp.statistics.donors import Profile
-from missdp.statistics.parts import cost_of
+from missdp.statistics.profile import Profile
 
 SURVEY = [
     Row(
@@ -36,60 +38,49 @@ SURVEY = [
     for i in range(60)
 ]  # fmt: skip
 OTHER = [Row(1, "f", None, "no", i) for i in range(9)] + [Row(2, "m", 8, "yes", 20)]
-ONE, TWO = as_table(SURVEY), as_table(OTHER)
-
-
-def shown(table: Table, imputation, way: str, tape: Tape, asks=None) -> list[str]:
-    """Everything that anyone sees of all questions."""
-    how, seen = dict(WAYS[way]), []
-    cost = how.pop("cost")
-    budget = Budget(1e4, 1e-3 if "rho" in cost else 0.0)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        asked = ImputedStatistics(table, imputation, budget=budget, random_state=tape, **how)
-        for ask in asks or questions().values():
-            try:
-                seen.append(repr(ask(asked, **cost)))
-            except MissDPError as error:
-                seen.append(f"{error!r} {error.__context__} {error.__cause__}")
-    seen += [str(warning.message) for warning in warned]
-    return [*seen, repr(asked), repr(vars(asked)["_parts"].door), repr(budget.events)]
-
-
-def interferes(imputation=IMPUTATIONS["nearest"], way="epsilon", asks=None) -> bool:
-    """Whether questions show more of the rows than they were answered."""
-    tape = Tape()
-    first = shown(ONE, imputation, way, tape, asks)
-    tape.position = 0
-    try:
-        second = shown(TWO, imputation, way, tape, asks)
-    except Different:
-        return True
-    return first != second or tape.position != len(tape.kept)
-
+ONE, TWO = knn_oracles.as_table(SURVEY), knn_oracles.as_table(OTHER)
+RULED = rules_oracles.as_table([
+    rules_oracles.Row(
+        (*GRADES, None, -1, -8)[i % 6], (*WORKS, "R", None)[i % 4], (*HOURS, None, -7, -1)[i % 5],
+        (*CARS, None, "X")[i * i % 7 % 4], i,
+    )
+    for i in range(60)
+])  # fmt: skip
+OTHERS = {
+    "all not applicable": [rules_oracles.Row(2, "no", None, "yes", i) for i in range(9)],
+    "all holes": [rules_oracles.Row(-8, "R", -7, "X", i) for i in range(9)],
+}
 
 EVERY = [(name, way) for name in IMPUTATIONS for way in WAYS]
-SOME = [case for case in EVERY if case[0] == "nearest" or case[1] == "error bars"]
 CASES = [
-    pytest.param(*case, marks=[] if case in SOME else pytest.mark.slow, id="-".join(case))
-    for case in EVERY
-]
+    pytest.param(
+        name, way, id=f"{name}-{way}",
+        marks=[] if name == "nearest" or way == "error bars" else pytest.mark.slow,
+    )
+    for name, way in EVERY
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_what_a_statistic_shows_was_released(name, way):
-    assert not interferes(IMPUTATIONS[name], way)
+    assert not interferes(ONE, TWO, IMPUTATIONS[name], way, QUESTIONS)
 
 
-@pytest.mark.parametrize(
-    ("name", "way"), [("nearest", "gaussian"), ("capped", "epsilon"), ("model", "epsilon")]
-)
+@pytest.mark.parametrize("way", ["error bars", "gaussian"])
+@pytest.mark.parametrize("name", ["one", "nearest", "none"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_so_it_was_where_rules_say_what_applies(name, way, other):
+    table = rules_oracles.as_table(OTHERS[other])
+    assert not interferes(RULED, table, RULED_IMPUTATIONS[name], way, RULED_QUESTIONS)
+
+
+@pytest.mark.parametrize(("name", "way"), [("nearest", "gaussian"), ("none", "epsilon")])
 def test_repeated_answers_read_nothing(name, way):
     tape = Tape()
-    shown(ONE, IMPUTATIONS[name], way, tape)
+    shown(ONE, IMPUTATIONS[name], way, tape, QUESTIONS)
     tape.position, tape.reads = 0, False
     with nothing_is_read():
-        shown(TWO, IMPUTATIONS[name], way, tape)
+        shown(TWO, IMPUTATIONS[name], way, tape, QUESTIONS)
     assert tape.position == len(tape.kept)
 
 
@@ -98,20 +89,20 @@ def test_repeated_answers_read_nothing(name, way):
 
 def counting(asked, **cost):
     """Publish an exact count."""
-    door = asked._parts.door
+    door = asked._door
     return asked.count(**cost).value + len(door._table)
 
 
 def telling(asked, **cost):
     """Warn of an attribute that is constant in the private rows."""
-    if len(set(asked._parts.door._rows.cells.codes("income").tolist())) > 1:
+    if len(set(asked._door._rows.cells.codes("income").tolist())) > 1:
         warnings.warn("incomes vary", stacklevel=1)
     return asked.count(**cost)
 
 
 def choosing(asked, *, epsilon):
     """Choose the noise by the private number of rows."""
-    return asked.count(epsilon=epsilon / len(asked._parts.door._table))
+    return asked.count(epsilon=epsilon / len(asked._door._table))
 
 
 SEEN: list[int] = []
@@ -122,10 +113,15 @@ def noting(rows):
     return np.ones(len(rows), dtype=bool)
 
 
-def carrying(asked, **cost):
+def question(asked, function, epsilon):
+    cost = Cost(currency="pure", amount=epsilon)
+    (charged,) = asked._door.begin(Ask(label="rows", cost=cost))
+    return asked._door.answer(charged, Counts(function=function))
+
+
+def carrying(asked, *, epsilon):
     """Carry a count out of a function that the door runs."""
-    (charged,) = asked._parts.begin(asked._parts.count_ask("rows", cost_of(cost["epsilon"], None)))
-    asked._parts.one(charged, Counts(function=noting))
+    question(asked, noting, epsilon)
     return SEEN[-1]
 
 
@@ -133,24 +129,22 @@ def quoting(rows):
     raise KeyError(len(rows))
 
 
-def failing(asked, **cost):
-    (charged,) = asked._parts.begin(asked._parts.count_ask("rows", cost_of(cost["epsilon"], None)))
-    return asked._parts.one(charged, Counts(function=quoting))
+def failing(asked, *, epsilon):
+    return question(asked, quoting, epsilon)
 
 
 @pytest.mark.parametrize("leaky", [counting, telling, choosing, carrying])
 def test_a_statistic_that_leaks_is_found(leaky):
-    assert interferes(asks=[leaky])
+    assert interferes(ONE, TWO, IMPUTATIONS["nearest"], "epsilon", {"": leaky})
 
 
 def test_a_function_that_fails_says_nothing():
-    assert not interferes(asks=[failing])
+    assert not interferes(ONE, TWO, IMPUTATIONS["nearest"], "epsilon", {"": failing})
     asked = ImputedStatistics(ONE, IMPUTATIONS["nearest"], budget=Budget(1.0))
     with pytest.raises(DataError) as caught:
         failing(asked, epsilon=1.0)
     assert str(len(SURVEY)) not in str(caught.value)
-    assert caught.value.__context__ is None
-    assert caught.value.__cause__ is None
+    assert (caught.value.__context__, caught.value.__cause__) == (None, None)
     assert asked.budget.remaining_epsilon == 0  # charged all the same
 
 
@@ -194,7 +188,7 @@ def private(thing) -> list[str]:
 @pytest.mark.parametrize("name", IMPUTATIONS)
 def test_a_statistic_holds_a_door_and_public_facts(name):
     asked = ImputedStatistics(ONE, IMPUTATIONS[name], budget=Budget(1e3), random_state=0)
-    answers = [ask(asked, epsilon=1.0) for ask in questions().values()]
+    answers = [ask(asked, epsilon=1.0) for ask in QUESTIONS.values()]
     assert any(isinstance(here, Handle) for here in held(asked))
     assert private([asked, answers]) == []
 

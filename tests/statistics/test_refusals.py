@@ -1,4 +1,4 @@
-"""No table is refused; what cannot be released is refused before it is charged."""
+"""No table is refused; what is wrong is refused in one line before anything is charged."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.accounting import Budget, PureEvent
-from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError
+from missdp.accounting import Budget, Cost
+from missdp.errors import BudgetExceededError, DataError, MissDPError, UnprovenError
 from missdp.mechanisms.smooth import ReleasedScale
 from missdp.statistics import (
-    CappedKNN,
-    CompleteRows,
+    Histogram,
     ImputedStatistics,
     KNNImputation,
     QueryRequest,
-    ReleasedModel,
     ScaleRelease,
+    Statistic,
     run_query,
 )
-from missdp.statistics.parts import cost_of, share
+from missdp.statistics.answers import share
+from missdp.statistics.statistics import cost_of
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),
@@ -33,7 +33,8 @@ SCHEMA = Schema((
     Numeric(name="hours", lower=0, upper=80, nullable=True, integer=True, bins=4),
 ))  # fmt: skip
 KNN = KNNImputation(impute="income", match_on="age")
-FULL, EMPTY = [0, "f", 1.5, 7], [None] * 4
+SECRET = 7.125
+FULL, EMPTY = [0, "f", SECRET, 7], [None] * 4
 TABLES = {
     "no row": [],
     "one row": [FULL],
@@ -48,9 +49,7 @@ IMPUTATIONS = {
     "nearest": KNNImputation(impute=("income", "hours"), match_on=("age", "sex")),
     "three": KNNImputation(impute=("income", "hours"), match_on=("age", "sex"), k=3),
     "group": KNNImputation(impute=("sex", "income"), match_on="age", group="hours"),
-    "capped": CappedKNN(knn=KNN, max_donees=4),
-    "complete": CompleteRows(impute="income"),
-    "model": ReleasedModel(impute=("income", "sex"), match_on="age"),
+    "none": None,
 }
 ASKS = {
     "count": lambda s, **c: s.count(where="income > 3", **c),
@@ -62,12 +61,19 @@ ASKS = {
     "histogram": lambda s, **c: s.histogram("income", where="sex = 'm'", **c),
     "worst case": lambda s, **c: s.mean("income", where="age > 1", uncertainty="worst-case", **c),
 }
+RANGES = {
+    "count": (0, math.inf), "proportion": (0, 1), "mean": (-5, 10), "sum": (0, math.inf),
+    "deviation": (0, 10.61), "correlation": (-1, 1), "histogram": (0, math.inf),
+    "worst case": (-5, 10),
+}  # fmt: skip
 
 
 def read(rows):
     kinds = {"age": "Int64", "sex": object, "income": float, "hours": float}
-    frame = pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
-    return Table.read(frame, SCHEMA)
+    return Table.read(pd.DataFrame(rows, columns=list(kinds)).astype(kinds), SCHEMA)
+
+
+TIES = read(TABLES["ties"])
 
 
 @pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
@@ -84,23 +90,104 @@ def test_every_table_has_an_answer(rows, imputation):
         for name, ask in ASKS.items():
             answer = ask(asked, **cost)
             values = answer.values if name == "histogram" else (answer.value,)  # noqa: PD011
-            assert all(map(math.isfinite, values))
+            low, high = RANGES[name]
+            assert all(math.isfinite(value) and low <= value <= high for value in values)
 
 
-@pytest.mark.parametrize("imputation", IMPUTATIONS.values(), ids=IMPUTATIONS)
-@pytest.mark.parametrize("cost", [1e-300, 1e-12, 1e-6, 0.5, 1e6, 1e9, 1e300, "1", math.nan])
-def test_what_cannot_be_released_is_not_charged(imputation, cost):
-    table = read(TABLES["ties"])
-    for ask in (ASKS["mean"], ASKS["histogram"], ASKS["worst case"]):
-        budget = Budget(1e308)
-        asked = ImputedStatistics(table, imputation, budget=budget, random_state=0)
-        before = budget.events
-        refused = None
-        try:
-            ask(asked, epsilon=cost)
-        except MissDPError as error:
-            refused = error
-        assert refused is None or (refused.__context__ is None and budget.events == before)
+# Everything wrong that anyone can say: names of parameters and their bad values.
+BAD_IMPUTATIONS = {
+    "impute": [(), 3, [3], "age", "nobody"], "match_on": [(), {"age": 0.0}, {"age": "x"}, "income"],
+    "k": [0, 1.5, True, 1001], "metric": ["manhattan"], "group": ["age", 3],
+    "aggregate": ["median", "majority", {"age": "mean"}], "partition": [{"age": "x"}, {"sex": 1}],
+    "default": [{"income": None}, {"income": 101}, {"age": 1}],
+}  # fmt: skip
+BAD_STATISTICS = {
+    "table": ["x", None], "imputation": ["x", 3], "budget": [None, 1.0], "scale": ["x"],
+    "confidence": ["x", 1.0, 0.4], "undeclared": ["perhaps"],
+}  # fmt: skip
+BAD_SCALES = [
+    {}, {"epsilon": "x"}, {"epsilon": 1e300}, {"rho": 1.0}, {"rho": 1.0, "delta": "x"},
+    {"epsilon": 1.0, "rho": 1.0},
+]  # fmt: skip
+BAD_REQUESTS = {
+    "impute": [3, "nobody"], "match": ["income", "nobody", 3], "statistic": ["mode", "median"],
+    "of": ["", "income, hours", "age", "sex", "nobody", "`income"], "epsilon": ["x", 0.0, math.nan],
+    "where": ["age >", 3, "age >> 5", "(" * 5000 + "age=1" + ")" * 5000, "not " * 5000 + "age=1"],
+    "k": [0], "group": ["nobody"], "bar_share": ["x", 1, 1.0, -0.1], "uncertainty": ["rubin", ""],
+}  # fmt: skip
+BAD_QUESTIONS = [
+    ("mean", ("sex",)), ("mean", ("nobody",)), ("mean", (None,)), ("sum", ()), ("count", ("age",)),
+    ("correlation", ("income",)), ("correlation", ("sex", "income")), ("histogram", ("nobody",)),
+    ("proportion", ("age",)), ("proportion", (b"x",)), ("mode", ("income",)),
+    ("mean", ("income",), "age >"), ("count", (), 3), ("count", (), b"x"),
+    ("count", (), None, "rubin"), ("variance", ("income",), None, "worst-case"),
+]  # fmt: skip
+BAD_COSTS = [
+    {}, {"epsilon": 1.0, "rho": 1.0}, *({"epsilon": e} for e in (0, 1e-300, 1e-12, 1e300, "1")),
+    {"epsilon": math.nan}, {"rho": -1.0},
+]  # fmt: skip
+MEAN = {"impute": "income", "match": "age", "statistic": "mean", "of": "income", "epsilon": 1.0}
+
+
+def asks_of(kind, name, bad, budget):
+    """Say one thing wrong."""
+    facts = {"table": TIES, "imputation": KNN, "budget": budget}
+    if kind == "imputation":
+        said = {"impute": "income", "match_on": "age", name: bad}
+        return ImputedStatistics(TIES, KNNImputation(**said), budget=budget)
+    if kind == "statistics":
+        return ImputedStatistics(**{**facts, name: bad})
+    if kind == "scale":
+        return ScaleRelease(**bad)
+    if kind == "request":
+        return run_query(TIES, QueryRequest(**{**MEAN, name: bad}), budget=budget)
+    if kind == "question":
+        return ImputedStatistics(**facts).answer(Statistic(*bad), Cost(currency="pure", amount=1.0))
+    return ASKS[name](ImputedStatistics(**facts), **bad)
+
+
+def said(kind, bad):
+    return [(kind, name, value) for name, values in bad.items() for value in values]
+
+
+BAD = [
+    *said("imputation", BAD_IMPUTATIONS), *said("statistics", BAD_STATISTICS),
+    *said("request", BAD_REQUESTS), *said("scale", {"": BAD_SCALES}),
+    *said("question", {"": BAD_QUESTIONS}), *said("cost", dict.fromkeys(ASKS, BAD_COSTS)),
+]  # fmt: skip
+
+
+def refused(wrong):
+    """Whether it is refused in one line that quotes no cell, and nothing is charged."""
+    budget = Budget(1e308)
+    try:
+        asks_of(*wrong, budget)
+    except MissDPError as error:
+        one_line = "\n" not in str(error) and str(SECRET) not in str(error)
+        alone = (error.__context__, error.__cause__) == (None, None)
+        return one_line and alone and budget.events == ()
+    return False
+
+
+def test_what_is_wrong_is_refused_in_one_line_and_costs_nothing():
+    assert [wrong for wrong in BAD if not refused(wrong)] == []
+
+
+def test_statistics_without_a_derived_bound_name_those_that_have_one():
+    for kind in ("variance", "standard_deviation", "correlation", "histogram"):
+        with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
+            QueryRequest(**{**MEAN, "statistic": kind}, uncertainty="worst-case")
+
+
+@pytest.mark.parametrize("cost", [1e-6, 0.5, 1e6, 1e9])
+def test_what_cannot_be_released_is_not_charged(cost):
+    for imputation in IMPUTATIONS.values():
+        for ask in (ASKS["mean"], ASKS["histogram"], ASKS["worst case"]):
+            asked = ImputedStatistics(TIES, imputation, budget=Budget(1e308), random_state=0)
+            try:
+                ask(asked, epsilon=cost)
+            except MissDPError:
+                assert asked.budget.events == ()
 
 
 def test_values_that_are_not_there_are_missed_before_the_charge():
@@ -129,34 +216,14 @@ def test_bounds_that_floating_point_cannot_square_are_refused_before_the_charge(
         Numeric(name="income", lower=low, upper=high, nullable=True),
     ))  # fmt: skip
     table = Table.read(pd.DataFrame({"age": [0, 1], "income": [low, None]}), schema)
-    budget = Budget(10.0)
-    with pytest.raises(MissDPError, match="another unit"):
-        ImputedStatistics(table, KNN, budget=budget)
-    asked = ImputedStatistics(table, CompleteRows(impute="income"), budget=budget)
-    for ask in (asked.mean, asked.variance, asked.sum):
+    asked = ImputedStatistics(table, None, budget=Budget(10.0))
+    for ask in (
+        lambda: ImputedStatistics(table, KNN, budget=asked.budget),
+        *(lambda ask=ask: ask("income", epsilon=1.0) for ask in (asked.mean, asked.sum)),
+    ):
         with pytest.raises(MissDPError, match="another unit"):
-            ask("income", epsilon=1.0)
-    assert budget.events == ()
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda s, *n: s.mean(*n, epsilon=1.0),
-        lambda s, *n: s.sum(*n, epsilon=1.0),
-        lambda s, *n: s.variance(*n, epsilon=1.0),
-        lambda s, *n: s.standard_deviation(*n, epsilon=1.0),
-        lambda s, *n: s.correlation(*n, "income", epsilon=1.0),
-        lambda s, *n: s.correlation("income", *n, epsilon=1.0),
-    ],
-)
-def test_what_is_no_number_is_refused_before_the_charge(ask):
-    budget = Budget(10.0)
-    asked = ImputedStatistics(read(TABLES["ties"]), KNN, budget=budget)
-    for names in (("sex",), ("nosuch",), (None,)):
-        with pytest.raises(MissDPError):
-            ask(asked, *names)
-    assert budget.events == ()
+            ask()
+    assert asked.budget.events == ()
 
 
 @pytest.mark.parametrize("donees", [1e-3, 1.0, 1e6, 1e300])
@@ -168,22 +235,41 @@ def test_what_a_question_costs_is_no_outcome(monkeypatch, donees):
         return ReleasedScale(donees, self.beta(confidence), self.gaussian, failure)
 
     monkeypatch.setattr(ScaleRelease, "released", released)
-    table = read(TABLES["ties"])
     for ask in ASKS.values():
         asked = ImputedStatistics(
-            table, IMPUTATIONS["nearest"], budget=Budget(1e3, 1e-3),
+            TIES, IMPUTATIONS["nearest"], budget=Budget(1e3, 1e-3),
             scale=ScaleRelease(rho=0.05, delta=1e-6), random_state=0,
         )  # fmt: skip
         kinds = [type(e).__name__ for e in ask(asked, rho=1.0).guarantee.events[2:]]
         assert set(kinds) <= {"ZCDPEvent", "GaussianEvent"}
 
 
-def test_a_question_is_afforded_whole_or_not_at_all():
-    budget = Budget(0.9)
-    request = QueryRequest(impute="income", match="age", statistic="mean", of="income", epsilon=1.0)
+# Questions in text
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"where": "age < 2"}, {"statistic": "count", "of": "", "where": "income > 5"},
+        {"statistic": "proportion", "of": "income > 5", "uncertainty": "worst-case"},
+        {"statistic": "sum", "uncertainty": "worst-case"}, {"statistic": "variance", "k": 3},
+        {"statistic": "standard_deviation"}, {"statistic": "correlation", "of": "income, hours"},
+        {"statistic": "histogram"}, {"of": "hours", "where": "age = 1"}, {"bar_share": 0.0},
+        {"match": "hours", "group": "age"},
+    ],
+)  # fmt: skip
+def test_every_statistic_spends_its_epsilon_or_nothing(facts):
+    request, budget, poor = QueryRequest(**{**MEAN, **facts}), Budget(1.0), Budget(0.9)
     with pytest.raises(BudgetExceededError, match="nothing was"):
-        run_query(read(TABLES["ties"]), request, budget=budget)
-    assert budget.events == ()
+        run_query(TIES, request, budget=poor)
+    assert poor.events == ()
+    answer = run_query(TIES, request, budget=budget)
+    assert answer.guarantee.epsilon == pytest.approx(1.0)
+    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+    bars = answer.intervals if isinstance(answer, Histogram) else answer.interval
+    assert (bars is None) == (facts.get("bar_share") == 0.0)
+    worst = getattr(answer, "imputation_interval", None)
+    assert (worst is not None) == ("uncertainty" in facts)
 
 
 @given(
@@ -197,79 +283,10 @@ def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 
 
-@pytest.mark.parametrize("attributes", range(1, 8))
-@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 3.3])
-def test_models_and_scales_cost_no_more_than_they_say(attributes, epsilon):
-    names = tuple(f"a{i}" for i in range(attributes))
-    schema = Schema(tuple(Ordinal(name=n, levels=(0, 1), nullable=True) for n in (*names, "b")))
-    table = Table.from_codes(schema, {name: [0] for name in schema.names})
-    model, knn = Budget(epsilon), Budget(epsilon)
-    ImputedStatistics(
-        table, ReleasedModel(impute=names, match_on=("b",), epsilon=epsilon), budget=model
-    )
-    ImputedStatistics(
-        table, KNNImputation(impute=names, match_on="b"), budget=knn,
-        scale=ScaleRelease(epsilon=epsilon),
-    )  # fmt: skip
-    assert (len(model.events), len(knn.events)) == (attributes, 1)
-    for parts in (model.events, knn.events):
-        spent = sum(Fraction(e.sensitivity) / Fraction(e.scale) for e in parts)
-        assert spent <= Fraction(repr(epsilon))  # as it is written, which is how budgets read it
-
-
-BAD = [
-    lambda **f: ImputedStatistics(**{**f, "table": "x"}),
-    lambda **f: ImputedStatistics(**{**f, "imputation": "x"}),
-    lambda **f: ImputedStatistics(**{**f, "budget": None}),
-    lambda **f: ImputedStatistics(**f, scale="x"),
-    lambda **f: ImputedStatistics(**f, confidence="x"),
-    lambda **f: ImputedStatistics(**f, confidence=1.0),
-    lambda **f: ImputedStatistics(**f, undeclared="perhaps"),
-    lambda **f: ImputedStatistics(**f).count(where=3, epsilon=1.0),
-    lambda **f: ImputedStatistics(**f).count(where=b"x", epsilon=1.0),
-    lambda **f: ImputedStatistics(**f).count(where="(" * 5000 + "age=1" + ")" * 5000, epsilon=1.0),
-    lambda **f: ImputedStatistics(**f).count(where="not " * 5000 + "age=1", epsilon=1.0),
-    lambda **_: KNNImputation(impute=3, match_on="age"),
-    lambda **_: KNNImputation(impute=[3], match_on="age"),
-    lambda **_: KNNImputation(impute="income", match_on={"age": "x"}).check(SCHEMA),
-    lambda **_: KNNImputation(impute="income", match_on="age", partition={"age": "x"}).check(
-        SCHEMA
-    ),
-    lambda **_: KNNImputation(impute="income", match_on="age", default={"income": None}).check(
-        SCHEMA
-    ),
-    lambda **_: CompleteRows(impute=()),
-    lambda **_: CompleteRows(impute=3),
-    lambda **_: CappedKNN(knn=3, max_donees=2),
-    lambda **_: ReleasedModel(impute="income", match_on=()),
-    lambda **_: ReleasedModel(impute="income", match_on="age", epsilon="x"),
-    lambda **_: ReleasedModel(impute="income", match_on="age", enough="x"),
-    lambda **f: ImputedStatistics(
-        **{**f, "imputation": ReleasedModel(impute="income", match_on="age", epsilon=1e-300)}
-    ),
-    lambda **_: ScaleRelease(epsilon="x"),
-    lambda **_: ScaleRelease(rho=1.0, delta="x"),
-    lambda **_: ScaleRelease(epsilon=1e300),
-    lambda **_: QueryRequest(impute=3, match="age", statistic="count", epsilon=1.0),
-    lambda **_: QueryRequest(impute="a", match="b", statistic="count", epsilon="x"),
-    lambda **_: QueryRequest(impute="a", match="b", statistic="count", epsilon=1.0, bar_share="x"),
-    lambda **_: QueryRequest(impute="a", match="b", statistic="count", epsilon=1.0, bar_share=1),
-]
-
-
-@pytest.mark.parametrize("ask", BAD)
-def test_bad_parameters_are_refused_in_one_line_and_cost_nothing(ask):
-    budget = Budget(10.0)
-    with pytest.raises(MissDPError) as caught:
-        ask(table=read(TABLES["ties"]), imputation=KNN, budget=budget)
-    assert "\n" not in str(caught.value)
-    assert caught.value.__context__ is None
-    assert budget.events == ()
-
-
-def test_a_released_model_is_not_charged_twice():
-    budget = Budget(2.0)
-    ImputedStatistics(read(TABLES["ties"]), IMPUTATIONS["model"], budget=budget)
-    with pytest.raises(ParameterError):
-        cost_of(1.0, 1.0)
-    assert budget.can_afford(PureEvent(epsilon=1.0))
+@given(st.floats(1e-3, 10.0))
+def test_scales_cost_no_more_than_they_say(epsilon):
+    budget = Budget(epsilon)
+    ImputedStatistics(TIES, KNN, budget=budget, scale=ScaleRelease(epsilon=epsilon))
+    (event,) = budget.events
+    # As it is written, which is how budgets read it.
+    assert Fraction(event.sensitivity) / Fraction(event.scale) <= Fraction(repr(epsilon))

@@ -16,29 +16,19 @@ from scipy import stats
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
     Budget,
+    Cost,
     DataDependentDomain,
     ExplicitSeed,
     Guarantee,
     PublicDomain,
     ZCDPEvent,
 )
-from missdp.errors import (
-    BudgetExceededError,
-    ParameterError,
-    SchemaError,
-)
+from missdp.errors import BudgetExceededError, SchemaError
 from missdp.mechanisms import Preparation, SeededNoise
 from missdp.mechanisms.asks import Choice
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import SmoothLaw
-from missdp.statistics import (
-    CappedKNN,
-    CompleteRows,
-    ImputedStatistics,
-    KNNImputation,
-    ReleasedModel,
-    ScaleRelease,
-)
+from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease, Statistic
 
 SCHEMA = Schema(
     (
@@ -123,26 +113,30 @@ def test_answers_approach_the_imputed_table(name: str, cost: dict[str, float]) -
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_budget_is_charged_exactly_and_first(name: str) -> None:
-    budget = Budget(1.0)
-    asked = statistics(budget)
+def test_an_answer_is_charged_exactly_and_first_and_says_so(name: str) -> None:
+    budget = Budget(1.25)
+    asked = statistics(budget, scale=ScaleRelease(epsilon=0.25))
     with nothing_is_read():
         with pytest.raises(BudgetExceededError):
             ASKS[name](asked, epsilon=1.01)
         with pytest.raises(AssertionError, match="read"):
-            ASKS[name](asked, epsilon=1.0)
+            ASKS[name](asked, epsilon=0.5)
+    found = ASKS[name](asked, epsilon=0.5).guarantee
     assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
+    assert (found.epsilon, found.delta) == (pytest.approx(0.75), 0)
+    assert (found.adjacency, found.conditions) == ("add-remove", (PublicDomain(),))
+    assert Guarantee.from_events(found.events, conditions=[PublicDomain()]) == found
 
 
-@pytest.mark.parametrize("name", ASKS)
-def test_guarantee_of_an_answer(name: str) -> None:
-    answer = ASKS[name](statistics(scale=ScaleRelease(epsilon=0.25)), epsilon=1.0)
-    assert answer.guarantee.epsilon == pytest.approx(1.25)
-    assert answer.guarantee.delta == 0
-    assert answer.guarantee.adjacency == "add-remove"
-    assert answer.guarantee.conditions == (PublicDomain(),)
-    again = Guarantee.from_events(answer.guarantee.events, conditions=[PublicDomain()])
-    assert again == answer.guarantee
+def test_a_method_is_short_for_a_question() -> None:
+    cost, condition = Cost(currency="pure", amount=1.0), ("income > 40",)
+    asked = [statistics(random_state=1) for _ in range(2)]
+    question = Statistic("proportion", condition, "age >= 5", "worst-case")
+    (one, two) = (
+        asked[0].answer(question, cost),
+        asked[1].proportion(*condition, where="age >= 5", epsilon=1.0, uncertainty="worst-case"),
+    )
+    assert one == two
 
 
 def test_zcdp_guarantee_includes_the_failure_of_the_scale() -> None:
@@ -185,17 +179,15 @@ def test_noise_of_a_count_has_the_smooth_scale() -> None:
 
 @pytest.mark.parametrize("name", [n for n in ASKS if n != "histogram"])
 def test_intervals_cover_and_are_not_absurd(name: str) -> None:
-    covered, widths = 0, []
     found = prepared(KNN, TABLE)
-    asked = prepared_statistics(found, None, budget=Budget(1e9))
-    exact = ASKS[name](asked, epsilon=1e7).value
+    exact = ASKS[name](prepared_statistics(found, None, budget=Budget(1e9)), epsilon=1e7).value
+    bars = []
     for seed in range(60):
         asked = prepared_statistics(found, seed, scale=ScaleRelease(epsilon=1.0))
-        low, high = ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval
-        covered += low <= exact <= high
-        widths.append(high - low)
-    assert covered >= 56
-    assert np.median(widths) < {"correlation": 1.5}.get(name, 2 * abs(exact))
+        bars.append(ASKS[name](asked, epsilon=20.0 if name == "correlation" else 4.0).interval)
+    assert sum(low <= exact <= high for low, high in bars) >= 56
+    widest = {"correlation": 1.5}.get(name, 2 * abs(exact))
+    assert np.median([high - low for low, high in bars]) < widest
 
 
 def prepared_statistics(found, seed, **more) -> ImputedStatistics:
@@ -215,8 +207,8 @@ class Instead(KNNImputation):
     def __init__(self):
         super().__init__(impute="income", match_on=("age", "sex"))
 
-    def preparation(self, schema, released=()):
-        return Preparation(function=as_it_is, shared=self.shared())
+    def preparation(self, schema):
+        return Preparation(function=as_it_is, shared=frozenset(self.impute))
 
 
 def test_error_bars_are_paid_for_or_absent() -> None:
@@ -298,24 +290,8 @@ def test_queries_without_imputed_values_get_ordinary_laplace_noise() -> None:
     asked = statistics(random_state=2)
     exact = int((TABLE.codes("age") >= 5).sum())
     with mock.patch.object(SmoothLaw, "draw", side_effect=AssertionError):
-        errors = [asked.count(where="age >= 5", epsilon=1.0).value - exact for _ in range(800)]
+        errors = [asked.count(where="age >= 5", epsilon=1.0).value - exact for _ in range(400)]
     assert np.mean(np.abs(errors)) == pytest.approx(2 * math.e / (math.e**2 - 1), rel=0.15)
-
-
-def test_outputs_respect_public_bounds_and_shapes() -> None:
-    none = TABLE.take(np.zeros(len(TABLE), dtype=bool))
-    for table in (none, TABLE):
-        asked = statistics(table=table, scale=ScaleRelease(epsilon=0.01))
-        for _ in range(5):
-            assert 0 <= asked.proportion("income > 40", epsilon=0.01).value <= 1
-            assert 0 <= asked.mean("income", epsilon=0.01).value <= 100
-            assert asked.count(epsilon=0.01).value >= 0
-            assert 0 <= asked.variance("income", epsilon=0.01).value <= 5000
-            assert -1 <= asked.correlation("income", "hours", epsilon=0.01).value <= 1
-            found = asked.histogram("income", epsilon=0.01)
-            assert len(found.values) == 10
-            assert found.levels[0] == "[0, 10)"
-            assert min(found.values) >= 0
 
 
 def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
@@ -340,7 +316,7 @@ def test_gaussian_noise_wins_for_vectors_and_lomax_for_single_counts() -> None:
 def released_scales(release, confidence, size):
     """Scales that a door releases for rows of this profile."""
     found = prepared(KNN, TABLE)
-    door = prepared_statistics(found, 8)._parts.door
+    door = prepared_statistics(found, 8)._door
     return [door.scaled(release, confidence=confidence).scale for _ in range(size)]
 
 
@@ -358,37 +334,6 @@ def test_the_released_scale_bounds_the_private_one() -> None:
     assert 0.15 < np.mean([scale.donees < exact for scale in often]) < 0.33
 
 
-def test_published_noise_is_at_least_three_times_as_variable_at_6_ln_2() -> None:
-    profile = prepared(KNN, TABLE).profile
-    epsilon = 6 * math.log(2)
-    ours = plan_smooth(epsilon)
-    deviation = ours.standard_deviation * profile.smooth_bound(own=1, donee=1, beta=ours.beta)
-    published = (1 + profile.exact(0)) / math.log(2)  # times one: gamma = 4 has variance 1
-    assert published**2 > 3 * deviation**2
-    assert plan_smooth(0.5).standard_deviation < math.inf
-
-
-def test_baselines() -> None:
-    complete = statistics(imputation=CompleteRows(impute=("income",)))
-    observed = TABLE.values("income")[~TABLE.mask("income")]
-    assert complete.mean("income", epsilon=1000.0).value == pytest.approx(observed.mean(), abs=0.1)
-    capped = statistics(imputation=CappedKNN(knn=KNN, max_donees=30))
-    answer = capped.count(where="income > 40", epsilon=1.0)
-    assert "30" in str(answer.guarantee.conditions[0])
-    assert answer.guarantee.events[-1].sensitivity == 31
-    budget = Budget(3.0)
-    model = ReleasedModel(impute=("income",), match_on=("age", "sex"), epsilon=1.0)
-    modelled = statistics(budget, imputation=model)
-    assert budget.remaining_epsilon == pytest.approx(2.0)
-    answer = modelled.mean("income", epsilon=1.0)
-    assert answer.value == pytest.approx(truth_mean(), rel=0.05)
-    assert answer.guarantee.epsilon == pytest.approx(2.0)
-
-
-def truth_mean() -> float:
-    return float(imputed_income().mean())
-
-
 def test_a_replace_one_budget_pays_twice() -> None:
     budget = Budget(2.0, adjacency="replace-one")
     answer = statistics(budget).count(where="income > 40", epsilon=1.0)
@@ -396,53 +341,8 @@ def test_a_replace_one_budget_pays_twice() -> None:
     assert answer.guarantee.adjacency == "replace-one"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: KNNImputation(impute=(), match_on="age"),
-        lambda: KNNImputation(impute="income", match_on="income"),
-        lambda: KNNImputation(impute="income", match_on="age", k=0),
-        lambda: KNNImputation(impute="income", match_on="age", k=2, aggregate="nearest"),
-        lambda: KNNImputation(impute="income", match_on="age", default={"age": 1}),
-        lambda: statistics(imputation=KNNImputation(impute="income", match_on={"age": 0.0})),
-        lambda: statistics(
-            imputation=KNNImputation(impute="income", match_on="age", default={"income": 101})
-        ),
-        lambda: statistics(confidence=1.0),
-        lambda: statistics().count(),
-        lambda: statistics().count(epsilon=1.0, rho=1.0),
-        lambda: statistics().count(epsilon=math.nan),
-        lambda: ScaleRelease(),
-        lambda: ScaleRelease(rho=0.1),
-    ],
-)
-def test_wrong_parameters_are_refused(wrong) -> None:
-    with pytest.raises(ParameterError):
-        wrong()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: statistics().mean("sex", epsilon=1.0),
-        lambda: statistics().histogram("nothing", epsilon=1.0),
-        lambda: statistics(
-            imputation=KNNImputation(impute="sex", match_on="age", aggregate="mean")
-        ),
-        lambda: statistics(
-            imputation=KNNImputation(impute="income", match_on="age", k=2, aggregate="majority")
-        ),
-    ],
-)
-def test_wrong_attributes_are_refused(wrong) -> None:
-    with pytest.raises(SchemaError):
-        wrong()
-
-
 def test_nothing_private_in_reprs() -> None:
     asked = statistics(random_state=0)
     asked.count(epsilon=1.0)
     assert repr(asked) == "ImputedStatistics(age, sex, income, hours)"
-    assert str(len(TABLE)) not in repr(asked._parts) + repr(asked._parts.door) + repr(
-        asked._parts.door._rows
-    )
+    assert str(len(TABLE)) not in repr(asked._door) + repr(asked._door._rows)

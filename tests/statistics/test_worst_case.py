@@ -6,25 +6,21 @@ from itertools import product
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from knn_oracles import CARS, SCHEMA, Row, as_table, neighbours, tables
 from knn_witness import Exact, nothing_is_read
 
-from missdp import Table
+from missdp import Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, GaussianEvent, LaplaceEvent
-from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.errors import BudgetExceededError
+from missdp.mechanisms import asks
 from missdp.mechanisms.asks import Choice
 from missdp.mechanisms.questions import QUANTA
-from missdp.statistics import (
-    CompleteRows,
-    ImputedStatistics,
-    KNNImputation,
-    QueryRequest,
-    run_query,
-)
-from missdp.statistics.worst_case import places, tally, total_bounds
+from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
+from missdp.statistics.worst_case import PLACES, tally, total_bounds
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
 
@@ -80,7 +76,7 @@ def exact(name: str, rows: list[Row], where: str, of: str) -> float | None:
 
 
 @given(tables(max_rows=3), st.sampled_from(list(CONDITIONS)), st.sampled_from(list(CONDITIONS)[1:]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_bounds_hold_every_completion(rows: list[Row], where: str, of: str) -> None:
     everything = completions(rows)
     with without_noise():
@@ -94,7 +90,7 @@ def test_bounds_hold_every_completion(rows: list[Row], where: str, of: str) -> N
 
 
 @given(tables(max_rows=3), st.sampled_from(["", "sex = 'f'", "grade >= 1"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_bounds_of_counts_and_sums_are_attained(rows: list[Row], where: str) -> None:
     everything = completions(rows)
     with without_noise():
@@ -115,11 +111,10 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     surely, maybe, known = (np.array([r[i] for r in rows], dtype=bool) for i in range(3))
     maybe = surely | maybe
     share = np.array([r[3] / 4 for r in rows])
-    names = places(where_open=True, portion_open=True, portion_one=False)
     where = mock.Mock(decide=lambda rows: (surely, maybe))
     with mock.patch("missdp.statistics.worst_case._portions", return_value=(share, known)):
-        exact_rows = tally(None, where, None, (), names).sum(axis=0).tolist()
-    box = {name: (n, n) for name, n in zip(names, exact_rows, strict=True)}
+        exact_rows = tally(None, where, None, (), PLACES).sum(axis=0).tolist()
+    box = {name: (n, n) for name, n in zip(PLACES, exact_rows, strict=True)}
     low, high = total_bounds(box, lower, upper)
     least = most = 0.0
     for i in range(len(rows)):
@@ -150,9 +145,9 @@ def released_sums(table: Table, imputation: object, name: str, where: str, of: s
     st.sampled_from(list(CONDITIONS)[1:]),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_one_row_moves_the_released_numbers_by_one_row(rows, name, where, of, data) -> None:
-    for imputation in (KNN, CompleteRows(impute=("income", "car"))):
+    for imputation in (KNN, None):
         before = released_sums(as_table(rows), imputation, name, where, of)
         for other in data.draw(st.lists(st.sampled_from(neighbours(rows)), min_size=4, max_size=4)):
             after = released_sums(as_table(other), imputation, name, where, of)
@@ -173,7 +168,7 @@ SMALL = as_table([Row(i % 3, "f", None if i % 4 == 0 else 3, "no", 2 * i) for i 
 
 
 @pytest.mark.parametrize("name", ASKS)
-@pytest.mark.parametrize("epsilon", [0.07, 0.1, 0.3, 1.0, 1.7, 3.0])
+@pytest.mark.parametrize("epsilon", [0.07, 1.0])
 def test_the_budget_is_what_was_asked_and_charged_first(name: str, epsilon: float) -> None:
     budget = Budget(epsilon)
     statistics = asked(SMALL, budget=budget)
@@ -191,14 +186,6 @@ def test_the_budget_is_what_was_asked_and_charged_first(name: str, epsilon: floa
     assert share.sensitivity / share.scale == pytest.approx(0.1 * epsilon)
 
 
-def test_charged_before_the_table_is_looked_at() -> None:
-    budget = Budget(1.0)
-    statistics = asked(SMALL, budget=budget)
-    with nothing_is_read(), pytest.raises(AssertionError, match="read"):
-        statistics.mean("income", epsilon=1.0, uncertainty="worst-case")
-    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-
-
 def test_zcdp_pays_with_gaussian_noise() -> None:
     budget = Budget(5.0, 1e-6)
     answer = asked(SMALL, budget=budget).sum("income", rho=0.2, uncertainty="worst-case")
@@ -212,45 +199,6 @@ def test_nothing_is_paid_or_said_unless_asked_for() -> None:
     answer = asked(SMALL).mean("income", epsilon=1.0)
     assert answer.imputation_interval is None
     assert len(answer.guarantee.events) == 2
-
-
-# -- questions in text, refusals -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("statistic", ["count", "proportion", "mean", "sum"])
-def test_questions_in_text(statistic: str) -> None:
-    budget = Budget(1.0)
-    of = {"count": "", "proportion": "income > 2"}.get(statistic, "income")
-    request = QueryRequest(
-        impute="income, car", match="grade", statistic=statistic, of=of, where="income > 1",
-        epsilon=1.0, uncertainty="worst-case",
-    )  # fmt: skip
-    answer = run_query(SMALL, request, budget=budget)
-    assert answer.imputation_interval is not None
-    assert answer.guarantee.epsilon == pytest.approx(1.0)
-    assert budget.remaining_epsilon == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    "statistic", ["variance", "standard_deviation", "correlation", "histogram"]
-)
-def test_statistics_without_a_derived_bound_are_refused(statistic: str) -> None:
-    of = "income, hours" if statistic == "correlation" else "income"
-    with pytest.raises(UnprovenError, match="count, proportion, mean, sum"):
-        QueryRequest(
-            impute="income", match="grade", statistic=statistic, of=of, epsilon=1.0,
-            uncertainty="worst-case",
-        )  # fmt: skip
-
-
-def test_unknown_kinds_of_uncertainty_cost_nothing() -> None:
-    budget = Budget(1.0)
-    for ask in ASKS.values():
-        with pytest.raises(ParameterError, match="uncertainty"):
-            ask(asked(SMALL, budget=budget), "", "income > 2", epsilon=1.0, uncertainty="rubin")
-    with pytest.raises(ParameterError, match="uncertainty"):
-        QueryRequest(impute="income", match="grade", statistic="count", epsilon=1.0, uncertainty="")
-    assert budget.events == ()
 
 
 def test_an_empty_table_answers_like_any_other() -> None:
@@ -269,3 +217,69 @@ def test_only_what_may_be_missing_is_released() -> None:
     assert SCHEMA["sex"].nullable is False
     assert numbers("sex = 'f'") == 3
     assert numbers("grade = 1") == 6
+
+
+# -- coverage: the complete table is known, values are missing for what they are -------------------
+
+MNAR = Schema(
+    (
+        Ordinal(name="age", levels=tuple(range(4))),
+        Numeric(name="income", lower=0, upper=100, nullable=True),
+    )
+)
+
+
+def not_at_random(size: int = 500) -> tuple[Table, dict[str, float]]:
+    """A third of the incomes is 100 and all of those are missing: the worst that can be."""
+    rng = np.random.default_rng(5)
+    income = np.where(rng.random(size) < 0.33, 100.0, rng.uniform(0, 50, size))
+    frame = pd.DataFrame({"age": rng.integers(0, 4, size), "income": income})
+    old, rich = frame["age"] >= 2, frame["income"] > 60
+    holes = frame.assign(income=frame["income"].where(frame["income"] < 100))
+    return Table.read(holes, MNAR), {
+        "count": float(rich.sum()), "proportion": float(rich[old].mean()),
+        "mean": float(frame["income"][old].mean()), "sum": float(frame["income"].sum()),
+    }  # fmt: skip
+
+
+OF_THE_RICH = {
+    "count": lambda s, **c: s.count(where="income > 60", **c),
+    "proportion": lambda s, **c: s.proportion("income > 60", where="age >= 2", **c),
+    "mean": lambda s, **c: s.mean("income", where="age >= 2", **c),
+    "sum": lambda s, **c: s.sum("income", **c),
+}
+
+
+def coverage(name: str, *, imputed: bool, epsilon: float, confidence: float) -> tuple[float, ...]:
+    """Shares of runs with the truth in the noise interval, and in the other; width of the other."""
+    table, truth = not_at_random()
+    found = []
+    for seed in range(60):
+        statistics = asked(
+            table, KNNImputation(impute="income", match_on="age") if imputed else None,
+            confidence=confidence, random_state=seed, scale=ScaleRelease(epsilon=5.0),
+        )  # fmt: skip
+        answer = OF_THE_RICH[name](statistics, epsilon=epsilon, uncertainty="worst-case")
+        (low, high), (a, b) = answer.interval, answer.imputation_interval
+        assert a <= answer.value <= b
+        found.append((low <= truth[name] <= high, a <= truth[name] <= b, b - a))
+    return tuple(np.mean(found, axis=0))
+
+
+@pytest.mark.parametrize("imputed", [True, False])
+@pytest.mark.parametrize("name", OF_THE_RICH)
+def test_the_complete_statistic_is_covered_when_values_are_missing_for_what_they_are(name, imputed):
+    noise_only, widened, width = coverage(name, imputed=imputed, epsilon=20.0, confidence=0.9)
+    assert widened >= 0.9
+    # The truth is not in the noise interval: without the widening there is no coverage.
+    assert noise_only <= 0.1
+    assert width < {"count": 200, "proportion": 0.4, "mean": 40, "sum": 20_000}[name]
+
+
+@pytest.mark.parametrize("name", OF_THE_RICH)
+def test_coverage_is_as_stated_and_needs_the_noise_margin(name: str) -> None:
+    facts = {"imputed": False, "confidence": 0.5}
+    assert coverage(name, epsilon=0.5, **facts)[1] >= 0.45
+    # The truth is the very end of what is possible, so half the runs miss it without a margin.
+    with mock.patch.object(asks, "_laplace_radius", return_value=lambda level: 0.0):
+        assert 0.2 < coverage(name, epsilon=1.0, **facts)[1] < 0.8

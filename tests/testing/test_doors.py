@@ -77,7 +77,7 @@ def test_statistics_keep_their_promises():
 
 
 def test_statistics_whose_bound_is_too_small_are_found(monkeypatch):
-    from missdp.statistics.donors import Profile
+    from missdp.statistics.profile import Profile
 
     monkeypatch.setattr(Profile, "smooth_bound", lambda self, *, own, donee, beta: own / 2)
     assert "its private bound is" in failure(check_sensitivity, charged_for_statistics, trials=8)
@@ -366,7 +366,8 @@ def test_every_law_says_what_is_too_far(law, event, near, far):
 def test_smooth_noise_is_scaled_too():
     from missdp.testing.findings import Recorder
 
-    law, behind = SmoothLaw(noise=SMOOTH, own=1, donee=1), Bounded((100,), 5.0)
+    law = SmoothLaw(noise=SMOOTH, own=1, donee=1)
+    behind = Bounded((100,), 5.0)
     values = [
         np.array([float(Recorder(seed, scale=s).drawn(law, behind)[0]) for seed in range(8)]) - 100
         for s in (1.0, 0.5)

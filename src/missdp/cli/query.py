@@ -25,7 +25,7 @@ from missdp.cli.options import (
 )  # fmt: skip
 from missdp.errors import MissDPError, ParameterError
 from missdp.schema import Schema
-from missdp.schema.predicates import parse_names, parse_where
+from missdp.schema.predicates import parse_names
 from missdp.shelf import on_disk
 from missdp.statistics import Estimate, Histogram, QueryRequest, run_query
 from missdp.table import RowStream, Table
@@ -163,11 +163,7 @@ def _needed(facts: Schema, request: QueryRequest) -> tuple[Schema, set[str] | No
     """
     with contextlib.suppress(MissDPError):
         shared = {*parse_names(request.match), *parse_names(request.group)}  # bins are enough
-        valued = {*parse_names(request.impute)} | parse_where(request.where, facts).names
-        if request.statistic == "proportion":
-            valued |= parse_where(request.of, facts, named="of").names
-        else:
-            valued |= {*parse_names(request.of)}
+        valued = {*request.imputation(facts).impute} | request.question(facts).reads(facts)
         if valued | shared <= {*facts.names} and not facts.undeclared:
             wanted = facts.rulebook.reached(valued | shared)
             some = facts.subset(name for name in facts.names if name in wanted)

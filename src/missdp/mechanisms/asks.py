@@ -188,11 +188,14 @@ class Choice:
     """Rules that turn asks into events, and answers into laws.
 
     A question that reads cells filled from other rows gets noise in proportion to a private smooth
-    bound; or Gaussian noise at a released scale, if that is cheaper; or, if a bound on the rows
-    that one row can move is declared, noise for that bound. All others get plain noise.
+    bound; or Gaussian noise at a released scale, if that is cheaper. All others get plain noise.
+
+    Parameters
+    ----------
+    scale : ReleasedScale or None
+        A released bound on it.
     """
 
-    cap: int | None = None
     scale: ReleasedScale | None = None
 
     def events(self, ask: Ask, *, depends: bool) -> tuple[Event, ...]:
@@ -207,7 +210,8 @@ class Choice:
         """Return how a question that was charged as ``event`` is answered."""
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            self._check_plain(event, question, depends=depends)
+            if question.own > getattr(event, "sensitivity", 0):
+                raise UnprovenError("the release is more sensitive than what was charged for")
             return plain_law(event)
         if not question.donee < math.inf:
             raise UnprovenError("nobody said how far a row whose filled cells change moves this")
@@ -236,8 +240,7 @@ class Choice:
     def _event(self, ask: Ask, *, depends: bool) -> Event:
         kind = self._kind(ask, depends=depends)
         if kind == "plain":
-            size = ask.own * (1 + ask.moves * (self.cap or 0) * depends)
-            return _plain_event(ask, size)
+            return _plain_event(ask, ask.own)
         if isinstance(ask.cost, Noise):
             raise UnprovenError("a noise scale cannot be chosen where a private bound sets it")
         self._plan(ask, 1.0, float(ask.moves))  # what cannot be released is not charged
@@ -247,20 +250,13 @@ class Choice:
             return ZCDPEvent(rho=ask.rho or 0.0, label=ask.label)
         return PureEvent(epsilon=ask.epsilon, label=ask.label)
 
-    def _check_plain(self, event: Event, question: Question, *, depends: bool) -> None:
-        # Without a cap any number of rows may move: no plain noise covers that.
-        most = math.inf if self.cap is None else self.cap
-        moved = question.donee * most if depends and question.donee and most else 0
-        if question.own + moved > getattr(event, "sensitivity", 0):
-            raise UnprovenError("the release is more sensitive than what was charged for")
-
     def _chooses(self, ask: Ask, *, depends: bool) -> bool:
         """Whether the released scale decides between Gaussian and Lomax noise."""
-        can = self.scale is not None and self.scale.gaussian and self.cap is None
+        can = self.scale is not None and self.scale.gaussian
         return can and depends and ask.rho is not None
 
     def _kind(self, ask: Ask, *, depends: bool) -> str:
-        if not depends or self.cap is not None:
+        if not depends:
             return "plain"
         if not self._chooses(ask, depends=depends):
             return "lomax"

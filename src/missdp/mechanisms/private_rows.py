@@ -86,7 +86,7 @@ class PrivateRows:
         with replacing(Exception, by=failed), no_warnings():
             rows = Rows(FilledRows(self._table, Prepared()), how.reads)
             made = how.function(rows, self._draws(how.draws), *how.given)
-            private = bool(how.shared) and how.cap is None
+            private = bool(how.shared)
             if private and made.profile is None:
                 raise DataError("the preparation did not bound how many rows one row moves")
             return FilledRows(self._table, made)

@@ -26,7 +26,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Assumption, Condition
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
 from missdp.mechanisms.views import PART_ROWS, Cells, Rows
@@ -409,9 +408,7 @@ class Preparation:
         What it gets to draw with: a 64-bit label for each row, or a generator.
     shared : frozenset of str
         Attributes whose filled cells depend on other rows without noise. How many rows one row can
-        move is then private, and `Prepared.profile` bounds it; or ``cap`` does.
-    cap : int, optional
-        Declared bound on the number of rows that one row can move, which becomes a condition.
+        move is then private, and `Prepared.profile` bounds it.
     """
 
     function: Callable[..., Prepared]
@@ -419,20 +416,7 @@ class Preparation:
     given: tuple[Any, ...] = ()
     draws: Literal["labels", "generator"] | None = None
     shared: frozenset[str] = frozenset()
-    cap: int | None = None
 
     def __post_init__(self) -> None:
         plain_function(self.function, "a preparation")
         object.__setattr__(self, "given", tuple(map(read_only, self.given)))
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """What it rests on."""
-        if self.cap is None:
-            return ()
-        return (
-            Assumption(
-                f"No donor ever serves more than {self.cap} incomplete rows, in the table "
-                "and in all its neighbours."
-            ),
-        )

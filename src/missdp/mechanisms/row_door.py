@@ -102,7 +102,7 @@ class RowDoor(Handle):
         super().__init__(budget=budget, noise=noise_source(random_state), conditions=conditions)
         self._table = table = with_one_kind_of_hole(table)
         self._schema, self._valued = table.schema, _valued(table)
-        self._choice = Choice(cap=0)
+        self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
         self._rows = self._came = PrivateRows(
             table, Preparation(function=as_they_came), self._noise
@@ -133,7 +133,7 @@ class RowDoor(Handle):
     @property
     def needs_scale(self) -> bool:
         """Whether how many rows one row can move is private."""
-        return self._choice.cap is None
+        return bool(self._shared)
 
     @property
     def scale(self) -> ReleasedScale | None:
@@ -162,12 +162,10 @@ class RowDoor(Handle):
         using : sequence of Charged
             Releases whose answers are given to the function: part of every later guarantee.
         """
-        cap = preparation.cap if preparation.shared else 0
         return self._with(
             _rows=PrivateRows(self._table, preparation, self._noise),
             _shared=preparation.shared,
-            _choice=replace(self._choice, cap=cap, scale=None),
-            _conditions=(*self._conditions, *preparation.conditions),
+            _choice=Choice(),
             _resting=self._resting + tuple(e for charged in using for e in charged.events),
             _open=set(),
         )

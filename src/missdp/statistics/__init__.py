@@ -1,21 +1,23 @@
 """Statistics on k-NN-imputed data with smooth sensitivity (Clifton et al. 2022, corrected)."""
 
-from missdp.mechanisms.asks import ScaleRelease
 from missdp.schema.predicates import parse_where
-from missdp.statistics.estimates import Estimate, Histogram
-from missdp.statistics.imputation import CappedKNN, CompleteRows, KNNImputation, ReleasedModel
-from missdp.statistics.statistics import ImputedStatistics, QueryRequest, run_query
+from missdp.statistics.answers import Estimate, Histogram, Statistic
+from missdp.statistics.imputation import KNNImputation
+from missdp.statistics.statistics import (
+    ImputedStatistics,
+    QueryRequest,
+    ScaleRelease,
+    run_query,
+)
 
 __all__ = [
-    "CappedKNN",
-    "CompleteRows",
     "Estimate",
     "Histogram",
     "ImputedStatistics",
     "KNNImputation",
     "QueryRequest",
-    "ReleasedModel",
     "ScaleRelease",
+    "Statistic",
     "parse_where",
     "run_query",
 ]

@@ -1,230 +1,550 @@
-"""Counts, sums, means, variances, correlations and histograms, from released counts and sums."""
+"""How each statistic is answered, from released counts and sums; and what an answer is.
+
+`Asking` is one question while it is answered: its releases, all charged at once before anything is
+read, and what is made of them. The functions at the end are what the door runs, of each row alone.
+Everything else here is public, or released.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.accounting import Cost
-from missdp.errors import ParameterError
+from missdp.accounting import Cost, Guarantee
+from missdp.accounting.guarantee import warn_if_weak
+from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
-from missdp.mechanisms.row_door import Charged
+from missdp.mechanisms.row_door import Charged, RowDoor
+from missdp.record import Record
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.applicable import may_be_open
-from missdp.schema.predicates import Predicate
-from missdp.statistics.estimates import Estimate, Histogram, Interval, Names, clip, corners
-from missdp.statistics.parts import Parts, members, members_of_both, share
-from missdp.statistics.worst_case import average_bounds, places, tally, total_bounds
+from missdp.schema.applicable import not_everywhere
+from missdp.schema.predicates import Predicate, parse_where
+from missdp.statistics.imputation import KNNImputation, check_range
+from missdp.statistics.worst_case import Interval, MissingCells, Names
 
-__all__ = [
-    "WORST_CASE_SHARE",
-    "MissingCells",
-    "Uncertainty",
-    "correlation",
-    "count",
-    "histogram",
-    "mean",
-    "proportion",
-    "square_change",
-    "total",
-    "variance",
-]
+__all__ = ["Asking", "Estimate", "Histogram", "Statistic", "Uncertainty", "check_kind", "share"]
+
+Uncertainty: TypeAlias = Literal["noise", "worst-case"]
+
+_BOUNDED = ("count", "proportion", "mean", "sum")
 
 
-def count(parts: Parts, label: str, missing: MissingCells) -> Estimate:
-    """Return the released number of rows of a subpopulation."""
-    chosen = missing.where
-    asks = [parts.count_ask("count", missing.rest, chosen), *missing.asks]
-    first, *more = parts.begin(*asks)
-    noisy = parts.one(first, Counts(function=members, reads=chosen.names, given=(chosen, ())))
-    answer = parts.single(f"count({label})", noisy, asks, (0.0, math.inf))
-    return missing.total(answer, parts, more)
+def check_kind(kind: str, uncertainty: str) -> None:
+    """Refuse statistics that do not exist, and bounds that are not derived."""
+    if kind not in _ANSWERS:
+        raise ParameterError(f"statistic must be one of {', '.join(_ANSWERS)}")
+    if uncertainty not in get_args(Uncertainty):
+        raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
+    if uncertainty != "noise" and kind not in _BOUNDED:
+        raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
 
 
-def proportion(parts: Parts, of: str, missing: MissingCells) -> Estimate:
+@dataclass(frozen=True)
+class Statistic:
+    """A question about a table: what is asked for, of what, of whom.
+
+    Parameters
+    ----------
+    kind : str
+        "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation" or
+        "histogram".
+    of : tuple of str
+        The attributes that it is of: none for a count, two for a correlation; for a proportion
+        the condition.
+    where : str, optional
+        The subpopulation, see `parse_where`; everyone by default.
+    uncertainty : {"noise", "worst-case"}, default "noise"
+        "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: counts,
+        proportions, means and sums only.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such statistic, or it is of another number of attributes.
+    UnprovenError
+        If "worst-case" is asked of another statistic: no bound is derived.
+
+    Examples
+    --------
+    >>> Statistic("mean", ("income",), where="age < 30").kind
+    'mean'
+    """
+
+    kind: str
+    of: Names = ()
+    where: str | None = None
+    uncertainty: Uncertainty = "noise"
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind, self.uncertainty)
+        wanted = _ANSWERS[self.kind][0]
+        if len(self.of) != wanted:
+            what = ("nothing", "one attribute", "2 attributes")[wanted]
+            raise ParameterError(f"{self.kind} is of {what}")
+
+    def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
+        """Return the subpopulation, and the condition of a proportion."""
+        where = parse_where(self.where, schema)
+        if self.kind != "proportion":
+            return where, None
+        return where, parse_where(self.of[0], schema, named=self.kind)
+
+    def reads(self, schema: Schema) -> frozenset[str]:
+        """Return the attributes that it reads; refuse what it cannot be of. Public."""
+        where, condition = self.predicates(schema)
+        if condition is not None:
+            return where.names | condition.names
+        for attribute in (schema[name] for name in self.of):
+            if self.kind != "histogram" and not isinstance(attribute, Numeric):
+                raise ParameterError(
+                    f"{attribute.name!r} is not numeric; ask for proportions or a histogram"
+                )
+        return where.names | frozenset(self.of)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Record):
+    """A released statistic.
+
+    Parameters
+    ----------
+    name : str
+        The question.
+    value : float
+        The answer, within its public bounds.
+    interval : (float, float) or None
+        Where the noiseless answer on the imputed table lies with probability at least
+        ``confidence`` over the noise. It costs nothing where the scale of the noise is public: for
+        answers that read no cell filled from other rows. For all others it is None unless the scale
+        was paid for with a `ScaleRelease`. It covers the noise only: not sampling, and not the
+        uncertainty of the imputed values, also with ``uncertainty="worst-case"``, which never
+        changes it (the answer has nine tenths of the cost then, and noise to match).
+    confidence : float
+        Of the interval, and of ``imputation_interval``; each alone, not both at once.
+    guarantee : Guarantee
+        What this answer promises, with the releases that it shares with others, as of the scale;
+        the budget holds the total.
+    imputation_interval : (float, float) or None
+        Where the statistic of the complete table lies with probability at least ``confidence``
+        over the noise: the same rows, every missing cell that the question reads holding *some*
+        value of its public domain (or none, where a rule leaves open whether its attribute
+        applies), whatever the reason that it is missing. It relies neither on
+        the imputation nor on ``interval``, always holds ``value``, and does not cover sampling.
+        For means and proportions it speaks of complete tables whose subpopulation has a row. None
+        unless paid for with ``uncertainty="worst-case"``.
+    applicable : tuple of str
+        Attributes that the question is of and that do not apply to everybody: it is answered for
+        the rows to which they surely apply. Public.
+    note : str
+        A line on why there is no noise interval, or why it is the whole range, and about which
+        epsilon would help; from public facts and released numbers only. Empty if it is of use.
+    """
+
+    name: str
+    value: float
+    interval: Interval | None
+    confidence: float
+    guarantee: Guarantee
+    imputation_interval: Interval | None = None
+    applicable: Names = ()
+    note: str = ""
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
+        return _without_nothing(super().to_dict())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram(Record):
+    """Released counts per level; ``intervals`` hold all at once with probability ``confidence``.
+
+    ``applicable`` and ``note`` as in `Estimate`.
+    """
+
+    name: str
+    levels: tuple[Level | str, ...]
+    values: tuple[float, ...]
+    intervals: tuple[Interval, ...] | None
+    confidence: float
+    guarantee: Guarantee
+    applicable: Names = ()
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; ``applicable`` and ``note`` only where they say something."""
+        return _without_nothing(super().to_dict())
+
+
+def _without_nothing(shown: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in shown.items() if v or k not in ("applicable", "note")}
+
+
+# Shares are rounded down by more than floating point can round their sum up.
+_SHARE = 1 - 2.0**-40
+_WORST_CASE = 0.1  # of the cost of a question, for `Estimate.imputation_interval`
+_TIMES = tuple(2 ** (k / 2) for k in range(1, 81))  # by which noise might be less
+
+
+def share(cost: Cost, part: float) -> Cost:
+    """Return a part of a cost; shares never add up to more than the whole."""
+    return replace(cost, amount=cost.amount * part * _SHARE)
+
+
+class Asking:
+    """One question while it is answered: public facts, its door to the rows, its releases.
+
+    Raises, before anything is charged, what public facts are enough to refuse.
+    """
+
+    def __init__(
+        self,
+        door: RowDoor,
+        imputation: KNNImputation | None,
+        confidence: float,
+        question: Statistic,
+        cost: Cost,
+    ) -> None:
+        self.door, self.schema, self.confidence = door, door.schema, confidence
+        self.imputation = imputation
+        self.filled = frozenset(() if imputation is None else imputation.impute)
+        self.question, self.kind = question, question.kind
+        reads = question.reads(self.schema)
+        self.where, self.condition = question.predicates(self.schema)
+        self.names: Names = question.of if self.condition is None else ()
+        of = question.of if self.condition is None else self.condition.names
+        for name in self.where.names if self.kind == "histogram" else reads:
+            if isinstance(self.schema[name], Numeric) and name not in door.valued:
+                raise DataError(f"attribute {name!r} has no numeric values in this table")
+        for name in () if self.kind == "histogram" else self.names:
+            check_range(self.schema[name])
+        self.applicable = not_everywhere(self.schema, sorted({*of}))
+        # Attributes that may be missing after imputation.
+        self.holes = tuple(name for name in self.names if name not in self.filled)
+        self.missing, self.cost, self._worst = self._missing_cells(), cost, cost
+        if self.missing is not None:
+            self.cost, self._worst = share(cost, 1 - _WORST_CASE), share(cost, _WORST_CASE)
+
+    def answer(self) -> Estimate | Histogram:
+        """Charge, and answer."""
+        return _ANSWERS[self.kind][1](self)
+
+    # Public facts
+
+    def numeric(self, name: str) -> Numeric:
+        """Return an attribute of which the question is known to be able to be."""
+        attribute = self.schema[name]
+        assert isinstance(attribute, Numeric)  # checked from the start
+        return attribute
+
+    def depends(self) -> bool:
+        """Whether membership reads imputed values that depend on other rows."""
+        return bool(self.where.names & self.filled)
+
+    def moved(self, name: str) -> float:
+        """Return how far the value of one donee that exchanges a donor moves."""
+        if self.imputation is None or name not in self.filled:
+            return 0.0
+        attribute = self.numeric(name)
+        return (attribute.upper - attribute.lower) * self.imputation.step(name, self.schema)
+
+    # Releases
+
+    def part(self, part: float) -> Cost:
+        """Return a part of what the answer costs."""
+        return share(self.cost, part)
+
+    def count_ask(self, label: str, cost: Cost, *also: Predicate) -> Ask:
+        """Return a release of the rows of the subpopulation in which the attributes are known."""
+        reads = self.where.names.union(self.holes, *(part.names for part in also))
+        return Ask(label=label, cost=cost, reads=reads)
+
+    def sum_ask(self, label: str, name: str, cost: Cost, *also: str) -> Ask:
+        """Return a release of a sum over these rows."""
+        reads = self.where.names.union({name}, self.holes, also)
+        return Ask(label=f"{label} of {name}", cost=cost, reads=reads, own=QUANTA, moves=2)
+
+    def begin(self, *asks: Ask) -> tuple[Charged, ...]:
+        """Charge for all releases of the answer, before anything is read."""
+        if self.missing is not None:
+            question = self.missing.question
+            worst = Ask(
+                label="missing cells", cost=self._worst, reads=question.reads, own=QUANTA,
+                dimension=question.dimension, observed=True,
+            )  # fmt: skip
+            asks = (*asks, worst)
+        self.asks = asks
+        warn_if_weak(self.door.guarantee(*asks).epsilon)
+        self._charged = self.door.begin(*asks)
+        return self._charged[: -1 if self.missing else None]
+
+    def size(self, charged: Charged, *also: Predicate) -> Noisy:
+        """Return the released number of rows in which the attributes are known."""
+        question = Counts(
+            function=members, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            given=((self.where, *also), self.holes, self.applicable),
+        )  # fmt: skip
+        return self.door.answer(charged, question).each()[0]
+
+    def products(
+        self, charged: Charged, names: Names, centres: tuple[float, ...], limit: float, move: float
+    ) -> Noisy:
+        """Return a released sum of products of deviations, each within the limit."""
+        question = Sums(
+            function=_products, reads=charged.ask.reads, applies=frozenset(self.applicable),
+            given=(((self.where,), self.holes, self.applicable), names, centres),
+            # A donee that enters or leaves the subpopulation brings or takes its whole term.
+            bound=limit, change=max(move, limit) if self.depends() else move,
+        )  # fmt: skip
+        return self.door.answer(charged, question).each()[0]
+
+    def centred(self, charged: Charged, name: str) -> Noisy:
+        """Return the released sum of deviations from the middle of the bounds."""
+        a = self.numeric(name)
+        middle, half = (a.lower + a.upper) / 2, (a.upper - a.lower) / 2
+        return self.products(charged, (name,), (middle,), half, self.moved(name))
+
+    def moment(self, charged: Charged, names: Names, centres: tuple[float, float]) -> Noisy:
+        """Return the released sum of products of deviations from released centres."""
+        limits = []
+        for name, centre in zip(names, centres, strict=True):
+            attribute = self.numeric(name)
+            limits.append(max(attribute.upper - centre, centre - attribute.lower))
+        moves = [self.moved(name) for name in names]
+        move = product_change(limits, moves, same=names[0] == names[1])
+        return self.products(charged, names, centres, limits[0] * limits[1], move)
+
+    def mean_of(
+        self, name: str, total: Noisy, size: Noisy, pieces: int, times: float = 1.0
+    ) -> tuple[float, Interval | None]:
+        """Return a mean from released numbers, and its interval if noise were less."""
+        average, bounds = self.average(name)
+        wide = corners(average, self.boxes((total, size), pieces, times), bounds)
+        return clip(average(total.value, size.value), bounds), wide
+
+    def average(self, name: str) -> tuple[Callable[[float, float], float], Interval]:
+        """Return how a sum of deviations from the middle and a size make a mean; its bounds."""
+        a = self.numeric(name)
+        middle = (a.lower + a.upper) / 2
+        return lambda top, rows: middle + top / max(rows, 1.0), (a.lower, a.upper)
+
+    # What is made of them
+
+    def confidence_of_each(self, pieces: int) -> float:
+        """Return the confidence that each of several numbers needs so that all hold together."""
+        scale = self.door.scale
+        left = (1 - self.confidence) - (0.0 if scale is None else scale.failure)
+        return 1 - left / pieces
+
+    def boxes(
+        self, numbers: Iterable[Noisy], pieces: int, times: float = 1.0
+    ) -> list[Interval | None]:
+        """Return where noiseless numbers are, ``pieces`` of them at once."""
+        each = self.confidence_of_each(pieces)
+        return [number.within(each, times=times) for number in numbers]
+
+    def combined(
+        self, function: Callable[..., float], *numbers: Noisy, bounds: Interval
+    ) -> Estimate:
+        """Return a function of released numbers that is monotone in each, within public bounds."""
+        value = clip(function(*(number.value for number in numbers)), bounds)
+
+        def interval(times: float) -> Interval | None:
+            return corners(function, self.boxes(numbers, len(numbers), times), bounds)
+
+        return self.estimate(value, interval, bounds)
+
+    def estimate(
+        self, value: float, interval: Callable[[float], Interval | None], bounds: Interval
+    ) -> Estimate:
+        """Put an answer and its guarantee together.
+
+        ``interval(times)`` is the interval if noise were that many times less, within ``bounds``.
+        """
+        found = interval(1.0)
+        note = self.without_interval() if found is None else ""
+        if found == bounds:
+            half = (bounds[1] - bounds[0]) / 2
+            boxes = ((times, interval(times)) for times in _TIMES)
+            enough = next((t for t, box in boxes if box and box[1] - box[0] <= half), _TIMES[-1])
+            # Noise for filled cells falls with the square of epsilon, about: so does its scale.
+            needed = self._worth(math.sqrt(enough) if self._rough() else enough)
+            note = (
+                "The interval is the whole range: noise is as large as what it is added to. It "
+                f"would be half as wide with an {needed}"
+            )
+        of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
+        answer = Estimate(
+            name=f"{self.kind}({of})", value=value, interval=found, confidence=self.confidence,
+            note=note, guarantee=self.door.guarantee(*self.asks), applicable=self.applicable,
+        )  # fmt: skip
+        return answer if self.missing is None else self._widened(answer, self.missing)
+
+    def _missing_cells(self) -> MissingCells | None:
+        if self.question.uncertainty == "noise":
+            return None
+        of = self.numeric(self.names[0]) if self.names else self.condition
+        mean = self.kind in ("proportion", "mean")
+        return MissingCells(schema=self.schema, where=self.where, of=of, mean=mean)
+
+    def _widened(self, estimate: Estimate, missing: MissingCells) -> Estimate:
+        """Add what the missing cells could hide."""
+        released = self.door.answer(self._charged[-1], missing.question).each()
+        # Public noise scale: no share of the error probability goes to the released scale.
+        each = 1 - (1 - self.confidence) / len(released)
+        found = {
+            name: box
+            for name, noisy in zip(missing.places, released, strict=True)
+            if (box := noisy.within(each)) is not None
+        }
+        low, high = missing.interval(found)
+        # The released answer is one completion plus noise; an interval without it helps nobody.
+        interval = (min(low, estimate.value), max(high, estimate.value))
+        return replace(estimate, imputation_interval=interval)
+
+    def without_interval(self) -> str:
+        """Return why an answer has no interval, and about which epsilon would help; public."""
+        scale = self.door.scale
+        if scale is None:
+            return (
+                "No noise interval: the answer reads filled cells, so the scale of its noise is "
+                f"private, and was not paid for. That takes an {self._worth(0.25)} more "
+                "(ScaleRelease, or --error-bar)"
+            )
+        # A question may be no rougher than the released scale; its beta is epsilon / 3 at most.
+        short = (max(3, a.dimension + 1) * scale.beta / a.epsilon for a in self._rough())
+        needed = self._worth(1.1 * max(1.0, *short))
+        return (
+            f"No noise interval: the question is too cheap beside the scale. It takes an {needed}"
+        )
+
+    def _rough(self) -> list[Ask]:
+        """Return the releases whose noise follows a private bound."""
+        return [ask for ask in self.asks if ask.reads & self.filled and not ask.observed]
+
+    def _worth(self, times: float) -> str:
+        """Return so many times what an answer costs, the released scale apart, in words."""
+        costs = [ask.cost for ask in self.asks if isinstance(ask.cost, Cost)]
+        whole = math.fsum(cost.amount for cost in costs)
+        name, power = ("rho", 2) if costs[0].currency == "zcdp" else ("epsilon", 1)
+        return f"{name} of about {float(f'{whole * times**power:.2g}'):g}"
+
+
+# The statistics
+
+
+def _count(ask: Asking) -> Estimate:
+    (charged,) = ask.begin(ask.count_ask("count", ask.cost))
+    return ask.combined(lambda n: n, ask.size(charged), bounds=(0.0, math.inf))
+
+
+def _proportion(ask: Asking) -> Estimate:
     """Return one released count divided by another."""
-    part, whole, cost = parts.where(of), missing.where, missing.rest
-    about = parts.applicable(part.names)
-    small = 0.5 if parts.depends(whole) else 0.15
-    asks = [
-        parts.count_ask("part", share(cost, 1 - small), whole, part),
-        parts.count_ask("whole", share(cost, small), whole),
-        *missing.asks,
-    ]
-    first, second, *more = parts.begin(*asks)
-    both = Counts(
-        function=members_of_both, reads=whole.names | part.names, given=(whole, part, about)
+    assert ask.condition is not None
+    small = 0.5 if ask.depends() else 0.15
+    part, whole = ask.begin(
+        ask.count_ask("part", ask.part(1 - small), ask.condition),
+        ask.count_ask("whole", ask.part(small)),
     )
-    everyone = Counts(
-        function=members, reads=whole.names, given=(whole, about), applies=frozenset(about)
-    )  # fmt: skip
-    noisy = (parts.one(first, both), parts.one(second, everyone))
-    answer = parts.quotient(f"proportion({of})", noisy, asks, (0.0, 1.0), lambda q: q, about)
-    return missing.average(answer, parts, more)
+    numbers = (ask.size(part, ask.condition), ask.size(whole))
+    return ask.combined(lambda a, b: a / max(b, 1.0), *numbers, bounds=(0.0, 1.0))
 
 
-def total(parts: Parts, name: str, missing: MissingCells) -> Estimate:
+def _total(ask: Asking) -> Estimate:
     """Return a released sum of the known or imputed values."""
-    chosen, attribute = missing.where, parts.numeric(name)
-    limit = max(abs(attribute.lower), abs(attribute.upper))
-    asks = [parts.sum_ask("sum", name, chosen, missing.rest, known=(name,)), *missing.asks]
-    first, *more = parts.begin(*asks)
-    noisy = parts.total(first, name, chosen, (name,), centre=0.0, limit=limit)
-    bounds = (
-        0.0 if attribute.lower >= 0 else -math.inf,
-        0.0 if attribute.upper <= 0 else math.inf,
+    (name,) = ask.names
+    a = ask.numeric(name)
+    (charged,) = ask.begin(ask.sum_ask("sum", name, ask.cost))
+    limit = max(abs(a.lower), abs(a.upper))
+    found = ask.products(charged, (name,), (0.0,), limit, ask.moved(name))
+    bounds = (0.0 if a.lower >= 0 else -math.inf, 0.0 if a.upper <= 0 else math.inf)
+    return ask.combined(lambda n: n, found, bounds=bounds)
+
+
+def _mean(ask: Asking) -> Estimate:
+    """Return the middle of the bounds plus a released sum of deviations over a released count."""
+    (name,) = ask.names
+    (average, bounds), small = ask.average(name), 0.4 if ask.depends() else 0.1
+    first, second = ask.begin(
+        ask.sum_ask("centred sum", name, ask.part(1 - small)),
+        ask.count_ask("rows", ask.part(small)),
     )
-    answer = parts.single(f"sum({name})", noisy, asks, bounds, (name,))
-    return missing.total(answer, parts, more)
+    return ask.combined(average, ask.centred(first, name), ask.size(second), bounds=bounds)
 
 
-def histogram(parts: Parts, name: str, chosen: Predicate, cost: Cost) -> Histogram:
-    """Return released counts per level; rows where the attribute is missing are not counted."""
-    attribute = parts.schema[name]
-    moves = name in parts.imputation.shared()
-    question = Counts(
-        function=_level, reads=chosen.names | {name}, given=(chosen, name), cells=attribute.size,
-        stays=not moves,
-    )  # fmt: skip
-    ask = Ask(
-        label=f"histogram of {name}", cost=cost, reads=question.reads, moves=2 if moves else 1,
-        dimension=attribute.size,
-    )  # fmt: skip
-    (charged,) = parts.begin(ask)
-    noisy = parts.door.answer(charged, question).each()
-    each = parts.confidence_of_each(attribute.size)
-    found = [n.within(each) for n in noisy]
-    intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
-    known = len(intervals) == attribute.size
-    return Histogram(
-        name=f"histogram({name})", levels=_level_names(attribute),
-        values=tuple(max(n.value, 0.0) for n in noisy),
-        intervals=intervals if known else None,
-        confidence=parts.confidence,
-        note="" if known else parts.without_interval([ask]),
-        guarantee=parts.door.guarantee(ask),
-        applicable=parts.applicable([name]),
-    )  # fmt: skip
-
-
-def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
-    """Return the level of each row of a subpopulation, -1 for the others."""
-    return np.where(chosen.select(rows), rows.codes(name), -1)
-
-
-def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
-    if not isinstance(attribute, Numeric):
-        return tuple(attribute.levels)
-    return attribute.interval_names
-
-
-def mean(parts: Parts, name: str, missing: MissingCells) -> Estimate:
-    """Return the mean: the middle of the bounds, plus a released sum of deviations over a count."""
-    chosen, cost = missing.where, missing.rest
-    small = 0.4 if parts.depends(chosen) else 0.1
-    known = (name,)
-    asks = [
-        parts.sum_ask("centred sum", name, chosen, share(cost, 1 - small), known=known),
-        parts.count_ask("rows", share(cost, small), chosen, known=known),
-        *missing.asks,
-    ]
-    first, second, *more = parts.begin(*asks)
-    noisy = (_centred(parts, first, name, chosen, known), parts.size(second, chosen, known))
-    attribute = parts.numeric(name)
-    middle = (attribute.lower + attribute.upper) / 2
-    bounds = (attribute.lower, attribute.upper)
-    answer = parts.quotient(f"mean({name})", noisy, asks, bounds, lambda q: middle + q, known)
-    return missing.average(answer, parts, more)
-
-
-def variance(parts: Parts, name: str, chosen: Predicate, cost: Cost, *, root: bool) -> Estimate:
+def _variance(ask: Asking) -> Estimate:
     """Return the sample variance: squares around the released mean, over the released size - 1."""
-    fixed = not parts.depends(chosen)
-    known = (name,)
-    asks = [
-        parts.count_ask("rows", share(cost, 0.1 if fixed else 0.2), chosen, known=known),
-        parts.sum_ask("centred sum", name, chosen, share(cost, 0.3), known=known),
-        parts.sum_ask("squares", name, chosen, share(cost, 0.6 if fixed else 0.5), known=known),
-    ]
-    charged = parts.begin(*asks)
-    size = parts.size(charged[0], chosen, known)
-    first = _centred(parts, charged[1], name, chosen, known)
-    centre = _mean_of(parts, name, first, size, pieces=3)[0]
-    squares = _moment(parts, charged[2], (name, name), (centre, centre), chosen, known)
-    attribute = parts.numeric(name)
+    (name,), fixed = ask.names, not ask.depends()
+    charged = ask.begin(
+        ask.count_ask("rows", ask.part(0.1 if fixed else 0.2)),
+        ask.sum_ask("centred sum", name, ask.part(0.3)),
+        ask.sum_ask("squares", name, ask.part(0.6 if fixed else 0.5)),
+    )
+    size, first = ask.size(charged[0]), ask.centred(charged[1], name)
+    centre = ask.mean_of(name, first, size, 3)[0]
+    squares = ask.moment(charged[2], (name, name), (centre, centre))
+    a = ask.numeric(name)
     # The sample variance of values in an interval is largest for two values at its ends.
-    bounds = (0.0, (attribute.upper - attribute.lower) ** 2 / 2)
+    bounds = (0.0, (a.upper - a.lower) ** 2 / 2)
+    shown = math.sqrt if ask.kind == "standard_deviation" else float
 
     def spread(total: float, rows: float, off: float = 0.0) -> float:
         rows = max(rows, 2.0)
         return (total - rows * off**2) / (rows - 1)
 
     def interval(times: float) -> Interval | None:
-        each = parts.confidence_of_each(3)
-        wide = _mean_of(parts, name, first, size, pieces=3, times=times)[1]
+        wide = ask.mean_of(name, first, size, 3, times)[1]
         off = None if wide is None else (0.0, max(wide[1] - centre, centre - wide[0]))
-        boxes = [squares.within(each, times=times), size.within(each, times=times), off]
-        found = corners(spread, boxes, bounds)
-        return (math.sqrt(found[0]), math.sqrt(found[1])) if root and found else found
+        found = corners(spread, [*ask.boxes((squares, size), 3, times), off], bounds)
+        return (shown(found[0]), shown(found[1])) if found else None
 
-    value = clip(spread(squares.value, size.value), bounds)
-    label, ends = "variance", bounds
-    if root:
-        label, value = "standard_deviation", math.sqrt(value)
-        ends = (0.0, math.sqrt(bounds[1]))
-    return parts.estimate(f"{label}({name})", value, interval, asks, ends, known)
+    value = shown(clip(spread(squares.value, size.value), bounds))
+    return ask.estimate(value, interval, (0.0, shown(bounds[1])))
 
 
-def correlation(parts: Parts, first: str, second: str, chosen: Predicate, cost: Cost) -> Estimate:
+def _correlation(ask: Asking) -> Estimate:
     """Return Pearson's correlation from three released moments around released means."""
-    names = (first, second)
+    names, (first, second) = ask.names, ask.names
     # The products are labelled by an attribute that makes them depend on other rows, if one does.
-    moved = max(names, key=lambda name: name in parts.imputation.shared())
-    product = parts.sum_ask("products", moved, chosen, share(cost, 0.2), known=names)
-    asks = [
-        parts.count_ask("rows", share(cost, 0.1), chosen, known=names),
-        *(parts.sum_ask("centred sum", n, chosen, share(cost, 0.15), known=names) for n in names),
-        *(parts.sum_ask("squares", n, chosen, share(cost, 0.2), known=names) for n in names),
-        replace(product, reads=product.reads.union(names)),
-    ]
-    charged = parts.begin(*asks)
-    size = parts.size(charged[0], chosen, names)
-    sums = [
-        _centred(parts, token, name, chosen, names)
-        for token, name in zip(charged[1:3], names, strict=True)
-    ]
+    moved = max(names, key=lambda name: name in ask.filled)
+    charged = ask.begin(
+        ask.count_ask("rows", ask.part(0.1)),
+        *(ask.sum_ask("centred sum", name, ask.part(0.15)) for name in names),
+        *(ask.sum_ask("squares", name, ask.part(0.2)) for name in names),
+        ask.sum_ask("products", moved, ask.part(0.2), *names),
+    )
+    size = ask.size(charged[0])
+    sums = [ask.centred(token, name) for token, name in zip(charged[1:3], names, strict=True)]
 
     def means(times: float) -> list[tuple[float, Interval | None]]:
-        pairs = zip(names, sums, strict=True)
-        return [_mean_of(parts, n, s, size, pieces=6, times=times) for n, s in pairs]
+        return [ask.mean_of(n, s, size, 6, times) for n, s in zip(names, sums, strict=True)]
 
     (a, _), (b, _) = means(1.0)
+    pairs = (((first, first), (a, a)), ((second, second), (b, b)), (names, (a, b)))
     moments = [
-        _moment(parts, token, pair, centres, chosen, names)
-        for token, pair, centres in (
-            (charged[3], (first, first), (a, a)),
-            (charged[4], (second, second), (b, b)),
-            (charged[5], (first, second), (a, b)),
-        )
+        ask.moment(token, pair, centres)
+        for token, (pair, centres) in zip(charged[3:], pairs, strict=True)
     ]
-    value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
 
     def interval(times: float) -> Interval | None:
         found = moments
         if times != 1:  # what is lost in its noise: as of a spread of a seventh of the range
-            wide = [(a.upper - a.lower) ** 2 / 48 for a in map(parts.numeric, names)]
+            wide = [(x.upper - x.lower) ** 2 / 48 for x in map(ask.numeric, names)]
             even = [max(size.value, 1.0) * square for square in (*wide, 0.0)]
             found = [*map(_found_again, moments, even)]
-        return _correlation_interval(parts, found, size, means(times), times)
+        boxes = ask.boxes((*found, size), 6, times)
+        return _correlation_interval(boxes, means(times))
 
-    label = f"correlation({first}, {second})"
-    return parts.estimate(label, value, interval, asks, (-1.0, 1.0), names)
+    value = clip(_ratio(*(m.value for m in moments)), (-1.0, 1.0))
+    return ask.estimate(value, interval, (-1.0, 1.0))
 
 
 def _found_again(moment: Noisy, even: float) -> Noisy:
@@ -240,209 +560,123 @@ def _ratio(first: float, second: float, both: float) -> float:
 
 
 def _correlation_interval(
-    parts: Parts,
-    moments: list[Noisy],
-    size: Noisy,
-    means: Sequence[tuple[float, Interval | None]],
-    times: float,
+    boxes: Sequence[Interval | None], means: Sequence[tuple[float, Interval | None]]
 ) -> Interval | None:
-    """Box of the three moments, widened for the released means being off."""
-    each = parts.confidence_of_each(6)
-    boxes = [box for moment in moments if (box := moment.within(each, times=times)) is not None]
-    rows = size.within(each, times=times)
+    """Return the box of the three moments (the rows come last), widened for means being off."""
+    known = [box for box in boxes if box is not None]
     offs = [max(wide[1] - at, at - wide[0]) for at, wide in means if wide is not None]
-    if rows is None or len(boxes) < 3 or len(offs) < 2:
+    if len(known) < 4 or len(offs) < 2:
         return None
-    most = max(rows[1], 1.0)
+    most = max(known[3][1], 1.0)
     # Around the true means the moments are smaller by size * off^2, and differ by size * off * off.
-    first = (boxes[0][0] - most * offs[0] ** 2, boxes[0][1])
-    second = (boxes[1][0] - most * offs[1] ** 2, boxes[1][1])
-    low, high = boxes[2]
+    first = (known[0][0] - most * offs[0] ** 2, known[0][1])
+    second = (known[1][0] - most * offs[1] ** 2, known[1][1])
+    low, high = known[2]
     slack = most * offs[0] * offs[1]
     if first[0] <= 0 or second[0] <= 0:
         return (-1.0, 1.0)
     return corners(_ratio, [first, second, (low - slack, high + slack)], (-1.0, 1.0))
 
 
+def _histogram(ask: Asking) -> Histogram:
+    """Return released counts per level; rows where the attribute is missing are not counted."""
+    (name,) = ask.names
+    attribute, moves = ask.schema[name], name in ask.filled
+    reads, size = ask.where.names | {name}, attribute.size
+    release = Ask(
+        label=f"histogram of {name}", cost=ask.cost, reads=reads, dimension=size,
+        moves=2 if moves else 1,
+    )  # fmt: skip
+    (charged,) = ask.begin(release)
+    question = Counts(
+        function=_level, reads=reads, given=(ask.where, name), cells=size, stays=not moves
+    )
+    noisy = ask.door.answer(charged, question).each()
+    found = ask.boxes(noisy, size)
+    intervals = tuple((max(i[0], 0.0), max(i[1], 0.0)) for i in found if i is not None)
+    known = len(intervals) == size
+    return Histogram(
+        name=f"histogram({name})", levels=_level_names(attribute),
+        values=tuple(max(n.value, 0.0) for n in noisy),
+        intervals=intervals if known else None, confidence=ask.confidence,
+        note="" if known else ask.without_interval(), guarantee=ask.door.guarantee(release),
+        applicable=ask.applicable,
+    )  # fmt: skip
+
+
+def _level_names(attribute: AnyAttribute) -> tuple[Level | str, ...]:
+    return attribute.interval_names if isinstance(attribute, Numeric) else tuple(attribute.levels)
+
+
+# What each is of (so many attributes; a proportion one condition), and how it is answered.
+_ANSWERS: dict[str, tuple[int, Callable[[Asking], Estimate | Histogram]]] = {
+    "count": (0, _count), "proportion": (1, _proportion), "mean": (1, _mean), "sum": (1, _total),
+    "variance": (1, _variance), "standard_deviation": (1, _variance),
+    "correlation": (2, _correlation), "histogram": (1, _histogram),
+}  # fmt: skip
+
+
 def square_change(limit: float, width: float) -> float:
     """Return how far (y - c)^2 can move if y moves by ``width`` and |y - c| stays within a limit.
 
-    Examples
-    --------
     >>> square_change(3.0, 1.0), square_change(3.0, 5.0)
     (5.0, 9.0)
     """
     return limit**2 if width >= limit else width * (2 * limit - width)
 
 
-def _centred(parts: Parts, charged: Charged, name: str, chosen: Predicate, known: Names) -> Noisy:
-    attribute = parts.numeric(name)
-    middle, half = (attribute.lower + attribute.upper) / 2, (attribute.upper - attribute.lower) / 2
-    return parts.total(charged, name, chosen, known, centre=middle, limit=half)
-
-
-def _mean_of(
-    parts: Parts, name: str, total: Noisy, size: Noisy, *, pieces: int, times: float = 1.0
-) -> tuple[float, Interval | None]:
-    attribute = parts.numeric(name)
-    middle, bounds = (attribute.lower + attribute.upper) / 2, (attribute.lower, attribute.upper)
-
-    def average(top: float, bottom: float) -> float:
-        return middle + top / max(bottom, 1.0)
-
-    each = parts.confidence_of_each(pieces)
-    found = [total.within(each, times=times), size.within(each, times=times)]
-    wide = corners(average, found, bounds)
-    return clip(average(total.value, size.value), bounds), wide
-
-
-def _moment(
-    parts: Parts,
-    charged: Charged,
-    names: tuple[str, str],
-    centres: tuple[float, float],
-    chosen: Predicate,
-    known: Names,
-) -> Noisy:
-    """Release the sum of products of deviations from released centres."""
-    limits = []
-    for name, centre in zip(names, centres, strict=True):
-        attribute = parts.numeric(name)
-        limits.append(max(attribute.upper - centre, centre - attribute.lower))
-    limit, moves = limits[0] * limits[1], [parts.moved(name) for name in names]
-    change = _product_change(limits, moves, same=names[0] == names[1])
-    if parts.depends(chosen):
-        # Moving in or out costs at most the limit; inside, the change above.
-        change = max(change, limit)
-    return parts.products(charged, names, centres, chosen, known, limit=limit, change=change)
-
-
-def _product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
-    """Most that the product of two deviations changes when one donor is exchanged."""
+def product_change(limits: list[float], moves: list[float], *, same: bool) -> float:
+    """Return how far the product of two deviations changes when one donor is exchanged."""
     if same:
         return square_change(limits[0], moves[0]) if moves[0] > 0 else 0.0
     one_at_a_time = moves[0] * limits[1] + moves[1] * limits[0]
     return min(one_at_a_time, 2 * limits[0] * limits[1])
 
 
-Uncertainty = Literal["noise", "worst-case"]
-WORST_CASE_SHARE = 0.1
-"""Share of the cost of a question that pays for its `Estimate.imputation_interval`."""
+def corners(
+    function: Callable[..., float], intervals: Iterable[Interval | None], bounds: Interval
+) -> Interval | None:
+    """Return the extreme values over a box of a function monotone in each argument, clipped."""
+    points: list[tuple[float, ...]] = [()]
+    for interval in intervals:
+        if interval is None:
+            return None
+        points = [(*point, end) for point in points for end in interval]
+    values = [function(*point) for point in points]
+    return clip(min(values), bounds), clip(max(values), bounds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MissingCells:
-    """A question with a worst case: what it is of, what it costs, which cells may be missing.
+def clip(value: float, bounds: Interval) -> float:
+    """Move a released number into its public bounds."""
+    if math.isnan(value):
+        return bounds[0]
+    return min(max(value, bounds[0]), bounds[1])
 
-    Parameters
-    ----------
-    schema : Schema
-        Says which attributes may be missing, and bounds.
-    uncertainty : {"noise", "worst-case"}
-        Whether to pay for the interval.
-    cost : Cost
-        Of the whole question.
-    where : Predicate
-        The subpopulation.
-    of : Numeric, Predicate or None
-        What is added up: values, rows that satisfy a condition, or all rows.
 
-    Raises
-    ------
-    ParameterError
-        If ``uncertainty`` is neither.
-    """
+# What the door runs
 
-    schema: Schema
-    uncertainty: Uncertainty
-    cost: Cost
-    where: Predicate
-    of: Numeric | Predicate | None = None
 
-    def __post_init__(self) -> None:
-        if self.uncertainty not in get_args(Uncertainty):
-            raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
+def members(
+    rows: Rows, chosen: tuple[Predicate, ...], known: Names, about: Names
+) -> NDArray[np.bool_]:
+    """Tell which rows are in all subpopulations, with values, of those to which some apply."""
+    found = np.ones(len(rows), dtype=bool)
+    for predicate in chosen:
+        found &= predicate.select(rows)
+    for name in about:
+        found &= rows.applies(name)[0]
+    for name in known:
+        found &= ~rows.mask(name)
+    return found
 
-    @property
-    def rest(self) -> Cost:
-        """What is left for the answer itself."""
-        return share(self.cost, 1 - WORST_CASE_SHARE) if self.asks else self.cost
 
-    @property
-    def asks(self) -> list[Ask]:
-        """The release to charge; none if only noise is asked for."""
-        if self.uncertainty == "noise":
-            return []
-        return [
-            Ask(
-                label="missing cells", cost=share(self.cost, WORST_CASE_SHARE), reads=self._reads,
-                own=QUANTA, dimension=len(self._places), observed=True,
-            )
-        ]  # fmt: skip
+def _products(
+    rows: Rows, who: tuple[Any, ...], names: Names, centres: tuple[float, ...]
+) -> NDArray[np.float64]:
+    factors = (rows.values(n) - c for n, c in zip(names, centres, strict=True))
+    return np.where(members(rows, *who), math.prod(factors), 0.0)
 
-    def total(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
-        """Add the interval of a count or sum, if it was charged for."""
-        lower, upper = self._bounds
-        return self._widened(estimate, parts, charged, lambda box: total_bounds(box, lower, upper))
 
-    def average(self, estimate: Estimate, parts: Parts, charged: Sequence[Charged]) -> Estimate:
-        """Add the interval of a proportion or mean, if it was charged for."""
-        lower, upper = (0.0, 1.0) if not isinstance(self.of, Numeric) else self._bounds
-
-        def interval(box: dict[str, Interval]) -> Interval:
-            low, high = average_bounds(box)
-            return lower + (upper - lower) * low, upper - (upper - lower) * (1 - high)
-
-        return self._widened(estimate, parts, charged, interval)
-
-    @property
-    def _bounds(self) -> Interval:
-        return (self.of.lower, self.of.upper) if isinstance(self.of, Numeric) else (1.0, 1.0)
-
-    @property
-    def _places(self) -> tuple[str, ...]:
-        nullable = set(self.schema.nullable)
-        routed = may_be_open(self.schema, self._portions)
-        return places(
-            where_open=routed or bool(nullable & self.where.names),
-            portion_open=bool(nullable & self._portions), portion_one=self.of is None,
-        )  # fmt: skip
-
-    @property
-    def _portions(self) -> frozenset[str]:
-        """Attributes that decide what a row adds."""
-        if self.of is None:
-            return frozenset()
-        return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
-
-    @property
-    def _reads(self) -> frozenset[str]:
-        return self.where.names | self._portions
-
-    def _widened(
-        self,
-        estimate: Estimate,
-        parts: Parts,
-        charged: Sequence[Charged],
-        bounds: Callable[[dict[str, Interval]], Interval],
-    ) -> Estimate:
-        if not charged:
-            return estimate
-        names, (token,) = self._places, charged
-        about = parts.applicable(self._portions)
-        question = Sums(
-            function=tally, reads=self._reads, given=(self.where, self.of, about, names),
-            bound=1.0, numbers=len(names), change=0.0,
-        )  # fmt: skip
-        released = parts.door.answer(token, question).each()
-        # Public noise scale: no share of the error probability goes to the released scale.
-        each = 1 - (1 - parts.confidence) / len(names)
-        box = {}
-        for name, noisy in zip(names, released, strict=True):
-            found = noisy.within(each)
-            assert found is not None
-            box[name] = found
-        low, high = bounds(box)
-        # The released answer is one completion plus noise; an interval without it helps nobody.
-        interval = (min(low, estimate.value), max(high, estimate.value))
-        return replace(estimate, imputation_interval=interval)
+def _level(rows: Rows, chosen: Predicate, name: str) -> NDArray[np.int64]:
+    """Return the level of each row of a subpopulation, -1 for the others."""
+    return np.where(chosen.select(rows), rows.codes(name), -1)

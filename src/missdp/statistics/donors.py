@@ -1,65 +1,257 @@
-"""The k nearest donors of every incomplete row, and how many donees one donor could ever serve.
-
-The second is the donation profile M_j, after j other changes:
-
-    M_j(D) = max_t #{x in I : rank_D(x, t) <= k + j},  rank_D(x, t) = 1 + #{y in C - {t} : y <_x t}
-
-where t ranges over every possible donor: every cell of the public domain (or every block of a
-public partition, at the smallest distance from x to the block) and every label. Who gives (C), who
-lacks (I), and who is neither, because what is asked for does not apply, is decided by each row's
-own cells; rows that are neither move no rank and no count. A hypothetical t whose label equals
-another row's wins the tie, so the maximum over labels also covers the removal of every donor that
-is there.
-
-*Property.* ``M_j(D) <= M_{j+1}(D')`` if D' has one donor more or less, and
-``|M_j(D) - M_j(D')| <= 1`` if it has one donee more or less. *Proof.* For fixed (site, label), one
-donor more or less moves the rank of every x by at most 1; a donee more or less changes the count by
-at most 1. Take maxima. Blocks keep the property (ranks at a smallest distance are still ranks) and
-only enlarge the counts. ∎
-
-How it is computed: for each site, first an upper bound per j (``t`` wins every tie at a positive
-distance), all j in one pass over pairs (donee cell, site within reach); then, for the j that
-matter, the sites whose bound exceeds what is already found are swept exactly over the circle of
-labels.
-
-The smooth bound of a query on imputed data, for every beta above 0, follows:
-
-    U_j(D) = own + donee * A_j(D),   A_j(D) = max_{a + b = j} (a + M_b(D))
-    S_beta(D) = max_j exp(-beta j) U_j(D)
-
-*Theorem.* U_0 bounds the local sensitivity, and U_j(D) <= U_{j+1}(D') for neighbours, so S_beta is
-a beta-smooth upper bound. *Proof.* Adding or removing a donor t moves the query by its own
-contribution and that of the donees whose donor set changes, each of which exchanges one donor:
-those with rank_D(x, t) <= k, at most M_0. Any other row has its own contribution only. For the
-second claim use the property of M: one donor more or less is taken up by b -> b + 1, one donee more
-or less by a -> a + 1. ∎
-
-Beyond ``Profile.max_terms`` (a public number) M_b is replaced by the number of donees |I|, which
-changes by at most 1 when an incomplete row comes or goes, so the same argument holds.
-
-Exact counts over the circle of labels: a donee x with N strictly nearer donors is served (rank at
-most r) by a hypothetical donor at a tied distance if fewer than r - N of the tied donors lie
-between x's label and the donor's, walking upwards round the circle. So x is served on one arc, from
-its own label to its (r - N)-th tied donor, and the worst label is where most arcs overlap.
-"""
+"""Rows grouped by matching cell, and the k nearest donors of every incomplete row."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError
-from missdp.mechanisms.questions import Filled, Prepared, Rows
-from missdp.schema import AnyAttribute, Numeric
-from missdp.shelf import blocks, numbered, pick, put, room, shelved
-from missdp.statistics.layout import IntArray, Layout, NearCells, lay_out, near_cells, roles
-from missdp.statistics.metric import Metric
-from missdp.statistics.rings import DONEES, Ring, site_count
+from missdp.mechanisms.questions import Rows
+from missdp.shelf import blocks, pick, put, room
+from missdp.statistics.metric import FAR, Metric, state
 
-__all__ = ["Profile", "Ring", "change_bounds", "choose_donors", "impute", "site_count"]
+__all__ = ["DONEES", "IntArray", "Ints", "Layout", "NearCells", "choose_donors", "lay_out"]
+
+IntArray: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.integer]
+DONEES = 1 << 20
+"""Whose donors are looked for at once."""
+_HEARD = 1 << 20  # donors at once
+_CHUNK = 1 << 22  # distances at once
+_ROWS = 1 << 20  # at once
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Side:
+    """Donors, or donees, sorted by cell and label. Private."""
+
+    rows: Ints  # numbers in the table
+    ranks: Ints  # of the label of every row of the table
+    start: IntArray  # where each cell begins, and the last one ends
+
+    def labels(self, part: slice | IntArray) -> Ints:
+        """Return the ranks of the labels of some of them."""
+        rows = self.rows[part] if isinstance(part, slice) else pick(self.rows, part)
+        return pick(self.ranks, rows)
+
+    def cells_of(self, part: slice) -> IntArray:
+        """Return the cells of some of them."""
+        places = np.arange(part.start, min(part.stop, len(self.rows)))
+        return np.searchsorted(self.start, places, side="right") - 1
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows per cell."""
+        return np.diff(self.start)
+
+    def below(self, cells: IntArray, labels: Ints) -> IntArray:
+        """Return how many rows of each of these cells have a smaller label than the one given."""
+        if max(len(self.rows), len(cells)) <= _ROWS:  # quicker, in more memory
+            whole, span = slice(0, len(self.rows)), len(self.ranks)
+            keys = self.cells_of(whole) * span + self.labels(whole)
+            return np.searchsorted(keys, cells * span + labels) - self.start[cells]
+        found = np.empty(len(cells), dtype=np.int64)
+        steps = int(self.counts.max(initial=0)).bit_length()
+        for part in blocks(len(cells), _ROWS):
+            first = self.start[cells[part]]
+            low, high, wanted = first.copy(), self.start[cells[part] + 1], labels[part]
+            for _ in range(steps):  # bisection, of all at once
+                middle = (low + high) // 2
+                open_ = low < high
+                less = open_ & (self.labels(np.where(open_, middle, 0)) < wanted)
+                low = np.where(less, middle + 1, low)
+                high = np.where(less | ~open_, high, middle)
+            found[part] = low - first
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Layout:
+    """A private table as the search for donors sees it."""
+
+    metric: Metric  # public
+    codes: IntArray  # of the distinct matching cells that occur, shape (cells, attributes)
+    donors: Side  # complete rows
+    donees: Side  # incomplete rows
+    size: int  # of the table
+
+
+def lay_out(
+    rows: Rows, names: Sequence[str], metric: Metric, labels: NDArray[np.unsignedinteger]
+) -> Layout:
+    """Group rows by matching cell, and tell who gives and who lacks some attributes.
+
+    They are filled together. A donor has no hole in any of them, and a value in one at least. A
+    donee lacks one that surely applies to it. Others, to whom none applies or of whom that is
+    open, are neither. Each row's own cells decide. Of the labels only the cyclic order matters.
+    """
+    give, take = (room(len(rows), bool) for _ in range(2))
+    for where, part in rows.parts():
+        lacks, valued, whole = (np.full(len(part), start) for start in (False, False, True))
+        for name in names:
+            hole = part.holes(name)
+            lacks |= hole & part.applies(name)[0]
+            valued |= ~part.mask(name)
+            whole &= ~hole
+        give[where], take[where] = whole & valued, lacks
+    found, cell = _cells(rows, metric)
+    codes = np.stack(np.unravel_index(found, metric.shape), axis=1).astype(np.int64)
+    rank, by_label = _ranked(labels)
+    donors, donees = (_side(by_label, keep, cell, rank, len(found)) for keep in (give, take))
+    return Layout(metric, codes, donors, donees, len(rows))
+
+
+def _cells(rows: Rows, metric: Metric) -> tuple[IntArray, Ints]:
+    """Return the matching cells that occur, and which of them each row is in."""
+    keys = room(len(rows), _least(math.prod(metric.shape)))
+    for where, part in rows.parts():
+        key = np.zeros(len(part), dtype=np.int64)
+        columns = [*(state(part, n) for n in metric.together), *map(part.codes, metric.names)]
+        for codes, levels in zip(columns, metric.shape, strict=True):
+            key = key * levels + codes
+        keys[where] = key
+    found = np.zeros(0, dtype=keys.dtype)
+    for where in blocks(len(keys), _ROWS):
+        found = np.union1d(found, keys[where])
+    cell = room(len(keys), _least(len(found)))
+    for where in blocks(len(keys), _ROWS):
+        cell[where] = np.searchsorted(found, keys[where])
+    return found.astype(np.int64), cell
+
+
+def _least(size: int) -> type[np.integer]:
+    """Return a small type that holds the numbers below a size."""
+    return np.uint16 if size <= 2**16 else np.uint32 if size <= 2**32 else np.int64
+
+
+def _ranked(labels: NDArray[np.unsignedinteger]) -> tuple[Ints, Ints]:
+    """Return the rank of each row's label, and the rows in the order of their labels."""
+    size, kind = len(labels), _least(len(labels))
+    by_label = room(size, kind)
+    if labels.dtype == np.uint32:  # ranks already, as a door gives them for very many rows
+        for part in blocks(size, _ROWS):
+            put(by_label, labels[part], np.arange(part.start, part.stop, dtype=kind))
+        return labels, by_label
+    by_label[:] = np.argsort(labels, kind="stable")
+    rank = np.empty(size, dtype=kind)
+    rank[by_label] = np.arange(size, dtype=kind)
+    return rank, by_label
+
+
+def _side(by_label: Ints, keep: NDArray[np.bool_], cell: Ints, rank: Ints, cells: int) -> Side:
+    """Return some rows sorted by cell, those of one cell by label."""
+    counts = np.zeros(cells, dtype=np.int64)
+    for where in blocks(len(cell), _ROWS):
+        counts += np.bincount(cell[where][keep[where]], minlength=cells)
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    rows, following = room(int(start[-1]), by_label.dtype), start[:-1].copy()
+    for where in blocks(len(by_label), _ROWS):
+        part = by_label[where]
+        part = part[pick(keep, part)]
+        of_part = pick(cell, part)
+        order = np.argsort(of_part, kind="stable")
+        of_part = of_part[order]
+        here = np.bincount(of_part, minlength=cells)
+        first = following - (np.cumsum(here) - here)  # of each cell, less its place in this part
+        put(rows, first[of_part] + np.arange(len(part)), part[order])
+        following += here
+    return Side(rows, rank, start)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NearCells:
+    """Donor cells around donee cells, nearest first, in shells of equal distance. Private.
+
+    ``radius`` is the distance within which donors are complete: the last shell's if it reaches
+    the wanted number of donors, else all that the group allows.
+    """
+
+    cells: IntArray  # the donee cells, shape (x,)
+    pair_start: IntArray  # where the donor cells of each donee cell begin, shape (x + 1,)
+    pair_cell: IntArray  # donor cells, by distance
+    pair_distance: IntArray
+    shell_start: IntArray  # where the shells of each donee cell begin, shape (x + 1,)
+    shell_key: IntArray  # the donee cell and the distance of each shell, as one number
+    shell_pair: IntArray  # where the donor cells of each shell begin, shape (shells + 1,)
+    shell_donors: IntArray  # donors in all shells before, of all donee cells, shape (shells + 1,)
+    radius: IntArray
+
+    def nearer(self, index: IntArray, distance: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return donors strictly nearer than a distance, up to it, and the shell at it (or -1).
+
+        ``index`` are positions in ``cells``; distances are within the radius.
+        """
+        keys = index * (2 * FAR) + distance
+        at, start = np.searchsorted(self.shell_key, keys), self.shell_start[index]
+        hit = np.append(self.shell_key, -1)[at] == keys
+        before, through = (
+            self.shell_donors[to] - self.shell_donors[start] for to in (at, at + hit)
+        )
+        return before, through, np.where(hit, at, -1)
+
+
+def near_cells(layout: Layout, wanted: int) -> NearCells:
+    """Find, for every cell with donees, its donor cells up to ``wanted`` donors and ties.
+
+    A cell with that many donors of its own has itself as its only neighbour; the distance matrix
+    of the others to the donor cells is built in chunks.
+    """
+    counts = layout.donors.counts
+    cells = np.flatnonzero(layout.donees.counts > 0)
+    donor_cells = np.flatnonzero(counts > 0)
+    dense, sparse = (
+        np.flatnonzero(some) for some in (counts[cells] >= wanted, counts[cells] < wanted)
+    )
+    parts = [(dense, cells[dense], np.zeros(len(dense), dtype=np.int64))]
+    for where in blocks(len(sparse), max(1, _CHUNK // max(1, len(donor_cells)))):
+        chunk = sparse[where]
+        index, cell, distance = _nearest(layout, cells[chunk], donor_cells, counts, wanted)
+        parts.append((chunk[index], cell, distance))
+    owner, cell, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(owner, kind="stable")
+    owner, cell, distance = owner[order], cell[order], distance[order]
+    first, starts = np.flatnonzero(_begins(owner, distance)), np.arange(len(cells) + 1)
+    shell_owner, shell_distance = owner[first], distance[first]
+    shell_start, shell_pair = np.searchsorted(shell_owner, starts), np.append(first, len(owner))
+    before = np.concatenate([[0], np.cumsum(counts[cell])])[shell_pair]
+    radius = np.full(len(cells), FAR - 1, dtype=np.int64)
+    last = before[1:] - before[shell_start[shell_owner]] >= wanted
+    radius[shell_owner[last]] = shell_distance[last]
+    return NearCells(
+        cells, np.searchsorted(owner, starts), cell, distance, shell_start,
+        shell_owner * (2 * FAR) + shell_distance, shell_pair, before, radius,
+    )  # fmt: skip
+
+
+def _nearest(
+    layout: Layout, cells: IntArray, donor_cells: IntArray, counts: IntArray, wanted: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return positions in ``cells``, donor cells, and distances, up to ``wanted`` donors."""
+    matrix = layout.metric.distances(layout.codes[cells], layout.codes[donor_cells])
+    limit = np.full(len(cells), FAR - 1, dtype=np.int64)
+    if wanted < matrix.shape[1]:
+        # Every donor cell holds at least one donor, so this many cells hold enough of them.
+        kth = np.partition(matrix, wanted - 1, axis=1)[:, wanted - 1]
+        limit = np.minimum(limit, kth)
+    owner, column = np.nonzero(matrix <= limit[:, None])
+    distance = matrix[owner, column].astype(np.int64)
+    order = np.lexsort((distance, owner))
+    owner, column, distance = owner[order], column[order], distance[order]
+    through = np.concatenate([[0], np.cumsum(counts[donor_cells[column]])])
+    before = through[:-1] - through[np.searchsorted(owner, owner)]
+    # Keep whole shells: a pair stays if fewer than ``wanted`` donors are strictly nearer.
+    shell = np.maximum.accumulate(np.where(_begins(owner, distance), np.arange(len(owner)), 0))
+    keep = before[shell] < wanted
+    return owner[keep], donor_cells[column[keep]], distance[keep]
+
+
+def _begins(owner: IntArray, distance: IntArray) -> NDArray[np.bool_]:
+    """Tell which pairs are the first of their shell, of the same owner and distance."""
+    return np.asarray(np.diff(owner, prepend=-1) | np.diff(distance, prepend=-1), dtype=bool)
 
 
 def choose_donors(layout: Layout, k: int) -> IntArray:
@@ -70,45 +262,26 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
     possible donors is fixed before any table is seen, as the sensitivity theorem needs; the
     donee's own label spreads the donees of a cell evenly over its donors. (Where no row comes or
     goes, as for `missdp.preprocess.NeighbourImputer`, row numbers break ties of real vectors.)
-
-    Parameters
-    ----------
-    layout : Layout
-        Private rows.
-    k : int
-        At least 1.
-
-    Returns
-    -------
-    array of int, shape (donees, k)
-        Nearest first; rows in the order of ``layout.donees.rows``.
     """
     donors, donees = layout.donors, layout.donees
     chosen = room(len(donees.rows) * k, np.int64, filled=-1).reshape(-1, k)
     if not len(donees.rows) or not len(donors.rows):
         return chosen
     near = near_cells(layout, k)
-    for part in blocks(len(donees.rows), DONEES):
-        for some in _few(layout, near, part, k):
-            _choose(layout, near, some, chosen[some])
+    for some in _portions(layout, near, k):
+        _choose(layout, near, some, chosen[some])
     return chosen
 
 
-def _few(layout: Layout, near: NearCells, part: slice, k: int) -> Iterator[slice]:
-    """Cut some donees up, so that those of a block have few donors to choose from."""
-    if len(near.pair_cell) * k * (part.stop - part.start) <= _HEARD:
-        yield part
-        return
+def _portions(layout: Layout, near: NearCells, k: int) -> Iterator[slice]:
+    """Cut the donees up, so that those of a portion have few donors to choose from."""
     heard = np.concatenate([[0], np.cumsum(np.minimum(layout.donors.counts[near.pair_cell], k))])
-    of_cell = heard[near.pair_start[1:]] - heard[near.pair_start[:-1]]
-    cell_index = np.searchsorted(near.cells, layout.donees.cells_of(part))
-    after = np.cumsum(of_cell[cell_index])
-    start = 0
-    while start < len(after):
-        before = after[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(after, before + _HEARD, side="right")))
-        yield slice(part.start + start, part.start + stop)
-        start = stop
+    each = np.diff(heard[near.pair_start])  # of a donee of each cell
+    for part in blocks(len(layout.donees.rows), DONEES):
+        cell_index = np.searchsorted(near.cells, layout.donees.cells_of(part))
+        after = np.cumsum(each[cell_index]) // _HEARD
+        stops = part.start + 1 + np.flatnonzero(np.diff(after, append=-1))
+        yield from map(slice, (part.start, *stops[:-1].tolist()), stops.tolist())
 
 
 def _choose(layout: Layout, near: NearCells, part: slice, chosen: IntArray) -> None:
@@ -138,303 +311,3 @@ def _runs(counts: IntArray) -> tuple[IntArray, IntArray]:
     owner = np.repeat(np.arange(len(counts)), counts)
     step = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     return owner, step
-
-
-def impute(
-    rows: Rows,
-    labels: NDArray[np.uint64],
-    fills: tuple[tuple[str, str, float], ...],
-    k: int,
-    metric: Metric,
-) -> Prepared:
-    """Fill rows from their k nearest donors; the result is private.
-
-    Parameters
-    ----------
-    rows : Rows
-        Private rows.
-    labels : array of unsigned int, shape (n,)
-        Tie-breaking labels.
-    fills : tuple of (str, str, float)
-        Attributes to fill, how k values become one, and what stands in for absent donors: a value
-        for numeric attributes, a code for others.
-    k : int
-        Donors per incomplete row.
-    metric : Metric
-    """
-    layout = lay_out(rows, metric, *roles(rows, [name for name, _, _ in fills]), labels)
-    donors = choose_donors(layout, k)
-    columns = {
-        name: _fill(rows, name, layout.donees.rows, donors, how=how, default=default)
-        for name, how, default in fills
-    }
-    return Prepared(columns, profile=Profile(layout, k))
-
-
-def _fill(
-    table: Rows, name: str, rows: NDArray[np.integer], donors: IntArray, *, how: str, default: float
-) -> Filled:
-    """Return the holes of one attribute in ``rows``, filled from the donors of each.
-
-    Donor -1 is the virtual one, which holds ``default``: a value, or a code if not numeric.
-    """
-    attribute = table.schema[name]
-    order = _sorted_rows(rows, len(table))
-    numeric = isinstance(attribute, Numeric)
-    given, absent = (
-        (table.values(name), default) if numeric else (_codes(table, name), int(default))
-    )
-    lacking, done = room(len(rows), rows.dtype), 0
-    codes = room(len(rows), _code_type(attribute))
-    values = room(len(rows), np.float64) if numeric else None
-    for part in blocks(len(rows), max(1, DONEES // donors.shape[1])):
-        of_rows = pick(rows, order[part])
-        keep = _lacks(table, name, of_rows)
-        here = slice(done, done + int(np.count_nonzero(keep)))
-        done, lacking[here] = here.stop, of_rows[keep]
-        chosen = pick(donors, order[part][keep])
-        of_donors = np.where(chosen < 0, absent, pick(given, chosen))
-        if isinstance(attribute, Numeric) and values is not None:
-            ones = of_donors.mean(axis=1) if how == "mean" else of_donors[:, 0]
-            values[here] = np.clip(ones, attribute.lower, attribute.upper)
-            codes[here] = attribute.encode_values(values[here])
-        else:
-            codes[here] = _majority(of_donors.astype(np.int64))
-    return Filled(lacking[:done], codes[:done], None if values is None else values[:done])
-
-
-def _sorted_rows(rows: NDArray[np.integer], size: int) -> NDArray[np.integer]:
-    """Return the order of some rows, each there once, of a table."""
-    if not shelved():
-        return np.argsort(rows)
-    there = room(size, bool, filled=0)
-    for part in blocks(len(rows), DONEES):
-        put(there, rows[part], 1)
-    place, order = numbered(there, np.int64), room(len(rows), np.int64)
-    for part in blocks(len(rows), DONEES):
-        put(order, pick(place, rows[part]), np.arange(part.start, part.stop))
-    return order
-
-
-def _lacks(table: Rows, name: str, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Tell which of some rows, in increasing order, have a hole that is to be filled."""
-    found = np.zeros(len(rows), dtype=bool)
-    for where, part in table.parts():
-        here = slice(*np.searchsorted(rows, (where.start, where.stop)))
-        if here.start < here.stop:
-            hole = part.holes(name) & part.applies(name)[0]
-            found[here] = hole[rows[here].astype(np.int64) - where.start]
-    return found
-
-
-def _codes(table: Rows, name: str) -> NDArray[np.integer]:
-    """Return the codes of all rows in little room."""
-    codes = room(len(table), _code_type(table.schema[name]))
-    for where, part in table.parts():
-        codes[where] = part.codes(name)
-    return codes
-
-
-def _code_type(attribute: AnyAttribute) -> type[np.integer]:
-    return np.int16 if attribute.extended_size < 2**15 else np.int64
-
-
-def _majority(votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Most frequent vote of each row; ties go to the vote that comes first."""
-    support = np.zeros_like(votes)
-    for column in range(votes.shape[1]):
-        support += votes == votes[:, [column]]
-    return np.asarray(votes[np.arange(len(votes)), support.argmax(axis=1)])
-
-
-_HEARD = 1 << 20  # donors at once
-_CELLS = 1 << 27
-_PAIRS = 1 << 22
-_FIRST_TERMS = 32
-# Above the rounding of exp and of the products, and far below the slack left in the noise.
-_ROUND_UP = 1 + 2.0**-42
-
-
-class Profile:
-    """The donation profile of a table: how many donees one donor could serve. Private, and lazy.
-
-    Parameters
-    ----------
-    layout : Layout
-        Private rows.
-    k : int
-        Number of donors per donee.
-    """
-
-    def __init__(self, layout: Layout, k: int) -> None:
-        self._layout, self._k = layout, k
-        self._exact: dict[int, int] = {}
-        # Public: depends on the domain alone.
-        self.max_terms = int(min(2048, max(_FIRST_TERMS, _CELLS // layout.metric.sites)))
-        self._near: NearCells
-        self._upper = np.zeros((0, 0), dtype=np.int32)
-        self._bounds = np.zeros(0, dtype=np.int64)
-
-    def __repr__(self) -> str:
-        return "Profile(private)"
-
-    @property
-    def donees(self) -> int:
-        """Number of incomplete rows. Private."""
-        return len(self._layout.donees.rows)
-
-    def upper(self, terms: int) -> IntArray:
-        """Upper bounds of M_0 .. M_{terms - 1}, exact where already computed."""
-        if terms > len(self._bounds):
-            wanted = max(terms, 4 * len(self._bounds), _FIRST_TERMS)
-            self._prepare(min(self.max_terms, wanted))
-        bounds = self._bounds[:terms].copy()
-        for j, value in self._exact.items():
-            if j < terms:
-                bounds[j] = value
-        return bounds
-
-    def is_exact(self, j: int) -> bool:
-        """Whether M_j has been computed exactly."""
-        return j in self._exact
-
-    def exact(self, j: int) -> int:
-        """Return M_j exactly, ``j < max_terms``."""
-        if j not in self._exact:
-            if j >= len(self._bounds):
-                self.upper(j + 1)
-            self._exact[j] = self._sweep(j)
-        return self._exact[j]
-
-    def smooth_bound(self, *, own: float, donee: float, beta: float) -> float:
-        """Return S_beta, rounded up by a factor of at most 1 + 2**-40. Private.
-
-        Terms of the profile are made exact only where the maximum is attained, and later terms are
-        skipped once even |I| donees could not beat it; the result is that of the full exact
-        profile.
-
-        Parameters
-        ----------
-        own, donee : float
-            Public weights: how far a row's own contribution, and one donee that exchanges one
-            donor, can move the query.
-        beta : float
-            Above 0.
-        """
-        if not (beta > 0 and own >= 0 and donee >= 0):
-            raise ParameterError("beta must be above 0 and the weights at least 0")
-        if donee == 0:
-            return own * _ROUND_UP
-        terms = min(_FIRST_TERMS, self.max_terms)
-        while True:
-            upper = self.upper(terms)
-            scores = np.exp(-beta * np.arange(terms)) * (own + donee * change_bounds(upper))
-            j = int(np.argmax(scores))
-            excess = upper[: j + 1] - np.arange(j + 1)
-            attained = np.flatnonzero(excess == excess.max())
-            if not any(self.is_exact(int(b)) for b in attained):
-                self.exact(int(attained[0]))
-                continue
-            best = float(scores[j])
-            tail = _tail(own + donee * self.donees, donee, beta, terms)
-            if tail <= best or terms >= self.max_terms:
-                return max(best, tail if tail > best else 0.0) * _ROUND_UP
-            terms = min(4 * terms, self.max_terms)
-
-    def most(self) -> int:
-        """Return M_0: how many donees one donor could serve."""
-        return self.exact(0)
-
-    def _prepare(self, terms: int) -> None:
-        self._near = near_cells(self._layout, self._k + terms)
-        self._upper = _site_bounds(self._layout, self._near, self._k, terms)
-        self._bounds = self._upper.max(axis=0, initial=0).astype(np.int64)
-
-    def _sweep(self, j: int) -> int:
-        """Visit sites by descending bound until no bound exceeds the best exact value."""
-        bounds = self._upper[:, j]
-        # M is non-decreasing in j, so an earlier exact term is a floor.
-        best = max((value for i, value in self._exact.items() if i < j), default=0)
-        candidates = np.flatnonzero(bounds > best)
-        for site in candidates[np.argsort(-bounds[candidates], kind="stable")]:
-            if bounds[site] <= best:
-                break
-            best = max(best, site_count(self._layout, self._near, int(site), self._k + j))
-        return best
-
-
-def change_bounds(profile: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return A_j = max over a + b = j of a + M_b, for every j of ``profile``.
-
-    Examples
-    --------
-    >>> change_bounds(np.array([4, 5, 7, 7, 7, 8])).tolist()
-    [4, 5, 7, 8, 9, 10]
-    """
-    steps = np.arange(len(profile))
-    return np.asarray(steps + np.maximum.accumulate(profile - steps), dtype=np.int64)
-
-
-def _tail(height: float, slope: float, beta: float, start: int) -> float:
-    """Supremum of exp(-beta j)(height + slope j) over real j >= start."""
-    j = max(float(start), 1 / beta - height / slope)
-    return math.exp(-beta * j) * (height + slope * j)
-
-
-def _site_bounds(layout: Layout, near: NearCells, k: int, terms: int) -> NDArray[np.int32]:
-    """Upper bound of the count at each site for each j, shape (sites, terms)."""
-    sites = layout.metric.sites
-    bounds = room(sites * terms, np.int32, filled=0).reshape(sites, terms)
-    flat = bounds.reshape(-1)
-    weights = layout.donees.counts[near.cells].astype(np.int32)
-    at_home: list[tuple[IntArray, IntArray]] = []
-    for rows in _chunks(near, sites):
-        index, site, distance = _within_reach(layout, near, rows)
-        home = distance == 0
-        at_home.append((index[home], site[home]))
-        index, site, distance = index[~home], site[~home], distance[~home]
-        first = np.maximum(0, near.nearer(index, distance)[0] - k + 1)
-        inside = first < terms
-        np.add.at(flat, site[inside] * terms + first[inside], weights[index[inside]])
-    np.cumsum(bounds, axis=1, out=bounds)
-    index, site = (
-        (np.concatenate(part) for part in zip(*at_home, strict=True))
-        if at_home
-        else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    )
-    ring = Ring(layout, near)
-    for j, depths in enumerate(ring.depths(range(k, k + terms))):
-        found = np.bincount(site, weights=depths[index], minlength=sites)
-        bounds[:, j] += found.astype(np.int32)
-    return bounds
-
-
-def _chunks(near: NearCells, sites: int) -> list[IntArray]:
-    """Donee cells in portions whose reach fits in memory."""
-    wide = np.flatnonzero(near.radius > 0)
-    narrow = np.flatnonzero(near.radius == 0)
-    step = max(1, _PAIRS // sites)
-    return [
-        rows[begin : begin + size]
-        for rows, size in ((narrow, _PAIRS), (wide, step))
-        for begin in range(0, len(rows), size)
-    ]
-
-
-def _within_reach(
-    layout: Layout, near: NearCells, rows: IntArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Triples (donee cell, site, distance) with distance up to the cell's radius.
-
-    Built one attribute at a time, dropping what is already too far.
-    """
-    metric = layout.metric
-    codes = layout.codes[near.cells]
-    index, site = rows, np.zeros(len(rows), dtype=np.int64)
-    distance = np.zeros(len(rows), dtype=np.int64)
-    for column, table in enumerate(metric.site_tables):
-        total = distance[:, None] + table[codes[index, column]]
-        owner, block = np.nonzero(total <= near.radius[index][:, None])
-        site = site[owner] * table.shape[1] + block
-        index, distance = index[owner], total[owner, block]
-    return index, site, distance

@@ -195,10 +195,8 @@ def _table(attribute: AnyAttribute, weight: float, metric: MetricName) -> NDArra
 
 def _positions(attribute: AnyAttribute) -> NDArray[np.float64]:
     """Place ordered levels in [0, 1]: by rank, or by the middle of the bin."""
-    if isinstance(attribute, Numeric):
-        at = attribute.centres
-    else:
-        at = np.arange(attribute.size, dtype=np.float64)
+    ranks = np.arange(attribute.size, dtype=np.float64)
+    at = attribute.centres if isinstance(attribute, Numeric) else ranks
     span = at[-1] - at[0]
     return (at - at[0]) / span if span > 0 else at * 0.0
 

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from inspect import signature
-from typing import TYPE_CHECKING, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
-from missdp.accounting import Budget, PureEvent
-from missdp.errors import (
-    BudgetExceededError,
-    DataError,
-    ParameterError,
-    UnprovenError,
-    number,
-)
+from missdp.accounting import Budget, Cost, PureEvent
+from missdp.errors import BudgetExceededError, DataError, ParameterError, number
 from missdp.mechanisms.asks import ScaleRelease
 from missdp.mechanisms.row_door import RandomState, RowDoor
-from missdp.schema import Numeric
-from missdp.schema.predicates import Predicate, backticks_hint, parse_names, parse_where
+from missdp.schema import Numeric, Schema
+from missdp.schema.predicates import parse_names
 from missdp.statistics.answers import (
-    MissingCells,
+    Asking,
+    Estimate,
+    Histogram,
+    Statistic,
     Uncertainty,
-    correlation,
-    count,
-    histogram,
-    mean,
-    proportion,
-    total,
-    variance,
+    check_kind,
+    share,
 )
-from missdp.statistics.estimates import Estimate, Histogram
 from missdp.statistics.imputation import KNNImputation
-from missdp.statistics.parts import Imputation, Parts, cost_of, share
 
 if TYPE_CHECKING:
     from missdp.table import Table
 
-__all__ = ["ImputedStatistics", "QueryRequest", "run_query"]
+__all__ = ["ImputedStatistics", "QueryRequest", "ScaleRelease", "cost_of", "run_query"]
+
+
+class Options(TypedDict, total=False):
+    """How a question is asked: of whom, for what, and whether with a worst case."""
+
+    where: str | None
+    epsilon: float | None
+    rho: float | None
+    uncertainty: Uncertainty
 
 
 class ImputedStatistics:
@@ -49,8 +47,9 @@ class ImputedStatistics:
     ----------
     table : Table
         Private rows.
-    imputation : KNNImputation, ReleasedModel, CompleteRows or CappedKNN
-        How holes are filled; its attributes are those with ``impute``.
+    imputation : KNNImputation or None
+        How holes are filled. With None they stay: a row in which what is asked about is missing
+        has no part in the answer, which is biased unless values are missing completely at random.
     budget : Budget
         What may be spent, shared with whatever else uses it.
     scale : ScaleRelease, optional
@@ -73,8 +72,11 @@ class ImputedStatistics:
     values centred at the middle of their bounds, which halves the own weight. Rows in which what is
     asked about is not applicable are left out.
 
-    Counts, proportions, means and sums take ``uncertainty="worst-case"``: a tenth of their cost
-    then pays for `Estimate.imputation_interval`, which holds whatever the missing cells are.
+    Every question takes a subpopulation ``where`` (see `parse_where`; everyone by default), and
+    what to spend: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and sums
+    take ``uncertainty="worst-case"``: a tenth of their cost then pays for
+    `Estimate.imputation_interval`, which holds whatever the missing cells are. `answer` takes a
+    question as an object, a `Statistic`.
 
     Source: Clifton et al. (2022).
 
@@ -101,7 +103,7 @@ class ImputedStatistics:
     def __init__(
         self,
         table: Table,
-        imputation: Imputation,
+        imputation: KNNImputation | None,
         *,
         budget: Budget,
         scale: ScaleRelease | None = None,
@@ -109,180 +111,91 @@ class ImputedStatistics:
         undeclared: str = "refuse",
         random_state: RandomState = None,
     ) -> None:
-        if not isinstance(imputation, Imputation):
-            raise ParameterError(
-                "imputation must be one of missdp.statistics, for example a KNNImputation"
-            )
+        if not isinstance(imputation, KNNImputation | None):
+            raise ParameterError("imputation must be a KNNImputation or None")
         if not isinstance(scale, ScaleRelease | None):
             raise ParameterError("scale must be a ScaleRelease or None")
         if number("confidence", confidence, most=1.0, open_end=True) < 0.5 or confidence == 1:
             raise ParameterError("confidence must be at least 0.5 and below 1")
         door = RowDoor(table, budget=budget, random_state=random_state, undeclared=undeclared)
-        self._parts = Parts(_prepared(door, imputation, scale, confidence), imputation, confidence)
+        if imputation is not None:
+            preparation = imputation.preparation(door.schema)
+            for name in imputation.impute:
+                if isinstance(door.schema[name], Numeric) and name not in door.valued:
+                    raise DataError(f"attribute {name!r} has no numeric values in this table")
+            door = door.prepared(preparation)
+        if scale is not None and door.needs_scale:
+            door = door.scaled(scale, confidence=confidence)
+        self._door, self._imputation, self._confidence = door, imputation, confidence
 
     def __repr__(self) -> str:
-        return f"ImputedStatistics({', '.join(self._parts.schema.names)})"
+        return f"ImputedStatistics({', '.join(self._door.schema.names)})"
 
     @property
     def budget(self) -> Budget:
         """The shared budget."""
-        return self._parts.door.budget
+        return self._door.budget
 
-    def count(
-        self,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        uncertainty: Uncertainty = "noise",
-    ) -> Estimate:
-        """Count the rows of a subpopulation.
+    def answer(self, question: Statistic, cost: Cost) -> Estimate | Histogram:
+        """Charge for a question and answer it.
 
         Parameters
         ----------
-        where : str, optional
-            The subpopulation, see `parse_where`; everyone by default.
-        epsilon : float, optional
-            What to spend (pure DP).
-        rho : float, optional
-            What to spend instead (zCDP).
-        uncertainty : {"noise", "worst-case"}, default "noise"
-            "worst-case" spends a tenth of the cost on `Estimate.imputation_interval`: where the
-            answer could be, whatever the missing cells hold.
+        question : Statistic
+            What is asked.
+        cost : Cost
+            What to spend, in pure epsilon or zCDP's rho.
         """
-        return count(self._parts, where or "", self._asked(where, epsilon, rho, uncertainty))
+        return Asking(self._door, self._imputation, self._confidence, question, cost).answer()
 
-    def proportion(
-        self,
-        of: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        uncertainty: Uncertainty = "noise",
-    ) -> Estimate:
+    def _asked(self, kind: str, *of: str, **how: Unpack[Options]) -> Estimate:
+        cost = cost_of(how.get("epsilon"), how.get("rho"))
+        question = Statistic(kind, of, how.get("where"), how.get("uncertainty", "noise"))
+        return cast("Estimate", self.answer(question, cost))
+
+    def count(self, **how: Unpack[Options]) -> Estimate:
+        """Count the rows of a subpopulation."""
+        return self._asked("count", **how)
+
+    def proportion(self, of: str, **how: Unpack[Options]) -> Estimate:
         """Proportion of a subpopulation that satisfies ``of``: two released counts divided."""
-        part = self._parts.where(of, named="of")
-        return proportion(self._parts, of, self._asked(where, epsilon, rho, uncertainty, part))
+        return self._asked("proportion", of, **how)
 
-    def mean(
-        self,
-        name: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        uncertainty: Uncertainty = "noise",
-    ) -> Estimate:
+    def mean(self, name: str, **how: Unpack[Options]) -> Estimate:
         """Mean of a numeric attribute over a subpopulation, of the rows where it is known."""
-        values = self._parts.numeric(name)
-        return mean(self._parts, name, self._asked(where, epsilon, rho, uncertainty, values))
+        return self._asked("mean", name, **how)
 
-    def sum(
-        self,
-        name: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        uncertainty: Uncertainty = "noise",
-    ) -> Estimate:
+    def sum(self, name: str, **how: Unpack[Options]) -> Estimate:
         """Sum of a numeric attribute over a subpopulation."""
-        values = self._parts.numeric(name)
-        return total(self._parts, name, self._asked(where, epsilon, rho, uncertainty, values))
+        return self._asked("sum", name, **how)
 
-    def variance(
-        self,
-        name: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-    ) -> Estimate:
+    def variance(self, name: str, **how: Unpack[Options]) -> Estimate:
         """Sample variance of a numeric attribute, around a released mean."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        return variance(self._parts, name, chosen, cost, root=False)
+        return self._asked("variance", name, **how)
 
-    def standard_deviation(
-        self,
-        name: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-    ) -> Estimate:
+    def standard_deviation(self, name: str, **how: Unpack[Options]) -> Estimate:
         """Square root of the released variance."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        return variance(self._parts, name, chosen, cost, root=True)
+        return self._asked("standard_deviation", name, **how)
 
-    def correlation(
-        self,
-        first: str,
-        second: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-    ) -> Estimate:
+    def correlation(self, first: str, second: str, **how: Unpack[Options]) -> Estimate:
         """Pearson correlation of two numeric attributes, from released means and moments."""
-        cost = cost_of(epsilon, rho)
-        return correlation(self._parts, first, second, self._parts.where(where), cost)
+        return self._asked("correlation", first, second, **how)
 
-    def histogram(
-        self,
-        name: str,
-        *,
-        where: str | None = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-    ) -> Histogram:
+    def histogram(self, name: str, **how: Unpack[Options]) -> Histogram:
         """Counts per level (or bin) of an attribute; rows where it is missing are not counted."""
-        chosen, cost = self._parts.where(where), cost_of(epsilon, rho)
-        return histogram(self._parts, name, chosen, cost)
-
-    def _asked(
-        self,
-        where: str | None,
-        epsilon: float | None,
-        rho: float | None,
-        uncertainty: Uncertainty,
-        of: Numeric | Predicate | None = None,
-    ) -> MissingCells:
-        """Check what the questions with a worst case are given, before anything is charged."""
-        return MissingCells(
-            schema=self._parts.schema, uncertainty=uncertainty, cost=cost_of(epsilon, rho),
-            where=self._parts.where(where), of=of,
-        )  # fmt: skip
+        return cast("Histogram", self._asked("histogram", name, **how))
 
 
-def _prepared(
-    door: RowDoor, imputation: Imputation, scale: ScaleRelease | None, confidence: float
-) -> RowDoor:
-    """Return a door to imputed rows, with the released scale; all charged before it is read."""
-    imputation.check(schema := door.schema)
-    for name in imputation.fills():
-        if isinstance(schema[name], Numeric) and name not in door.valued:
-            raise DataError(f"attribute {name!r} has no numeric values in this table")
-    releases = imputation.releases(schema)
-    charged = door.begin(*(ask for ask, _ in releases))
-    released = [
-        door.answer(token, question).values
-        for token, (_, question) in zip(charged, releases, strict=True)
-    ]
-    prepared = door.prepared(imputation.preparation(schema, released), using=charged)
-    # Where how many rows a row can move is public, error bars cost nothing.
-    if scale is None or not prepared.needs_scale:
-        return prepared
-    return prepared.scaled(scale, confidence=confidence)
+def cost_of(epsilon: float | None, rho: float | None) -> Cost:
+    """Return what a question may spend: pure DP ``epsilon``, or zCDP ``rho``.
 
-
-# A statistic is a method that takes a subpopulation: its name, and its words.
-_STATISTICS = {
-    name: tuple(signature(method).parameters)[1:]
-    for name, method in vars(ImputedStatistics).items()
-    if name[0] != "_" and "where" in getattr(method, "__annotations__", ())
-}
-_BOUNDED = tuple(name for name, words in _STATISTICS.items() if "uncertainty" in words)
+    >>> cost_of(0.5, None)
+    Cost(currency='pure', amount=0.5, order=None)
+    """
+    if (epsilon is None) == (rho is None):
+        raise ParameterError("give epsilon, or rho, and not both")
+    amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
+    return Cost(currency="zcdp" if rho is not None else "pure", amount=amount)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,22 +255,23 @@ class QueryRequest:
             if not isinstance(getattr(self, name), str):
                 raise ParameterError(f"{name} must be text")
         cost_of(self.epsilon, None)
-        if self.statistic not in _STATISTICS:
-            raise ParameterError(f"statistic must be one of {', '.join(_STATISTICS)}")
+        check_kind(self.statistic, self.uncertainty)
         if not 0 <= number("bar_share", self.bar_share, least=-1.0, most=1.0, open_end=True) < 1:
             raise ParameterError("bar_share must be at least 0 and below 1")
-        if bool(self.about) != bool(self.of.strip()):
+        if (self.statistic != "count") != bool(self.of.strip()):
             raise ParameterError("every statistic but count needs to know of what")
-        if self.uncertainty not in get_args(Uncertainty):
-            raise ParameterError(f"uncertainty must be one of {get_args(Uncertainty)}")
-        if self.uncertainty != "noise" and self.statistic not in _BOUNDED:
-            raise UnprovenError(f"worst-case bounds exist for {', '.join(_BOUNDED)} only")
 
-    @property
-    def about(self) -> tuple[str, ...]:
-        """What the statistic is of, in words: its arguments before the subpopulation."""
-        words = _STATISTICS[self.statistic]
-        return words[: words.index("where")]
+    def question(self, schema: Schema) -> Statistic:
+        """Return what is asked."""
+        of = (self.of,) if self.statistic == "proportion" else parse_names(self.of, schema)
+        return Statistic(self.statistic, of, self.where, self.uncertainty)
+
+    def imputation(self, schema: Schema) -> KNNImputation:
+        """Return how missing values are filled."""
+        impute, match, group = (
+            parse_names(text, schema) for text in (self.impute, self.match, self.group)
+        )
+        return KNNImputation(impute=impute, match_on=match, k=self.k, group=group)
 
 
 def run_query(
@@ -395,13 +309,10 @@ def run_query(
     >>> 0 <= answer.value <= 100, answer.interval is not None
     (True, True)
     """
-    impute, match, group = (
-        parse_names(text, table.schema) for text in (request.impute, request.match, request.group)
-    )
-    imputation = KNNImputation(impute=impute, match_on=match, k=request.k, group=group)
+    imputation, question = request.imputation(table.schema), request.question(table.schema)
     # The wording is checked on public facts before anything is charged.
-    reads = _reads(request, table)
-    bars = request.bar_share > 0 and bool(reads & set(imputation.impute))
+    reads = question.reads(table.schema)
+    bars = request.bar_share > 0 and bool(reads.intersection(imputation.impute))
     # All of it is affordable before the first part of it is charged.
     if not budget.can_afford(PureEvent(epsilon=request.epsilon)):
         raise BudgetExceededError(
@@ -413,31 +324,4 @@ def run_query(
         table, imputation, budget=budget, undeclared=undeclared,
         scale=ScaleRelease(epsilon=share(whole, bar).amount) if bars else None,
     )  # fmt: skip
-    rest = share(whole, 1 - bar) if bars else whole
-    return _ask(statistics, replace(request, epsilon=rest.amount))
-
-
-def _ask(statistics: ImputedStatistics, request: QueryRequest) -> Estimate | Histogram:
-    arguments = (request.of,) if request.about == ("of",) else parse_names(request.of)
-    more = {"uncertainty": request.uncertainty} if request.statistic in _BOUNDED else {}
-    ask = getattr(statistics, request.statistic)
-    answer: Estimate | Histogram = ask(
-        *arguments, where=request.where or None, epsilon=request.epsilon, **more
-    )
-    return answer
-
-
-def _reads(request: QueryRequest, table: Table) -> set[str]:
-    reads = set(parse_where(request.where, table.schema).names)
-    if request.about == ("of",):
-        return reads | parse_where(request.of, table.schema, named=request.statistic).names
-    names = parse_names(request.of)
-    if len(names) != len(request.about):
-        hint = backticks_hint(request.of, table.schema.names)
-        wanted = "one attribute" if len(request.about) == 1 else f"{len(request.about)} attributes"
-        raise ParameterError(f"{request.statistic} is of {wanted}{hint}")
-    for name in names:
-        attribute = table.schema[name]
-        if request.statistic != "histogram" and attribute.kind != "numeric":
-            raise ParameterError(f"{name!r} is not numeric; ask for proportions or a histogram")
-    return reads | set(names)
+    return statistics.answer(question, share(whole, 1 - bar) if bars else whole)

@@ -28,42 +28,77 @@ and it grows with T and falls with R; sums are linear. Bounds of that kind are M
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.mechanisms.questions import QUANTA, Rows
-from missdp.schema import Numeric
+from missdp.mechanisms.questions import QUANTA, Rows, Sums
+from missdp.schema import Numeric, Schema
+from missdp.schema.applicable import may_be_open, not_everywhere
 from missdp.schema.predicates import Predicate
-from missdp.statistics.estimates import Interval, Names
 
-__all__ = ["average_bounds", "places", "tally", "total_bounds"]
+__all__ = ["PLACES", "Interval", "MissingCells", "Names", "average_bounds", "tally", "total_bounds"]
+
+Interval: TypeAlias = tuple[float, float]
+Names: TypeAlias = tuple[str, ...]
+
+PLACES: Names = ("in_high", "in_low", "may_high", "may_low", "in_unknown", "may_unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingCells:
+    """Which cells of a question may be missing, and how far they could move its answer: public.
+
+    ``of`` is what is added up over the rows of ``where``: values, rows that satisfy a condition,
+    or all rows; ``mean`` says whether it is divided by their number.
+    """
+
+    schema: Schema
+    where: Predicate
+    of: Numeric | Predicate | None
+    mean: bool
+
+    @property
+    def places(self) -> Names:
+        """The places that public facts leave open; the others hold no row."""
+        nullable, portions = set(self.schema.nullable), self._portions
+        shut = set() if self.of is not None else {"low"}  # all portions of a count are 1
+        if not (may_be_open(self.schema, portions) or nullable & self.where.names):
+            shut.add("may")
+        if not nullable & portions:
+            shut.add("unknown")
+        return tuple(name for name in PLACES if not shut.intersection(name.split("_")))
+
+    @property
+    def question(self) -> Sums:
+        """What is asked of the rows as they came."""
+        about = not_everywhere(self.schema, sorted(self._portions))
+        return Sums(
+            function=tally, reads=self.where.names | self._portions, bound=1.0, change=0.0,
+            given=(self.where, self.of, about, self.places), numbers=len(self.places),
+        )  # fmt: skip
+
+    def interval(self, box: Mapping[str, Interval]) -> Interval:
+        """Return where the answer may lie, from intervals of the numbers of rows."""
+        lower, upper = (0.0 if self.mean else 1.0), 1.0
+        if isinstance(self.of, Numeric):
+            lower, upper = self.of.lower, self.of.upper
+        if not self.mean:
+            return total_bounds(box, lower, upper)
+        low, high = average_bounds(box)
+        return lower + (upper - lower) * low, upper - (upper - lower) * (1 - high)
+
+    @property
+    def _portions(self) -> frozenset[str]:
+        """Attributes that decide what a row adds."""
+        if self.of is None:
+            return frozenset()
+        return frozenset({self.of.name}) if isinstance(self.of, Numeric) else self.of.names
 
 
 _NOTHING: Interval = (0.0, 0.0)
-
-
-def places(*, where_open: bool, portion_open: bool, portion_one: bool) -> tuple[str, ...]:
-    """Places that public facts leave open; the others hold no row and need no release.
-
-    Parameters
-    ----------
-    where_open, portion_open : bool
-        Whether an attribute that decides membership, or the portion, may be missing at all.
-    portion_one : bool
-        Whether every portion is 1 (counts), so that low parts are 0.
-
-    Examples
-    --------
-    >>> places(where_open=False, portion_open=True, portion_one=False)
-    ('in_high', 'in_low', 'in_unknown')
-    """
-    found = ["in_high"] if portion_one else ["in_high", "in_low"]
-    if where_open:
-        found += ["may_high"] if portion_one else ["may_high", "may_low"]
-    if portion_open:
-        found += ["in_unknown", "may_unknown"] if where_open else ["in_unknown"]
-    return tuple(found)
 
 
 def tally(
@@ -73,25 +108,9 @@ def tally(
     about: Names,
     names: Names,
 ) -> NDArray[np.float64]:
-    """Return how much of each row is in the places ``names``: 1 at most in all.
+    """Return how much of each row, with its holes, is in each of some places: 1 at most in all.
 
-    Parameters
-    ----------
-    rows : Rows
-        With their holes.
-    where : Predicate
-        The subpopulation.
-    of : Numeric, Predicate or None
-        What says a row's portion; it is 1 if None does.
-    about : tuple of str
-        Attributes that say a portion and do not apply to all rows.
-    names : tuple of str
-        From `places`.
-
-    Returns
-    -------
-    ndarray of float, shape (n, len(names)), or (n,) if there is one name
-        Multiples of 1 / `QUANTA`.
+    Multiples of 1 / `QUANTA`; ``about`` are attributes that say a portion, or whether there is one.
     """
     surely, maybe = where.decide(rows)
     for name in about:
@@ -118,15 +137,10 @@ def _portions(
 
 
 def average_bounds(box: Mapping[str, Interval]) -> Interval:
-    """Bounds of the average portion over all completions in which the subpopulation has a row.
+    """Return bounds of the average portion over all completions whose subpopulation has a row.
 
-    Parameters
-    ----------
-    box : mapping of str to (float, float)
-        Interval of each place, in rows; places left out hold nothing.
+    ``box`` has an interval of the rows in each place; places left out hold nothing.
 
-    Examples
-    --------
     >>> box = {"in_high": (30, 30), "in_low": (50, 50), "in_unknown": (20, 20)}
     >>> low, high = average_bounds(box)
     >>> round(low, 3), round(high, 3)
@@ -143,10 +157,8 @@ def average_bounds(box: Mapping[str, Interval]) -> Interval:
 
 
 def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Interval:
-    """Bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
+    """Return bounds over all completions of a sum of values ``lower + portion * (upper - lower)``.
 
-    Examples
-    --------
     >>> total_bounds({"in_high": (30, 30), "may_high": (5, 7)}, 1.0, 1.0)
     (30.0, 37.0)
     """
@@ -167,8 +179,7 @@ def total_bounds(box: Mapping[str, Interval], lower: float, upper: float) -> Int
 
 def _rows(box: Mapping[str, Interval]) -> dict[str, Interval]:
     """All six places; numbers of rows are never below 0."""
-    names = places(where_open=True, portion_open=True, portion_one=False)
-    found = {name: box.get(name, _NOTHING) for name in names}
+    found = {name: box.get(name, _NOTHING) for name in PLACES}
     return {name: (max(low, 0.0), max(high, 0.0)) for name, (low, high) in found.items()}
 
 
