@@ -18,7 +18,7 @@ from _tables import Found, markdown, run, save_figure
 from matplotlib.figure import Figure
 
 from missdp.accounting import RDPEvent, epsilon_of
-from missdp.preprocess import (
+from missdp.pricing import (
     NEIGHBOURS,
     MeanImputer,
     PCARankReducer,
@@ -28,8 +28,8 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.chain import ORDERS, theorem_two
-from missdp.preprocess.maps import GaussianMap, Sensitivity
+from missdp.pricing.chain import ORDERS, theorem_two
+from missdp.pricing.maps import GaussianMap, Sensitivity
 
 DELTA, NOISE = 1e-6, 10.0
 MECHANISM = GaussianMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0), sigma=NOISE)

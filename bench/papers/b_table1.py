@@ -18,9 +18,9 @@ from _tables import Found, markdown, run
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from missdp.preprocess import NEIGHBOURS, TableDistance
-from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
-from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.pricing import NEIGHBOURS, TableDistance
+from missdp.pricing.gradient_maps import IterationMap, SubsampledMap
+from missdp.pricing.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
 
 ALPHA, EPSILON, N = 11.0, 0.01, 1000
 SHORT_WAY = TableDistance(replaced=0, moved_rows=20, moved_max=0.01)

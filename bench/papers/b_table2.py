@@ -27,7 +27,7 @@ import numpy as np
 from _tables import Found, markdown, run
 from scipy.optimize import brentq
 
-from missdp.preprocess import (
+from missdp.pricing import (
     NEIGHBOURS,
     Deduplicator,
     MeanImputer,
@@ -39,9 +39,9 @@ from missdp.preprocess import (
     TableDistance,
     overall_curve,
 )
-from missdp.preprocess.chain import theorem_two
-from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
-from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.pricing.chain import theorem_two
+from missdp.pricing.gradient_maps import IterationMap, SubsampledMap
+from missdp.pricing.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
 
 ALPHA, EPSILON = 11.0, 0.1
 N, P, ETA, GAP, STD = 1000, 20, 0.01, 0.5, 0.7

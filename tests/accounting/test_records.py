@@ -187,7 +187,7 @@ from missdp.errors import ParameterError
 from missdp.record import Record
 if not {everything}:
     import missdp.accounting
-    assert "missdp.preprocess" not in sys.modules
+    assert "missdp.pricing" not in sys.modules
     try:
         Record.from_dict({{"kind": "of no family"}})
     except ParameterError:

@@ -21,8 +21,8 @@ from missdp.mechanisms.choices import Best
 from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
-from missdp.preprocess import PrivateLogisticRegression, PrivateMean
-from missdp.preprocess.vector_query import VectorNoise
+from missdp.pricing import PrivateLogisticRegression, PrivateMean
+from missdp.pricing.vector_query import VectorNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import (
@@ -384,9 +384,9 @@ def test_smooth_noise_is_scaled_too(law):
 
 
 def test_a_last_iterate_tells_nothing():
-    from missdp.preprocess import RowDomain
-    from missdp.preprocess.gradient_maps import LogisticLoss
-    from missdp.preprocess.gradient_steps import Labels, LastIterate, SecretStop
+    from missdp.pricing import RowDomain
+    from missdp.pricing.gradient_maps import LogisticLoss
+    from missdp.pricing.gradient_steps import Labels, LastIterate, SecretStop
 
     loss = LogisticLoss(radius=1.0, coefficient_norm=1.0)
     domain = RowDomain(rows=2, columns=1)

@@ -20,7 +20,7 @@ from missdp.cli.where import (
 )
 from missdp.errors import DataError, ParameterError
 from missdp.files import reserved
-from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
+from missdp.pricing.model_imputer import STAYS_PRIVATE, DPImputer
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut

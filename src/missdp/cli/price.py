@@ -18,8 +18,8 @@ from missdp.cli.how_missing import (
 from missdp.cli.side_files import check_together
 from missdp.errors import ParameterError
 from missdp.files import check_writable
-from missdp.preprocess import load_pipeline, plot_price
-from missdp.preprocess import price as price_pipeline
+from missdp.pricing import load_pipeline, plot_price
+from missdp.pricing import price as price_pipeline
 from missdp.synth import load
 
 __all__ = ["price"]

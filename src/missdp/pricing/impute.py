@@ -1,0 +1,412 @@
+"""Imputation by column means, medians and trimmed means, and by regression on other columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Condition
+from missdp.errors import UnprovenError, number, whole
+from missdp.pricing.assumptions import CentralGaps, LeastEigenvalue, TrimmedRange
+from missdp.pricing.domain import FloatArray, RowDomain
+from missdp.pricing.maps import TableDistance
+from missdp.pricing.steps import Imputer, PrivateState, Response, require
+
+__all__ = [
+    "ColumnImputer",
+    "MeanImputer",
+    "MedianImputer",
+    "RegressionImputer",
+    "TrimmedMeanImputer",
+]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ColumnImputer(Imputer):
+    """Fill the missing cells of each column with one statistic of its observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `Imputer`.
+    cells_per_row : int or None, default None
+        Condition: no row misses more cells than this. None: as many as there are columns.
+
+    Notes
+    -----
+    At most p rows move, and of each only the imputed cells. The observed cells of a row and its
+    imputed ones are different coordinates, so a row that moved by d before moves by at most
+    hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
+    """
+
+    cells_per_row: int | None = None
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p other rows move by `shift`."""
+        return Response(shift=self.shift(distance, domain), hit=self._p(domain))
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return how far the imputed cells of one row can move."""
+        raise NotImplementedError
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: imputed cells are added to observed ones."""
+        if domain.columns == 1:  # A row is either observed or imputed.
+            return domain.radius
+        return math.hypot(domain.radius, self._imputed_norm(domain))
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return p + 1 less the number of incomplete rows, per row replaced.
+
+        Rows that merely move keep their missing cells, so the count changes by at most the
+        number of replaced rows.
+        """
+        if domain.complete:
+            return math.inf
+        if self.assumed() or type(self).conditions is not Imputer.conditions:
+            return super().failure_margin(values, incoming, domain)
+        if self._cells(domain) < domain.columns:
+            raise UnprovenError(
+                "a bound on missing cells per row can fail at a single row; leave cells_per_row "
+                "unset to make the condition testable"
+            )
+        incomplete = int(np.isnan(values).any(axis=1).sum())
+        return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
+
+    def _cells(self, domain: RowDomain) -> int:
+        if self.cells_per_row is None:
+            return domain.columns
+        return min(whole("cells_per_row", self.cells_per_row), domain.columns)
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        return domain.radius * math.sqrt(self._cells(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        return {"fill": self._statistic(table)}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        return np.where(np.isnan(table), state["fill"], table)
+
+
+class MeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete, cells_per_row
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
+    column j, if the table with more observed values has n_j of them, the two means differ by
+    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``: D is the summed movement of common
+    rows (norm at most tau), Z and Z' the sums of the replaced rows' observed values, c_j how many
+    more replaced rows are observed on one side, and mu_j the mean on the other side.
+
+    One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
+    mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
+    <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
+    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Hu et al.,
+    Corollary 4, state 2 R / m for every case; that fails for rows with two or more missing cells
+    if the replaced row's own cells are missing differently (two columns: (1, ?) becomes (?, 1),
+    other rows (-0.7, -0.7), an empty row moves by 2.4 / m).
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> domain = RowDomain(rows=1000, columns=1, complete=False)
+    >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
+    >>> after.moved_rows, round(after.moved_l12, 5)
+    (10, 0.0202)
+    """
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
+        least = n - self._p(domain)
+        if self._cells(domain) == 1:
+            own = 2 * R * h
+        elif h == 1:
+            # The other side's mean may itself have moved, by at most tau / least.
+            own = R * math.sqrt(4 + 2 * (n - 1) / least) + tau / least
+        else:
+            own = h * R * (2 + math.sqrt(2 * n / least))
+        return (own * (h > 0) + tau) / least
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        if self._cells(domain) == 1:
+            return domain.radius
+        # |mu|^2 <= sum over columns of the mean square <= n R^2 / (n - p).
+        n = domain.rows
+        average = domain.radius * math.sqrt(n / (n - self._p(domain)))
+        return min(average, super()._imputed_norm(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        seen = ~np.isnan(table)
+        totals = np.where(seen, table, 0.0).sum(axis=0)
+        return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MedianImputer(ColumnImputer):
+    """Fill missing cells with the median of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    central_gap : float
+        Condition: near the median, consecutive observed values of a column differ by at most
+        this much. Without it the median of a bounded column can jump across its whole range.
+    central_ranks : int, default 2
+        How many ranks on either side of the middle ``central_gap`` covers; one more than the
+        number of rows that may be replaced before this step.
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
+    rows. With A(r) the value at rank r (from 0, interpolated halfway), the median m = A((N - 1)/2)
+    becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), s = (a + b)/2 <= h, if these
+    ranks exist: h gaps of at most g, all within h + 1 ranks of the middle. If they do not, and in
+    the other table neither, at most min(a, b) values are common to both. If there is one at all,
+    the smallest common value (rank at most a, at most b) is within (N - 1)/2 gaps of the one
+    median from below and within b - (N' - 1)/2 of the other, or the other way round; together
+    again s gaps. If there is none, the gaps of each table say nothing of the other, however small
+    they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
+    move any order statistic by at most Delta. A row's imputed cells move by at most
+    sqrt(q) (h g + Delta), q the missing cells of a row. Hu et al., Table 3, in the same spirit.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = MedianImputer(max_incomplete=10, central_gap=0.01)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=500, columns=4, complete=False)), 6)
+    0.02
+    """
+
+    central_gap: float
+    central_ranks: int = 2
+
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the gaps around the median."""
+        return (CentralGaps(self._gap(), self._ranks()),)
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
+        jump = h * self._gap()
+        if h > 0 and (h >= self._ranks() or common < 1):
+            # The declared gaps do not reach that far, or lie between values that are all replaced.
+            jump = 2 * domain.radius
+        each = min(jump + distance.moved_max, 2 * domain.radius)
+        return math.sqrt(self._cells(domain)) * each
+
+    def _gap(self) -> float:
+        return number("central_gap", self.central_gap)
+
+    def _ranks(self) -> int:
+        return whole("central_ranks", self.central_ranks)
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        rows = np.arange(table.shape[1])
+        low = np.maximum((counts - 1) // 2, 0)
+        high = np.minimum(counts // 2, np.maximum(counts - 1, 0))
+        middle = (ordered[low, rows] + ordered[high, rows]) / 2
+        return np.where(counts > 0, middle, 0.0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrimmedMeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column less its extreme values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    trim : int
+        How many observed values to drop at either end (m); at least 1.
+    trimmed_range : float
+        Condition: the m-th smallest and m-th largest observed value of a column differ by at
+        most this much (r).
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let N be the observed values of a column, N >= n - p. Replacing one value shifts the window of
+    kept order statistics by at most one rank: its sum changes by at most r, the mean by
+    r / (N - 2m). Dropping one of N + 1 values removes one kept value v (or shifts the window by
+    one): the mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in
+    the summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
+    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row,
+    since tables in between need not satisfy the condition.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=550, columns=1, complete=False)), 6)
+    0.001
+    """
+
+    trim: int
+    trimmed_range: float
+
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the trimmed range."""
+        return (TrimmedRange(self._trim(), self._range()),)
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        kept = domain.rows - self._p(domain) - 2 * self._trim()
+        if kept < 1:
+            raise UnprovenError("trimming may leave no observed value: trim less")
+        h, full = distance.replaced, 2 * domain.radius
+        span = min(self._range(), full) if h <= 1 else full
+        root = math.sqrt(self._cells(domain))
+        return min((h * root * span + distance.moved_l12) / kept, root * full)
+
+    def _trim(self) -> int:
+        return whole("trim", self.trim)
+
+    def _range(self) -> float:
+        return number("trimmed_range", self.trimmed_range)
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        ranks, trim = np.arange(table.shape[0])[:, None], self._trim()
+        kept = (ranks >= trim) & (ranks < counts - trim)
+        size = np.maximum(kept.sum(axis=0), 1)
+        return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
+
+
+def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return the columns sorted with missing cells last (as 0), and how many are observed."""
+    counts = (~np.isnan(table)).sum(axis=0)
+    return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressionImputer(Imputer):
+    """Fill one column with its linear prediction from the other columns.
+
+    Parameters
+    ----------
+    target : int
+        The column to predict. A missing cell of any other column becomes 0: each row is mapped on
+        its own, so no table is refused for the holes of one row.
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p).
+    regularization : float, default 0.0
+        Ridge penalty rho on the mean squared error, at least 0.
+    least_eigenvalue : float, default 0.0
+        Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
+        target is at least this (lambda). At least one of the two must be above 0; with
+        ``regularization`` alone the conditioning needs no condition.
+
+    Notes
+    -----
+    With A = X'X + n rho, b = X'y and w = A^-1 b, two tables give ``w' - w = A'^-1 (e - E w)``
+    where E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
+    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2; a
+    row that moves by d contributes at most 2 R sqrt(1 + W^2) d. The norm W of w is at most
+    sqrt((R^2 - (d - 1) lambda) / (lambda + rho)), since |A^-1/2 X'| <= 1 and the targets' squares
+    sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and
+    a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
+    first table's w enter, so no table in between matters.
+
+    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step = RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01)
+    >>> step.fit_transform([[0.1, 0.2], [0.3, 0.6], [0.2, np.nan]]).round(6)
+    array([[0.1, 0.2],
+           [0.3, 0.6],
+           [0.2, 0.4]])
+    """
+
+    target: int
+    regularization: float = 0.0
+    least_eigenvalue: float = 0.0
+
+    def assumed(self) -> tuple[Condition, ...]:
+        """Return the bound on the spectrum; none if the ridge alone is enough."""
+        least = number("least_eigenvalue", self.least_eigenvalue)
+        return (LeastEigenvalue(least),) if least > 0 else ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p rows move with the fitted coefficients."""
+        W = self._coefficient_norm(domain)
+        R, stretch = domain.radius, math.sqrt(1 + W * W)
+        strength = domain.rows * sum(self._strength())
+        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
+        return Response(
+            lipschitz=stretch if distance.moved_rows else 1.0,
+            shift=R * min(pull / strength, 2 * W),
+            hit=self._p(domain),
+        )
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain; refuse one without the target or a predictor beside it."""
+        require(domain.columns >= 2, "a regression needs a predictor beside its target")
+        self._column(domain.columns)
+        return super().output_domain(domain)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: an imputed cell is at most W times its row's norm."""
+        return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
+
+    def _coefficient_norm(self, domain: RowDomain) -> float:
+        least, ridge = self._strength()
+        spare = domain.radius**2 - (domain.columns - 1) * least
+        require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
+        return math.sqrt(spare / (least + ridge))
+
+    def _column(self, columns: int) -> int:
+        target = whole("target", self.target, least=0)
+        require(target < columns, "target must be a column of the table")
+        return target
+
+    def _strength(self) -> tuple[float, float]:
+        """Lower bounds on the predictors' spectrum: declared, and added by the ridge."""
+        least = number("least_eigenvalue", self.least_eigenvalue)
+        ridge = number("regularization", self.regularization)
+        require(least + ridge > 1e-100, "declare least_eigenvalue, or use regularization")
+        return least, ridge
+
+    def _parts(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Predictors, missing ones as 0, and the target."""
+        target = self._column(table.shape[1])
+        predictors = np.delete(table, target, axis=1)
+        return np.nan_to_num(predictors, nan=0.0), table[:, target]
+
+    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+        predictors, target = self._parts(table)
+        seen = ~np.isnan(target)
+        X, y, n = predictors[seen], target[seen], table.shape[0]
+        least, ridge = self._strength()
+        # Off the collection the solution could be huge; on it this floor changes nothing.
+        values, vectors = np.linalg.eigh(X.T @ X)
+        inverse = 1 / (np.maximum(values, n * least) + n * ridge)
+        return {"w": (vectors * inverse) @ (vectors.T @ (X.T @ y))}
+
+    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+        predictors, target = self._parts(table)
+        filled = np.where(np.isnan(target), predictors @ state["w"], target)
+        return np.insert(predictors, self._column(table.shape[1]), filled, axis=1)
