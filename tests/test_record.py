@@ -40,7 +40,7 @@ from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
-from missdp.pricing.assumptions import StepCondition
+from missdp.pricing import StepCondition
 from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order

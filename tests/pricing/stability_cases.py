@@ -9,27 +9,11 @@ import numpy as np
 import pandas as pd
 
 from missdp import AllPairs, Numeric, Schema
-from missdp.pricing import (
-    Deduplicator,
-    DPImputer,
-    MeanImputer,
-    MedianImputer,
-    MinMaxScaler,
-    NeighbourImputer,
-    PCADimensionReducer,
-    PCARankReducer,
-    Quantizer,
-    RegressionImputer,
-    RowDomain,
-    StableTransformer,
-    StandardScaler,
-    TableDistance,
-    TrimmedMeanImputer,
-)
+from missdp import pricing as mp
 from missdp.pricing.domain import clip_rows
 
 Pair = tuple[np.ndarray, np.ndarray]
-Case = tuple[StableTransformer, RowDomain]
+Case = tuple[mp.StableTransformer, mp.RowDomain]
 
 
 def random_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -113,16 +97,16 @@ def extreme_pair(
     return np.where(mask, np.nan, x), np.where(other, np.nan, y)
 
 
-def distance_of(pair: Pair, replaced: int) -> TableDistance:
-    return TableDistance.between(*pair, replaced=replaced)
+def distance_of(pair: Pair, replaced: int) -> mp.TableDistance:
+    return mp.TableDistance.between(*pair, replaced=replaced)
 
 
 def incomplete(pair: Pair) -> int:
     return max(1, max(int(np.isnan(t).any(axis=1).sum()) for t in pair))
 
 
-def _domain(pair: Pair, **facts: bool) -> RowDomain:
-    return RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
+def _domain(pair: Pair, **facts: bool) -> mp.RowDomain:
+    return mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
 
 
 def _columns(pair: Pair) -> list[np.ndarray]:
@@ -130,11 +114,11 @@ def _columns(pair: Pair) -> list[np.ndarray]:
 
 
 def mean_case(pair: Pair) -> Case:
-    return MeanImputer(max_incomplete=incomplete(pair)), _domain(pair, complete=False)
+    return mp.MeanImputer(max_incomplete=incomplete(pair)), _domain(pair, complete=False)
 
 
 def mean_one_cell_case(pair: Pair) -> Case:
-    step = MeanImputer(max_incomplete=incomplete(pair), cells_per_row=1)
+    step = mp.MeanImputer(max_incomplete=incomplete(pair), cells_per_row=1)
     return step, _domain(pair, complete=False)
 
 
@@ -146,7 +130,7 @@ def median_case(pair: Pair) -> Case:
             # The gap between ranks i and i + 1 (from 0) touches the window around the middle.
             if min(abs(i - middle), abs(i + 1 - middle)) <= ranks:
                 gaps.append(float(gap))
-    step = MedianImputer(
+    step = mp.MedianImputer(
         max_incomplete=incomplete(pair), central_gap=max(gaps), central_ranks=ranks
     )
     return step, _domain(pair, complete=False)
@@ -157,7 +141,9 @@ def trimmed_case(pair: Pair, trim: int = 2) -> Case:
     for column in _columns(pair):
         if column.size >= 2 * trim:
             spans.append(float(column[-trim] - column[trim - 1]))
-    step = TrimmedMeanImputer(max_incomplete=incomplete(pair), trim=trim, trimmed_range=max(spans))
+    step = mp.TrimmedMeanImputer(
+        max_incomplete=incomplete(pair), trim=trim, trimmed_range=max(spans)
+    )
     return step, _domain(pair, complete=False)
 
 
@@ -168,7 +154,7 @@ def regression_case(pair: Pair) -> Case:
         X = np.nan_to_num(table[seen][:, 1:], nan=0.0)
         least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
     ridge = 0.05 if min(least) < 0.02 else 0.0
-    step = RegressionImputer(
+    step = mp.RegressionImputer(
         target=0,
         max_incomplete=incomplete(pair),
         regularization=ridge,
@@ -187,8 +173,16 @@ def model_of(d: int) -> AllPairs:
     return AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=Schema(tuple(facts)))
 
 
+def constant_case(pair: Pair) -> Case:
+    return mp.ConstantImputer(value=-0.5), _domain(pair, complete=False)
+
+
+def clip_case(pair: Pair) -> Case:
+    return mp.RowClipper(radius=0.3), _domain(pair, complete=False)
+
+
 def model_case(pair: Pair) -> Case:
-    step = DPImputer(model=model_of(pair[0].shape[1]), random_state=1)
+    step = mp.DPImputer(model=model_of(pair[0].shape[1]), random_state=1)
     return step, _domain(pair, complete=False)
 
 
@@ -203,17 +197,17 @@ def neighbours_case(pair: Pair) -> Case:
                 gaps = ((donors[:, ~holes] - row[~holes]) ** 2).sum(axis=1)
                 used[np.argsort(gaps, kind="stable")[:k]] += 1
         most = max(most, int(used.max(initial=0)))
-    step = NeighbourImputer(n_neighbors=k, max_incomplete=incomplete(pair), max_donations=most)
+    step = mp.NeighbourImputer(n_neighbors=k, max_incomplete=incomplete(pair), max_donations=most)
     return step, _domain(pair, complete=False)
 
 
 def standard_case(pair: Pair) -> Case:
     least = min(float(t.std(axis=0).min()) for t in pair)
-    return StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
+    return mp.StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
 
 
 def standard_floor_case(pair: Pair) -> Case:
-    return StandardScaler(least_std=0.4, below="floor"), _domain(pair)
+    return mp.StandardScaler(least_std=0.4, below="floor"), _domain(pair)
 
 
 def min_max_case(pair: Pair) -> Case:
@@ -222,7 +216,7 @@ def min_max_case(pair: Pair) -> Case:
         float(max(np.diff(c)[:ranks].max(), np.diff(c)[-ranks:].max())) for c in _columns(pair)
     )
     least = min(float(np.ptp(c)) for c in _columns(pair))
-    step = MinMaxScaler(least_range=max(least, 1e-3), extreme_gap=gap, extreme_ranks=ranks)
+    step = mp.MinMaxScaler(least_range=max(least, 1e-3), extreme_gap=gap, extreme_ranks=ranks)
     return step, _domain(pair)
 
 
@@ -235,7 +229,7 @@ def _gap(table: np.ndarray, k: int, moment: str) -> float:
 
 def pca_case(pair: Pair, moment: str = "covariance") -> Case:
     least = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
-    step = PCARankReducer(n_components=1, least_gap=max(least, 1e-6), moment=moment)
+    step = mp.PCARankReducer(n_components=1, least_gap=max(least, 1e-6), moment=moment)
     return step, _domain(pair)
 
 
@@ -249,7 +243,7 @@ def pca_dimension_case(pair: Pair) -> Case:
     for table in pair:
         values, vectors = np.linalg.eigh(np.cov(table.T))
         overlaps.append(abs(float(vectors[0, np.argmax(values)])))
-    step = PCADimensionReducer(
+    step = mp.PCADimensionReducer(
         n_components=1,
         least_gap=max(least, 1e-6),
         least_overlap=max(min(overlaps), 1e-6) * (1 - 1e-9),
@@ -263,15 +257,15 @@ def _largest_cluster(table: np.ndarray, eta: float) -> int:
     return int(near[near == wide].max(initial=1))
 
 
-def _cluster_case(kind: Callable[..., StableTransformer], pair: Pair) -> Case:
+def _cluster_case(kind: Callable[..., mp.StableTransformer], pair: Pair) -> Case:
     eta = 0.1
     most = max(_largest_cluster(t, eta) for t in pair)
     return kind(eta=eta, max_cluster=most), _domain(pair)
 
 
 def deduplicate_case(pair: Pair) -> Case:
-    return _cluster_case(Deduplicator, pair)
+    return _cluster_case(mp.Deduplicator, pair)
 
 
 def quantize_case(pair: Pair) -> Case:
-    return _cluster_case(Quantizer, pair)
+    return _cluster_case(mp.Quantizer, pair)

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from missdp import pricing as mp
 from missdp.mechanisms.noise import SeededNoise
-from missdp.pricing import (
-    Deduplicator,
-    MeanImputer,
-    PricedPipeline,
-    PrivateMean,
-    Quantizer,
-    price,
-)
-from missdp.pricing.replace_one import HeldRows, ReplaceOneDoor
+from missdp.pricing import price
+from missdp.pricing.replace_one import ReplaceOneDoor
 
 # Statistics by brute force; other tests cover the code, and tracing it would double the time.
 pytestmark = pytest.mark.no_cover
@@ -57,7 +51,7 @@ def imputed():
     x[50:] = np.nan
     y = x.copy()
     x[0], y[0] = 1.0, -1.0
-    return [("impute", MeanImputer(max_incomplete=150))], x, y, False
+    return [("impute", mp.MeanImputer(max_incomplete=150))], x, y, False
 
 
 def clusters():
@@ -71,14 +65,14 @@ def clusters():
 
 def deduplicated():
     x, y = clusters()
-    return [("dedup", Deduplicator(eta=0.1, max_cluster=20))], x, y, True
+    return [("dedup", mp.Deduplicator(eta=0.1, max_cluster=20))], x, y, True
 
 
 @pytest.mark.parametrize("case", [imputed, deduplicated])
 def test_the_attack_exceeds_the_naive_claim_but_not_the_price(case):
     steps, x, y, complete = case()
-    pipeline = PricedPipeline(
-        steps, PrivateMean(noise_multiplier=2.0), rows=len(x), columns=1, complete=complete,
+    pipeline = mp.PricedPipeline(
+        steps, mp.PrivateMean(noise_multiplier=2.0), rows=len(x), columns=1, complete=complete,
         delta=DELTA,
     )  # fmt: skip
     result = price(pipeline)
@@ -90,11 +84,13 @@ def test_the_attack_exceeds_the_naive_claim_but_not_the_price(case):
 def test_the_imputation_price_is_almost_reached():
     """The pair is the worst one, so an exact audit of the shift leaves no slack in the price."""
     steps, x, y, complete = imputed()
-    pipeline = PricedPipeline(
-        steps, PrivateMean(noise_multiplier=2.0), rows=200, columns=1, complete=complete,
+    pipeline = mp.PricedPipeline(
+        steps, mp.PrivateMean(noise_multiplier=2.0), rows=200, columns=1, complete=complete,
         delta=DELTA,
     )  # fmt: skip
-    finals = [HeldRows(t, None, pipeline.facts()).final().mean() for t in (x, y)]
+    facts, noise = pipeline.facts(), SeededNoise(0)
+    doors = [ReplaceOneDoor(t, facts, budget=None, noise=noise) for t in (x, y)]
+    finals = [door._rows().mean() for door in doors]
     sigma = 2.0 * 2 / 200
     assert abs(finals[0] - finals[1]) / sigma == pytest.approx(
         math.sqrt(2 * pipeline.bounds()[0].event.rho), rel=1e-4
@@ -103,11 +99,11 @@ def test_the_imputation_price_is_almost_reached():
 
 def test_without_preprocessing_the_claim_holds():
     """The same attack has no power against a claim that is right."""
-    steps = [("round", Quantizer(eta=1e-6, max_cluster=1, max_neighbours=1))]
+    steps = [("round", mp.Quantizer(eta=1e-6, max_cluster=1, max_neighbours=1))]
     x = np.linspace(-1, 1, 200)[:, None]
     y = x.copy()
     y[0] = 1.0
-    pipeline = PricedPipeline(
-        steps, PrivateMean(noise_multiplier=2.0), rows=200, columns=1, delta=DELTA
+    pipeline = mp.PricedPipeline(
+        steps, mp.PrivateMean(noise_multiplier=2.0), rows=200, columns=1, delta=DELTA
     )
     assert shown_epsilon(pipeline, x, y) <= price(pipeline).naive_epsilon

@@ -13,11 +13,12 @@ from missdp.pricing import estimators
 SOURCE = Path(estimators.__file__).read_text(encoding="utf-8")
 NAMES = {
     "missdp.pricing.replace_one": {"PrivateEstimator"},
-    "missdp.pricing.fillable": {"check_fillable"},
-    "missdp.pricing.domain": {"FloatArray", "RowDomain", "as_rows", "clip_rows"},
-    "missdp.pricing.gradient_steps": {
-        *("Asked", "GradientSteps", "SecretStop"),
-        *("Labels", "BoundedNumbers"),
+    "missdp.pricing.domain": {
+        *("FloatArray", "RowDomain", "as_rows", "check_fillable", "clip_rows"),
+        *("count", "one_of", "real"),
+    },
+    "missdp.pricing.questions": {
+        *("GradientSteps", "Loss", "NoiseKind", "Question", "SecretStop", "VectorQuery"),
     },
 }
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
@@ -48,14 +49,14 @@ def test_estimators_see_answers_only():
 @pytest.mark.parametrize(
     "line",
     [
-        "from missdp.pricing.replace_one import HeldRows",
+        "from missdp.pricing.replace_one import PreparedRows",
         "from missdp.pricing.replace_one import ReplaceOneDoor",
         "from missdp.pricing.domain import rows_of",
         "from missdp.pricing import replace_one",
         "from missdp.mechanisms import SecureNoise",
         "from missdp import Table",
-        "from .replace_one import HeldRows",
-        "from missdp.pricing.gradient_steps import LossGradients",
+        "from .replace_one import PreparedRows",
+        "from missdp.pricing.questions import row_gradients",
         "answer._gradients()",
         "import_ = question.x._y",
     ],

@@ -14,28 +14,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from missdp import pricing as mp
 from missdp.accounting import Budget, PureEvent, RDPEvent, ZCDPEvent
 from missdp.errors import ParameterError, UnprovenError
-from missdp.pricing import (
-    MeanImputer,
-    PCARankReducer,
-    PricedPipeline,
-    PrivateCovariance,
-    PrivateHistogram,
-    PrivateLogisticRegression,
-    PrivateMean,
-    RowClipper,
-    RowDomain,
-    StandardScaler,
-    propose_test_release,
-)
-from missdp.pricing import chain as prices
-from missdp.pricing.chain import Bound
-from missdp.pricing.gradient_maps import LogisticLoss
-from missdp.pricing.gradient_steps import LastIterate
-from missdp.pricing.maps import Sensitivity, TableDistance
+from missdp.pricing import propose_test_release
+from missdp.pricing import replace_one as prices
+from missdp.pricing.privacy_maps import Bound
+from missdp.pricing.questions import VectorNoise
 from missdp.pricing.replace_one import ReplaceOneDoor
-from missdp.pricing.vector_query import VectorNoise, VectorQuery
 from pricing import stability_cases as cases
 from pricing.cases import ESTIMATORS
 from pricing.witnesses import Different, Tape
@@ -71,13 +57,13 @@ def share(law, one, other, distance) -> float:
     """How much of the declared sensitivity two neighbours use up."""
     if isinstance(law, VectorNoise):
         return norm(law, np.asarray(one, float) - np.asarray(other, float)) / law.sensitivity
-    assert isinstance(law, LastIterate)
-    shares = [0.0]
+    assert isinstance(law, mp.SecretStop)
+    shares, rows = [0.0], [np.array([row]) for row in range(law.domain.rows)]
     for seed in range(5):
-        point = np.random.default_rng(seed).normal(size=law.question.domain.columns)
-        point *= law.question.loss.coefficient_norm / np.linalg.norm(point) * (seed > 0)
-        moves = np.sort(np.linalg.norm(one.each(point) - other.each(point), axis=1))
-        drift = one._loss.smoothness * distance.moved_frobenius
+        point = np.random.default_rng(seed).normal(size=law.domain.columns)
+        point *= law.loss.coefficient_norm / np.linalg.norm(point) * (seed > 0)
+        moves = np.sort([np.linalg.norm(one(point, row) - other(point, row)) for row in rows])
+        drift = law.loss.smoothness * distance.moved_frobenius
         rest = float(np.sqrt((moves[:-1] ** 2).sum()))
         shares += [moves[-1] / law.sensitivity, rest / drift if drift else float(rest > 1e-12)]
     return max(shares)
@@ -111,7 +97,7 @@ def _tapes(fit, pair):
     raise AssertionError
 
 
-def most_used(fit, pair, distance=TableDistance(replaced=1)):  # noqa: B008
+def most_used(fit, pair, distance=mp.TableDistance(replaced=1)):  # noqa: B008
     """Return the largest share of its sensitivity that any answer uses up."""
     one, other = tapes(fit, pair)
     assert len(one.passed) == len(other.passed)
@@ -130,7 +116,7 @@ def alone(estimator):
 
 def piped(steps, estimator, domain, tested=None):
     def fit(tape, budget, x, y):
-        whole = PricedPipeline(
+        whole = mp.PricedPipeline(
             steps, clone(estimator), rows=domain.rows, columns=domain.columns,
             complete=domain.complete, random_state=tape, budget=budget, delta=0.01,
         )  # fmt: skip
@@ -172,7 +158,7 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
     try:
         step, domain = case(pair)
         fit = piped([("step", step)], ESTIMATORS[name], domain)
-        distance = step.stability(TableDistance(replaced=1), domain)
+        distance = step.stability(mp.TableDistance(replaced=1), domain)
         y = np.random.default_rng(seed).integers(0, 2, domain.rows)
         found = most_used(fit, [(table, y) for table in pair], distance)
     except (ParameterError, UnprovenError):
@@ -185,10 +171,10 @@ def test_a_pipeline_stays_within_the_sensitivity_of_the_whole_chain(case, seed, 
 def test_a_distance_to_failure_moves_by_at_most_one(seed, epsilon):
     pair = cases.holey_pair(seed, d=2)
     steps = [
-        ("impute", MeanImputer(max_incomplete=6)),
-        ("scale", StandardScaler(least_std=0.05)),
-        ("clip", RowClipper(radius=1.0)),
-        ("pca", PCARankReducer(n_components=1, least_gap=0.01)),
+        ("impute", mp.MeanImputer(max_incomplete=6)),
+        ("scale", mp.StandardScaler(least_std=0.05)),
+        ("clip", mp.RowClipper(radius=1.0)),
+        ("pca", mp.PCARankReducer(n_components=1, least_gap=0.01)),
     ]
     domain = cases._domain(pair, complete=False)
     one, other = tapes(
@@ -231,7 +217,7 @@ def test_a_row_that_leaves_all_others_uses_up_the_whole_sensitivity_of_a_covaria
 
 
 def test_a_row_that_moves_far_from_all_others_uses_up_the_movement_of_a_covariance():
-    asked = PrivateCovariance(noise_multiplier=1.0).question(RowDomain(rows=9, columns=2))
+    asked = mp.PrivateCovariance(noise_multiplier=1.0).question(mp.RowDomain(rows=9, columns=2))
     one, other = (asked.exact(far_from_all_others([-x, 0.0]), None) for x in (1.0, 0.999))
     moved = np.linalg.norm(one - other) / (0.001 * asked.sensitivity.l12)
     assert 0.999 <= moved <= 1.0
@@ -241,7 +227,7 @@ def understated(kind, factor=0.7):
     class Understating(kind):
         def question(self, domain):
             honest = super().question(domain)
-            less = Sensitivity(replaced=factor * honest.sensitivity.replaced)
+            less = mp.Sensitivity(replaced=factor * honest.sensitivity.replaced)
             return replace(honest, sensitivity=less)
 
     return Understating
@@ -250,9 +236,9 @@ def understated(kind, factor=0.7):
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        (PrivateMean, {}),
-        (PrivateHistogram, {"edges": [-1, 0, 1]}),
-        (PrivateCovariance, {}),
+        (mp.PrivateMean, {}),
+        (mp.PrivateHistogram, {"edges": [-1, 0, 1]}),
+        (mp.PrivateCovariance, {}),
     ],
 )
 def test_an_understated_sensitivity_is_found(kind, more):
@@ -265,17 +251,12 @@ def test_an_understated_sensitivity_is_found(kind, more):
     assert max(most_used(alone(liar), pair) for pair in pairs) > 1.01
 
 
-class HalfSteep(LogisticLoss):
+class Steep(mp.PrivateLogisticRegression):
     """States half of its Lipschitz constant."""
 
-    @property
-    def lipschitz(self):
-        return super().lipschitz / 2
-
-
-class Steep(PrivateLogisticRegression):
     def loss(self, radius):
-        return HalfSteep(radius=radius, coefficient_norm=1.0)
+        honest = super().loss(radius)
+        return replace(honest, lipschitz=honest.lipschitz / 2)
 
 
 @pytest.mark.parametrize("method", ["gd", "sgd", "iteration"])
@@ -287,24 +268,22 @@ def test_a_wrong_lipschitz_constant_is_clipped_away(method, seed):
         assert most_used(alone(steep), pair) <= ROUNDING
 
 
-def unclipped(self, point, sample):
-    pick = slice(None) if sample is None else sample
-    rows = self._rows[pick]
-    return rows, self._loss.gradients(point, rows, self._target[pick])
+def unclipped(loss, rows, target):
+    return lambda point, sample: rows.T @ loss.slope(rows @ point, target) / len(rows)
 
 
 def test_without_clipping_it_would_be_found(monkeypatch):
-    monkeypatch.setattr("missdp.pricing.gradient_steps.LossGradients._factors", unclipped)
+    monkeypatch.setattr("missdp.pricing.replace_one.row_gradients", unclipped)
     assert most_used(alone(Steep(noise_multiplier=30.0, n_iter=2)), worst_pair()) > 1.01
 
 
-class Twice(PrivateMean):
+class Twice(mp.PrivateMean):
     """Has its question answered twice for one charge."""
 
     def fit(self, X, y=None):
         def ask(door, question):
             event = door.price(question).event
-            door._charge(event)
+            door._pay((), event)
             door._pose(question, event)
             return door._pose(question, event)
 
@@ -313,12 +292,12 @@ class Twice(PrivateMean):
             return super().fit(X, y)
 
 
-class Uncharged(PrivateMean):
+class Uncharged(mp.PrivateMean):
     """Has its question answered without a charge."""
 
     def fit(self, X, y=None):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ReplaceOneDoor, "_charge", lambda *_: None)
+            patch.setattr(ReplaceOneDoor, "_pay", lambda *_: None)
             return super().fit(X, y)
 
 
@@ -331,18 +310,18 @@ def test_reading_more_often_than_charging_is_found():
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("chain", [[], [("scale", StandardScaler(least_std=0.2))]])
+@pytest.mark.parametrize("chain", [[], [("scale", mp.StandardScaler(least_std=0.2))]])
 def test_what_is_charged_covers_what_the_law_reveals(name, chain):
     """Closed forms: zCDP of Gaussian answers, pure DP of Laplace answers."""
-    whole = PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
+    whole = mp.PricedPipeline(chain, ESTIMATORS[name], rows=40, columns=2, delta=0.01)
     if "iteration" in name and chain:
-        whole.set_params(steps=[*chain, ("clip", RowClipper(radius=1.0))])
+        whole.set_params(steps=[*chain, ("clip", mp.RowClipper(radius=1.0))])
     facts = whole.facts()
     question, event = whole.estimator.question(facts.domain), whole.bounds()[0].event
     law = question.law(facts.distance)
     if not isinstance(law, VectorNoise) or isinstance(event, RDPEvent):
         return
-    size = question.size if isinstance(question, VectorQuery) else question.domain.columns
+    size = question.size if isinstance(question, mp.VectorQuery) else question.domain.columns
     ratio = law.sensitivity / law.scale + law.slack(size)
     if isinstance(event, ZCDPEvent):
         assert event.rho == pytest.approx(getattr(question, "steps", 1) * ratio**2 / 2, rel=1e-9)

@@ -7,23 +7,10 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
+from missdp import pricing as mp
 from missdp.accounting import Budget
 from missdp.errors import SchemaError
-from missdp.pricing import (
-    ConstantImputer,
-    MeanImputer,
-    MedianImputer,
-    NeighbourImputer,
-    PricedPipeline,
-    PrivateLinearRegression,
-    PrivateMean,
-    RegressionImputer,
-    RowClipper,
-    RowDomain,
-    TrimmedMeanImputer,
-    propose_test_release,
-    rows_of,
-)
+from missdp.pricing import propose_test_release, rows_of
 from missdp.schema import NotApplicable
 
 HOURS = Numeric(name="hours", lower=0, upper=80, nullable=True, refused=(-7,))
@@ -40,10 +27,10 @@ def table(schema: Schema = RULED) -> Table:
     return Table.read(frame, schema)
 
 
-def pipeline(budget: Budget, *, complete: bool = False) -> PricedPipeline:
-    steps = [] if complete else [("impute", ConstantImputer())]
-    return PricedPipeline(
-        steps, PrivateMean(noise_multiplier=5.0), rows=40, columns=3, radius=2.0,
+def pipeline(budget: Budget, *, complete: bool = False) -> mp.PricedPipeline:
+    steps = [] if complete else [("impute", mp.ConstantImputer())]
+    return mp.PricedPipeline(
+        steps, mp.PrivateMean(noise_multiplier=5.0), rows=40, columns=3, radius=2.0,
         complete=complete, budget=budget,
     )  # fmt: skip
 
@@ -57,17 +44,17 @@ def test_a_pipeline_refuses_before_it_charges(schema, complete):
     with pytest.raises(SchemaError, match=REFUSED):
         propose_test_release(pipeline(budget, complete=complete), table(schema), test_epsilon=0.1)
     with pytest.raises(SchemaError, match=REFUSED):
-        PrivateMean(noise_multiplier=5.0, budget=budget).fit(table(schema))
+        mp.PrivateMean(noise_multiplier=5.0, budget=budget).fit(table(schema))
     assert budget.events == ()
 
 
 FILLING = [
-    ConstantImputer(),
-    MeanImputer(max_incomplete=30),
-    MedianImputer(max_incomplete=30, central_gap=0.1),
-    TrimmedMeanImputer(max_incomplete=5, trim=6, trimmed_range=0.5),
-    RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01),
-    NeighbourImputer(n_neighbors=2, max_incomplete=30),
+    mp.ConstantImputer(),
+    mp.MeanImputer(max_incomplete=30),
+    mp.MedianImputer(max_incomplete=30, central_gap=0.1),
+    mp.TrimmedMeanImputer(max_incomplete=5, trim=6, trimmed_range=0.5),
+    mp.RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01),
+    mp.NeighbourImputer(n_neighbors=2, max_incomplete=30),
 ]
 
 
@@ -80,36 +67,15 @@ def test_every_step_that_fills_refuses(step):
 
 
 def test_a_complete_domain_fills_with_0_and_refuses():
-    assert not RowDomain.of(RULED, rows=40).complete
-    assert not RowDomain.of(CODED, rows=40).complete  # what is not applicable is no number
+    assert not mp.RowDomain.of(RULED, rows=40).complete
+    assert not mp.RowDomain.of(CODED, rows=40).complete  # what is not applicable is no number
     with pytest.raises(SchemaError, match=REFUSED):
-        RowDomain(rows=40, columns=3).enforce(table())
+        mp.RowDomain(rows=40, columns=3).enforce(table())
 
 
 def test_predictions_fill_with_0_and_refuse():
-    fitted = PrivateLinearRegression(noise_multiplier=9.0)
+    fitted = mp.PrivateLinearRegression(noise_multiplier=9.0)
     fitted.coef_ = np.zeros(3)
     assert fitted.predict(table(FREE)).tolist() == [0.0] * 40
     with pytest.raises(SchemaError, match=REFUSED):
         fitted.predict(table())
-
-
-def test_what_fills_nothing_takes_such_tables():
-    rows = rows_of(table())
-    assert np.isnan(rows[:, 2]).tolist() == [True, False, True, True] * 10
-    clipped = RowClipper(radius=9.0).fit_transform(table())
-    np.testing.assert_array_equal(clipped, rows)
-
-
-def test_what_to_do_instead():
-    budget = Budget(10.0, 1e-5, adjacency="replace-one")
-    left = table().subset(["work"])
-    PrivateMean(noise_multiplier=5.0, budget=budget).fit(left)
-    pipeline(budget).fit(table(FREE))
-    assert len(budget.events) == 2
-
-
-def test_other_kinds_are_missing():
-    plain = Schema((WORK, Numeric(name="hours", lower=0, upper=80, nullable=True)))
-    frame = FRAME.assign(hours=FRAME["hours"].replace(-7, np.nan))
-    np.testing.assert_array_equal(rows_of(table(FREE)), rows_of(Table.read(frame, plain)))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import missdp.pricing as room
+from missdp import pricing as mp
 from missdp.accounting import Condition
-from missdp.pricing import PrivateEstimator, StableTransformer
 from missdp.pricing.prices import _MECHANISMS, _STEPS
 from pricing import stability_cases
 from pricing.cases import ESTIMATORS
@@ -29,26 +29,26 @@ def test_every_step_is_tried_with_random_neighbours():
     pair = stability_cases.complete_pair(0, d=3)
     public = {n: f for n, f in vars(stability_cases).items() if not n.startswith("_")}
     tried = {type(case(pair)[0]) for name, case in public.items() if name.endswith("_case")}
-    assert exported(StableTransformer) == tried | FREE
+    assert exported(mp.StableTransformer) == tried | FREE
 
 
 def test_every_step_and_estimator_has_a_word_for_files():
-    assert set(_STEPS.values()) == exported(StableTransformer)
-    assert set(_MECHANISMS.values()) == exported(PrivateEstimator)
+    assert set(_STEPS.values()) == exported(mp.StableTransformer)
+    assert set(_MECHANISMS.values()) == exported(mp.PrivateEstimator)
 
 
 def test_every_estimator_meets_the_promises_of_the_door():
-    assert exported(PrivateEstimator) == {type(estimator) for estimator in ESTIMATORS.values()}
+    assert exported(mp.PrivateEstimator) == {type(estimator) for estimator in ESTIMATORS.values()}
 
 
 def test_the_page_names_every_step():
     page = PAGE.read_text(encoding="utf-8")
-    missing = [k.__name__ for k in exported(StableTransformer) if f"`{k.__name__}`" not in page]
+    missing = [k.__name__ for k in exported(mp.StableTransformer) if f"`{k.__name__}`" not in page]
     assert not missing
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(exported(StableTransformer) | exported(PrivateEstimator), key=str)
+    "kind", sorted(exported(mp.StableTransformer) | exported(mp.PrivateEstimator), key=str)
 )
 def test_parameters_are_fields_by_name_and_objects_are_themselves(kind):
     init = [f for f in dataclasses.fields(kind) if f.init]

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from missdp import MST, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import pricing as mp
 from missdp.accounting import (
     Budget,
     ExplicitSeed,
@@ -16,7 +17,7 @@ from missdp.accounting import (
 )
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
-from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler, propose_test_release
+from missdp.pricing import propose_test_release
 from missdp.statistics import ImputedStatistics, KNNImputation
 from pricing.cases import ESTIMATORS
 
@@ -40,9 +41,9 @@ TABLE = Table.read(
 
 
 def pipeline(**more):
-    steps = [("scale", StandardScaler(least_std=0.2))]
+    steps = [("scale", mp.StandardScaler(least_std=0.2))]
     facts = {"rows": 300, "columns": 2, "random_state": 0} | more
-    return PricedPipeline(steps, PrivateMean(noise_multiplier=90.0), **facts)
+    return mp.PricedPipeline(steps, mp.PrivateMean(noise_multiplier=90.0), **facts)
 
 
 class Unreadable:
@@ -62,7 +63,7 @@ class Unreadable:
 def test_an_add_remove_budget_refuses_by_name_before_anything_is_read(name, schedule):
     budget = Budget(1e6, 1e-3, schedule=schedule)
     estimator = clone(ESTIMATORS[name]).set_params(budget=budget)
-    whole = PricedPipeline([], ESTIMATORS[name], rows=300, columns=2, budget=budget)
+    whole = mp.PricedPipeline([], ESTIMATORS[name], rows=300, columns=2, budget=budget)
     for refused in (
         lambda: estimator.fit(Unreadable(), Unreadable()),
         lambda: whole.fit(Unreadable(), Y),
@@ -78,7 +79,7 @@ def test_an_add_remove_budget_refuses_by_name_before_anything_is_read(name, sche
 def test_a_budget_that_would_not_be_charged_is_refused_before_anything_is_read():
     """The pipeline's is: whoever gives one to its estimator would take the release for paid."""
     budget = Budget(8.0, 1e-5, adjacency="replace-one")
-    whole = pipeline().set_params(estimator=PrivateMean(noise_multiplier=90.0, budget=budget))
+    whole = pipeline().set_params(estimator=mp.PrivateMean(noise_multiplier=90.0, budget=budget))
     for run in (whole.fit, lambda rows: propose_test_release(whole, rows, test_epsilon=0.5)):
         with pytest.raises(ParameterError, match="give it to the pipeline"):
             run(Unreadable())
@@ -142,10 +143,10 @@ def test_estimators_share_an_adaptive_budget_in_its_currency(currency):
 
 def test_a_pure_adaptive_budget_takes_laplace_noise():
     budget = Budget(1.0, adjacency="replace-one", schedule="adaptive")
-    PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
+    mp.PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
     assert budget.left.amount == pytest.approx(0.75, rel=1e-5)
     with pytest.raises(BudgetExceededError):
-        PrivateMean(noise_multiplier=1.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
+        mp.PrivateMean(noise_multiplier=1.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
     assert len(budget.events) == 1
 
 
@@ -155,7 +156,7 @@ def test_synthesizers_and_estimators_share_a_replace_one_budget(schedule):
     budget = Budget(10.0, 1e-5, adjacency="replace-one", schedule=schedule)
     PrivBayes(epsilon=0.5, budget=budget, random_state=0).fit(TABLE)
     MST(epsilon=0.2, delta=1e-6, budget=budget, random_state=0).fit(TABLE)
-    PrivateMean(noise_multiplier=20.0, budget=budget, random_state=0).fit(X)
+    mp.PrivateMean(noise_multiplier=20.0, budget=budget, random_state=0).fit(X)
     converted = [event.to_replace_one() for event in budget.events]
     assert epsilon_under(budget.events[0], 0.0, "replace-one") == pytest.approx(1.0)
     assert epsilon_under(converted, 1e-5, "replace-one") <= budget.spent.epsilon <= 10.0
@@ -173,7 +174,7 @@ def test_statistics_and_estimators_share_a_replace_one_budget():
     budget = Budget(5.0, adjacency="replace-one")
     asked = ImputedStatistics(TABLE, imputation, budget=budget, random_state=0)
     asked.count(where="income > 4", epsilon=0.5)
-    PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
+    mp.PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
     pure = [e.to_replace_one() for e in budget.events]
     assert budget.spent.epsilon == pytest.approx(epsilon_under(pure, 0.0, "replace-one"))
     assert budget.spent.epsilon >= 2 * 0.5 + 0.25

@@ -11,37 +11,23 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from missdp.errors import DataError, MissDPError, NotFittedError, UnprovenError
-from missdp.pricing import (
-    ConstantImputer,
-    Deduplicator,
-    MeanImputer,
-    MedianImputer,
-    MinMaxScaler,
-    NeighbourImputer,
-    PCADimensionReducer,
-    PCARankReducer,
-    Quantizer,
-    RegressionImputer,
-    RowClipper,
-    StandardScaler,
-    TrimmedMeanImputer,
-)
+from missdp import pricing as mp
+from missdp.errors import MissDPError, NotFittedError, UnprovenError
 
 STEPS = [
-    RowClipper(radius=0.5),
-    ConstantImputer(value=0.25),
-    MeanImputer(max_incomplete=4),
-    MedianImputer(max_incomplete=4, central_gap=0.1),
-    TrimmedMeanImputer(max_incomplete=4, trim=2, trimmed_range=0.5),
-    RegressionImputer(target=1, max_incomplete=4, regularization=0.1),
-    NeighbourImputer(max_incomplete=4, n_neighbors=2),
-    StandardScaler(least_std=0.1),
-    MinMaxScaler(least_range=0.1, extreme_gap=0.1),
-    PCARankReducer(n_components=2, least_gap=0.01),
-    PCADimensionReducer(n_components=2, least_gap=0.01, least_overlap=0.1),
-    Deduplicator(eta=0.01, max_cluster=3),
-    Quantizer(eta=0.01, max_cluster=3),
+    mp.RowClipper(radius=0.5),
+    mp.ConstantImputer(value=0.25),
+    mp.MeanImputer(max_incomplete=4),
+    mp.MedianImputer(max_incomplete=4, central_gap=0.1),
+    mp.TrimmedMeanImputer(max_incomplete=4, trim=2, trimmed_range=0.5),
+    mp.RegressionImputer(target=1, max_incomplete=4, regularization=0.1),
+    mp.NeighbourImputer(max_incomplete=4, n_neighbors=2),
+    mp.StandardScaler(least_std=0.1),
+    mp.MinMaxScaler(least_range=0.1, extreme_gap=0.1),
+    mp.PCARankReducer(n_components=2, least_gap=0.01),
+    mp.PCADimensionReducer(n_components=2, least_gap=0.01, least_overlap=0.1),
+    mp.Deduplicator(eta=0.01, max_cluster=3),
+    mp.Quantizer(eta=0.01, max_cluster=3),
 ]
 SECRET = 0.123456789
 
@@ -71,7 +57,7 @@ def test_nothing_learned_is_shown_or_pickled(step):
     assert "0.1234" not in repr(fitted) + repr(vars(fitted)["_private"]) + fitted._repr_html_()
     copy = pickle.loads(pickle.dumps(fitted))
     assert "_private" not in vars(copy)
-    with pytest.raises(DataError):
+    with pytest.raises((AttributeError, pickle.PicklingError)):
         pickle.dumps(fitted._private)
 
 
@@ -87,9 +73,9 @@ def test_steps_work_in_a_scikit_learn_pipeline():
     holes = table()
     holes[3, 1] = np.nan
     chain = make_pipeline(
-        MeanImputer(max_incomplete=5),
-        StandardScaler(least_std=0.05),
-        PCADimensionReducer(n_components=2, least_gap=0.01, least_overlap=0.1),
+        mp.MeanImputer(max_incomplete=5),
+        mp.StandardScaler(least_std=0.05),
+        mp.PCADimensionReducer(n_components=2, least_gap=0.01, least_overlap=0.1),
     )
     assert chain.fit_transform(holes).shape == (40, 2)
     assert clone(chain).fit(holes).transform(holes).shape == (40, 2)
@@ -99,28 +85,31 @@ def test_steps_work_in_a_scikit_learn_pipeline():
 def test_errors_quote_no_value():
     holes = table()
     holes[3, 1] = np.nan
-    for step, data in [(StandardScaler(least_std=0.1), holes), (RowClipper(), [SECRET, SECRET])]:
+    for step, data in [
+        (mp.StandardScaler(least_std=0.1), holes),
+        (mp.RowClipper(), [SECRET, SECRET]),
+    ]:
         with pytest.raises(MissDPError) as caught:
             clone(step).fit(data)
         assert "0.12" not in str(caught.value)
     with pytest.raises(NotFittedError):
-        StandardScaler(least_std=0.1).transform(table())
+        mp.StandardScaler(least_std=0.1).transform(table())
     with pytest.raises(UnprovenError, match="fit_transform"):
-        Quantizer(eta=0.1, max_cluster=2).fit(table()).transform(table())
+        mp.Quantizer(eta=0.1, max_cluster=2).fit(table()).transform(table())
 
 
 def test_imputed_values_are_what_they_should_be():
     nan = np.nan
     x = np.array([[0.1, 0.2], [0.3, nan], [nan, 0.4], [0.5, 0.9]])
-    filled = MeanImputer(max_incomplete=2).fit_transform(x)
+    filled = mp.MeanImputer(max_incomplete=2).fit_transform(x)
     np.testing.assert_allclose(filled[[1, 2], [1, 0]], [0.5, 0.3])
-    filled = MedianImputer(max_incomplete=2, central_gap=1).fit_transform(x)
+    filled = mp.MedianImputer(max_incomplete=2, central_gap=1).fit_transform(x)
     np.testing.assert_allclose(filled[[1, 2], [1, 0]], [0.4, 0.3])
     column = np.array([[0.0], [0.1], [0.2], [0.6], [9.0], [nan]])
-    step = TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=1)
+    step = mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=1)
     np.testing.assert_allclose(step.fit_transform(column)[-1], 0.3)
     rows = np.array([[0.0, 0.0], [0.1, 0.5], [0.9, 0.7], [0.05, nan]])
-    step = NeighbourImputer(max_incomplete=1, n_neighbors=2)
+    step = mp.NeighbourImputer(max_incomplete=1, n_neighbors=2)
     np.testing.assert_allclose(step.fit_transform(rows)[-1, 1], 0.25)
     everything = np.full((3, 2), nan)
-    assert (MeanImputer(max_incomplete=2).fit_transform(everything) == 0).all()
+    assert (mp.MeanImputer(max_incomplete=2).fit_transform(everything) == 0).all()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from missdp import pricing as mp
 from missdp.errors import DataError, ParameterError
-from missdp.pricing import NEIGHBOURS, RowDomain, TableDistance
 from missdp.pricing.domain import clip_rows, row_movements
 from pricing.stability_cases import complete_pair, holey_pair
 
@@ -24,7 +24,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def test_setting_the_worst_rows_aside_minimises_every_norm(seed, replaced):
     x, y = complete_pair(seed, replaced=2, moving=True)
     x, y = x[:7], y[:7]
-    found = TableDistance.between(x, y, replaced=replaced)
+    found = mp.TableDistance.between(x, y, replaced=replaced)
     moves = row_movements(x, y)
     for aside in combinations(range(7), replaced):
         rest = np.delete(moves, aside)
@@ -39,13 +39,15 @@ def test_setting_the_worst_rows_aside_minimises_every_norm(seed, replaced):
 @settings(max_examples=60, deadline=None)
 def test_a_smaller_distance_does_not_cover(seed):
     x, y = complete_pair(seed, moving=True)
-    found = TableDistance.between(x, y, replaced=1)
+    found = mp.TableDistance.between(x, y, replaced=1)
     if found.moved_rows > 1 and found.moved_l12 > 1e-3:
         for shrink in ("moved_l12", "moved_frobenius", "moved_max"):
             less = {f: getattr(found, f) for f in ("moved_l12", "moved_frobenius", "moved_max")}
             less[shrink] *= 0.9
-            assert not TableDistance(replaced=1, moved_rows=found.moved_rows, **less).covers(x, y)
-        fewer = TableDistance(
+            assert not mp.TableDistance(replaced=1, moved_rows=found.moved_rows, **less).covers(
+                x, y
+            )
+        fewer = mp.TableDistance(
             replaced=1, moved_rows=found.moved_rows - 1, moved_max=2.0, moved_l12=1e3
         )
         assert not fewer.covers(x, y)
@@ -57,21 +59,21 @@ def test_a_changed_mask_is_a_replaced_row():
     free = np.flatnonzero((row_movements(x, y) == 0) & ~np.isnan(x).any(axis=1))[0]
     y[free, 0] = np.nan
     assert np.isinf(row_movements(x, y)[free])
-    assert not TableDistance(replaced=0, moved_rows=50, moved_max=9.0).covers(x, y)
+    assert not mp.TableDistance(replaced=0, moved_rows=50, moved_max=9.0).covers(x, y)
 
 
 def test_norms_imply_each_other():
-    d = TableDistance(replaced=1, moved_rows=9, moved_frobenius=3.0)
+    d = mp.TableDistance(replaced=1, moved_rows=9, moved_frobenius=3.0)
     assert (d.moved_max, d.moved_l12) == (3.0, 9.0)
-    assert TableDistance(replaced=0, moved_rows=5, moved_max=0.0).moved_rows == 0
-    assert NEIGHBOURS.moved_l12 == 0
+    assert mp.TableDistance(replaced=0, moved_rows=5, moved_max=0.0).moved_rows == 0
+    assert mp.NEIGHBOURS.moved_l12 == 0
     for bad in (
         {"replaced": -1},
         {"replaced": 1, "moved_rows": 2},
         {"replaced": 1, "moved_max": float("nan"), "moved_rows": 1},
     ):
         with pytest.raises(ParameterError):
-            TableDistance(**bad)
+            mp.TableDistance(**bad)
 
 
 @given(seed=SEEDS, radius=st.floats(0.01, 5))
@@ -87,7 +89,7 @@ def test_clipping_is_a_contraction_even_for_huge_entries(seed, radius):
 
 
 def test_the_gate_enforces_the_declared_domain():
-    domain = RowDomain(rows=3, columns=2)
+    domain = mp.RowDomain(rows=3, columns=2)
     gate = domain.enforce([[np.inf, 0.5], [np.nan, np.nan], [30.0, 40.0]])
     np.testing.assert_allclose(gate, [[0, 0.5], [0, 0], [0.6, 0.8]])
     with pytest.raises(DataError, match="declared shape"):
@@ -102,7 +104,7 @@ def test_the_gate_enforces_the_declared_domain():
 @pytest.mark.parametrize("frame", [False, True])
 def test_an_odd_cell_changes_its_own_row_only(odd, frame):
     """Rows are read one by one: no cell refuses the table, or changes how others are read."""
-    domain = RowDomain(rows=4, columns=2)
+    domain = mp.RowDomain(rows=4, columns=2)
     others = [[0.1, "0.2"], [True, Decimal("0.30000000000000000001")], [2**53 + 1, 0]]
     tables = [[*others, [cell, 0.5]] for cell in (0.25, odd)]
     if frame:

@@ -13,23 +13,11 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp import pricing as mp
 from missdp.accounting import Budget
 from missdp.datasets import yrbss
 from missdp.errors import DataError, ParameterError, SchemaError
-from missdp.pricing import (
-    NEIGHBOURS,
-    ConstantImputer,
-    MeanImputer,
-    NeighbourImputer,
-    PricedPipeline,
-    PrivateLogisticRegression,
-    PrivateMean,
-    RowClipper,
-    RowDomain,
-    column_names,
-    propose_test_release,
-    rows_of,
-)
+from missdp.pricing import column_names, propose_test_release, rows_of
 
 SCHEMA = Schema(
     (
@@ -63,7 +51,7 @@ def test_a_row_is_read_by_itself(rows, other, data):
     )
     place = data.draw(st.integers(0, len(rows) - 1))
     neighbour = rows_of(read([*rows[:place], other, *rows[place + 1 :]]))
-    assert NEIGHBOURS.covers(found, neighbour)
+    assert mp.NEIGHBOURS.covers(found, neighbour)
     kept = np.arange(len(rows)) != place
     assert np.array_equal(found[kept], neighbour[kept], equal_nan=True)
 
@@ -72,7 +60,7 @@ def test_a_row_is_read_by_itself(rows, other, data):
 @given(st.lists(ROW, min_size=2, max_size=8))
 def test_rows_are_in_the_domain_that_the_schema_says(rows):
     table = read(rows)
-    found, domain = rows_of(table), RowDomain.of(SCHEMA, rows=len(rows))
+    found, domain = rows_of(table), mp.RowDomain.of(SCHEMA, rows=len(rows))
     assert found.shape == (domain.rows, domain.columns) == (len(rows), 7)
     assert domain.columns == len(column_names(SCHEMA))
     assert not domain.complete
@@ -97,12 +85,12 @@ def test_values_and_levels_are_spread_over_their_declared_range():
 
 def test_the_domain_of_a_schema_without_holes_is_complete():
     schema = Schema((Categorical(name="sex", levels=("f", "m")),))
-    domain = RowDomain.of(schema, rows=2)
-    assert domain == RowDomain(rows=2, columns=2, radius=1.0, complete=True)
+    domain = mp.RowDomain.of(schema, rows=2)
+    assert domain == mp.RowDomain(rows=2, columns=2, radius=1.0, complete=True)
     one = Table.from_codes(schema, {"sex": [1]})
     assert rows_of(one).tolist() == [[0.0, 1.0]]
     with pytest.raises(ParameterError, match="2 rows"):
-        RowDomain.of(schema, rows=1)
+        mp.RowDomain.of(schema, rows=1)
 
 
 def holey(rows=60, seed=0):
@@ -125,15 +113,15 @@ def test_a_pipeline_makes_of_a_table_what_it_makes_of_its_rows(gone):
         place = SCHEMA.names.index(gone)
         cells = [[*row[:place], None, *row[place + 1 :]] for row in cells]
     table, labels = read(cells), [0, 1] * 30
-    steps = [("impute", MeanImputer(max_incomplete=59)), ("clip", RowClipper())]
+    steps = [("impute", mp.MeanImputer(max_incomplete=59)), ("clip", mp.RowClipper())]
     for estimator in (
-        PrivateMean(noise_multiplier=3.0),
-        PrivateLogisticRegression(noise_multiplier=30.0, n_iter=3),
+        mp.PrivateMean(noise_multiplier=3.0),
+        mp.PrivateLogisticRegression(noise_multiplier=30.0, n_iter=3),
     ):
-        domain = RowDomain.of(SCHEMA, rows=60)
-        pipeline = PricedPipeline(steps, estimator, **vars(domain), random_state=1)
+        domain = mp.RowDomain.of(SCHEMA, rows=60)
+        pipeline = mp.PricedPipeline(steps, estimator, **vars(domain), random_state=1)
         released = [clone(pipeline).fit(X, labels) for X in (table, rows_of(table))]
-        name = "mean_" if isinstance(estimator, PrivateMean) else "coef_"
+        name = "mean_" if isinstance(estimator, mp.PrivateMean) else "coef_"
         first, second = (getattr(one.estimator_, name) for one in released)
         assert first.tolist() == second.tolist()
         assert released[0].guarantee_ == released[1].guarantee_
@@ -142,17 +130,19 @@ def test_a_pipeline_makes_of_a_table_what_it_makes_of_its_rows(gone):
 def test_every_entrance_takes_a_table():
     table = read(holey())
     rows = rows_of(table)
-    for step in (ConstantImputer(), RowClipper(), NeighbourImputer(max_incomplete=50)):
+    for step in (mp.ConstantImputer(), mp.RowClipper(), mp.NeighbourImputer(max_incomplete=50)):
         first, second = (clone(step).fit(X).transform(X) for X in (table, rows))
         assert np.array_equal(first, second, equal_nan=True)
-    chain = make_pipeline(ConstantImputer(), RowClipper())
+    chain = make_pipeline(mp.ConstantImputer(), mp.RowClipper())
     assert np.array_equal(chain.fit_transform(table), chain.fit_transform(rows))
-    alone = [PrivateMean(noise_multiplier=3.0, random_state=2).fit(X).mean_ for X in (table, rows)]
+    alone = [
+        mp.PrivateMean(noise_multiplier=3.0, random_state=2).fit(X).mean_ for X in (table, rows)
+    ]
     assert np.array_equal(*alone)
-    domain = RowDomain.of(SCHEMA, rows=60)
-    steps = [("impute", ConstantImputer())]
-    pipeline = PricedPipeline(
-        steps, PrivateMean(noise_multiplier=9.0), **vars(domain), random_state=3
+    domain = mp.RowDomain.of(SCHEMA, rows=60)
+    steps = [("impute", mp.ConstantImputer())]
+    pipeline = mp.PricedPipeline(
+        steps, mp.PrivateMean(noise_multiplier=9.0), **vars(domain), random_state=3
     )
     outcomes = [propose_test_release(pipeline, X, test_epsilon=0.5) for X in (table, rows)]
     assert np.array_equal(*(outcome.estimator.mean_ for outcome in outcomes))
@@ -163,10 +153,10 @@ def test_what_is_not_declared_public_is_refused_before_anything_is_charged():
     schema = Schema((*SCHEMA.subset(["age"]), marked))
     table = Table.read(pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}), schema)
     budget = Budget(1.0, 1e-6, adjacency="replace-one")
-    mean = PrivateMean(noise_multiplier=5.0, budget=budget)
-    pipeline = PricedPipeline([], mean, rows=2, columns=4, budget=budget)
+    mean = mp.PrivateMean(noise_multiplier=5.0, budget=budget)
+    pipeline = mp.PricedPipeline([], mean, rows=2, columns=4, budget=budget)
     for refused in (
-        lambda: RowDomain.of(schema, rows=2),
+        lambda: mp.RowDomain.of(schema, rows=2),
         lambda: rows_of(table),
         lambda: mean.fit(table),
         lambda: pipeline.fit(table),
@@ -180,13 +170,13 @@ def test_other_shapes_and_bins_are_refused_before_anything_is_charged():
     table = yrbss().table().subset(["age", "gender"])
     width = len(column_names(table.schema))
     budget = Budget(1.0, 1e-6, adjacency="replace-one")
-    mean = PrivateMean(noise_multiplier=5.0)
+    mean = mp.PrivateMean(noise_multiplier=5.0)
     for rows, columns in ((len(table) + 1, width), (len(table), width + 1)):
-        pipeline = PricedPipeline([], mean, rows=rows, columns=columns, budget=budget)
+        pipeline = mp.PricedPipeline([], mean, rows=rows, columns=columns, budget=budget)
         with pytest.raises(DataError, match="declared shape"):
             pipeline.fit(table)
     numeric = Schema((Numeric(name="age", lower=0, upper=10),))
     bins = Table.from_codes(numeric, {"age": [0, 1]})
     with pytest.raises(DataError, match="no numeric values"):
-        PricedPipeline([], mean, rows=2, columns=1, budget=budget).fit(bins)
+        mp.PricedPipeline([], mean, rows=2, columns=1, budget=budget).fit(bins)
     assert not budget.events

@@ -22,7 +22,7 @@ from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, PaperLaw, SmoothLaw
 from missdp.pricing import PrivateLogisticRegression, PrivateMean
-from missdp.pricing.vector_query import VectorNoise
+from missdp.pricing.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import (
@@ -156,7 +156,7 @@ def iterated(witness, rows):
 
 def test_what_cannot_be_checked_is_never_called_passed():
     report = check_sensitivity(iterated, pairs=replaced(2))
-    assert [f.case for f in report.unchecked] == ["iterated, LastIterate"]
+    assert [f.case for f in report.unchecked] == ["iterated, SecretStop"]
     assert not any(f.passed for f in report.unchecked)
     assert "NOT CHECKED" in str(report)
     assert "1 not checked" in str(report)
@@ -384,14 +384,11 @@ def test_smooth_noise_is_scaled_too(law):
 
 
 def test_a_last_iterate_tells_nothing():
-    from missdp.pricing import RowDomain
-    from missdp.pricing.gradient_maps import LogisticLoss
-    from missdp.pricing.gradient_steps import Labels, LastIterate, SecretStop
+    from missdp.pricing import Loss, RowDomain, SecretStop
 
-    loss = LogisticLoss(radius=1.0, coefficient_norm=1.0)
+    loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
     domain = RowDomain(rows=2, columns=1)
-    facts = {"domain": domain, "loss": loss, "target": Labels(1), "multiplier": 1.0}
-    law = LastIterate(SecretStop(**facts, rate=0.1))
+    law = SecretStop(domain=domain, loss=loss, multiplier=1.0, rate=0.1)
     with pytest.raises(UnprovenError):
         law.exceeds(ZCDPEvent(rho=1.0), None, None)
 

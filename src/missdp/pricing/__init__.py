@@ -22,7 +22,69 @@ All guarantees are under *replace-one* adjacency with a public number of rows, t
 the stability of preprocessing is proven; they are never converted to add-remove.
 """
 
-from missdp.pricing.assumptions import (
+from missdp.pricing.domain import (
+    NEIGHBOURS,
+    RowDomain,
+    TableDistance,
+    column_names,
+    rows_of,
+)
+from missdp.pricing.estimators import (
+    PrivateCovariance,
+    PrivateHistogram,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateMean,
+)
+from missdp.pricing.imputers import (
+    ColumnImputer,
+    ConstantImputer,
+    Imputer,
+    MeanImputer,
+    MedianImputer,
+    NeighbourImputer,
+    RegressionImputer,
+    TrimmedMeanImputer,
+)
+from missdp.pricing.model_imputer import (
+    DPImputer,
+)
+from missdp.pricing.pipeline import (
+    PricedPipeline,
+    Refused,
+    Released,
+    TestPlan,
+    calibrated,
+    plan_test,
+    propose_test_release,
+)
+from missdp.pricing.prices import (
+    Price,
+    PriceStep,
+    load_pipeline,
+    plot_price,
+    price,
+)
+from missdp.pricing.privacy_maps import (
+    Bound,
+    Sensitivity,
+    bounds,
+    overall_curve,
+)
+from missdp.pricing.questions import (
+    GradientSteps,
+    Loss,
+    NoiseKind,
+    NoisyGradients,
+    SecretStop,
+    VectorQuery,
+)
+from missdp.pricing.replace_one import (
+    PrivateEstimator,
+    Stage,
+    trace,
+)
+from missdp.pricing.steps import (
     BoundedDonations,
     CentralGaps,
     CovarianceGap,
@@ -35,55 +97,20 @@ from missdp.pricing.assumptions import (
     LeastStandardDeviation,
     ModelPaidApart,
     NotFittedOnThisTable,
-    StepCondition,
-    TrimmedRange,
-)
-from missdp.pricing.chain import Bound, Stage, bounds, overall_curve, trace
-from missdp.pricing.domain import (
-    RowDomain,
-    column_names,
-    rows_of,
-)
-from missdp.pricing.estimators import (
-    PrivateCovariance,
-    PrivateHistogram,
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateMean,
-)
-from missdp.pricing.impute import (
-    ColumnImputer,
-    MeanImputer,
-    MedianImputer,
-    RegressionImputer,
-    TrimmedMeanImputer,
-)
-from missdp.pricing.maps import NEIGHBOURS, TableDistance
-from missdp.pricing.model_imputer import DPImputer
-from missdp.pricing.near_rows import Deduplicator, NeighbourImputer, Quantizer, packing_number
-from missdp.pricing.pipeline import (
-    PricedPipeline,
-    Refused,
-    Released,
-    TestPlan,
-    calibrated,
-    plan_test,
-    propose_test_release,
-)
-from missdp.pricing.prices import Price, PriceStep, load_pipeline, plot_price, price
-from missdp.pricing.replace_one import PrivateEstimator
-from missdp.pricing.scale import (
-    MinMaxScaler,
-    PCADimensionReducer,
-    PCARankReducer,
-    StandardScaler,
-)
-from missdp.pricing.steps import (
-    ConstantImputer,
-    Imputer,
     Response,
     RowClipper,
     StableTransformer,
+    StepCondition,
+    TrimmedRange,
+)
+from missdp.pricing.transforms import (
+    Deduplicator,
+    MinMaxScaler,
+    PCADimensionReducer,
+    PCARankReducer,
+    Quantizer,
+    StandardScaler,
+    packing_number,
 )
 
 __all__ = [
@@ -98,17 +125,21 @@ __all__ = [
     "Deduplicator",
     "ExtremeGaps",
     "FrameOverlap",
+    "GradientSteps",
     "Imputer",
     "IncompleteRows",
     "LargestCluster",
     "LeastEigenvalue",
     "LeastRange",
     "LeastStandardDeviation",
+    "Loss",
     "MeanImputer",
     "MedianImputer",
     "MinMaxScaler",
     "ModelPaidApart",
     "NeighbourImputer",
+    "NoiseKind",
+    "NoisyGradients",
     "NotFittedOnThisTable",
     "PCADimensionReducer",
     "PCARankReducer",
@@ -128,6 +159,8 @@ __all__ = [
     "Response",
     "RowClipper",
     "RowDomain",
+    "SecretStop",
+    "Sensitivity",
     "StableTransformer",
     "Stage",
     "StandardScaler",
@@ -136,6 +169,7 @@ __all__ = [
     "TestPlan",
     "TrimmedMeanImputer",
     "TrimmedRange",
+    "VectorQuery",
     "bounds",
     "calibrated",
     "column_names",

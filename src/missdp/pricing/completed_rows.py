@@ -7,13 +7,18 @@ again: its holes, and the values inside bins. If that does not help, its holes s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import DataError
 from missdp.inference.conditionals import Conditionals
-from missdp.schema import Numeric
+from missdp.pricing.domain import FloatArray, as_rows, clip_rows, column_names, rows_of
+from missdp.pricing.domain import Rows as Numbers
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.known import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
@@ -21,8 +26,6 @@ from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows, known_cells
 from missdp.threads import one_blas_thread
-
-__all__ = ["completed"]
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -281,3 +284,70 @@ def _put(table: Table, where: Codes, other: Table) -> Table:
             column.values[where] = theirs.values
         columns[name] = column
     return Table(table.schema, columns, kind=table.kind)
+
+
+# The same for rows of numbers, as steps of preprocessing take them
+
+
+def table_of(rows: FloatArray, schema: Schema) -> Table:
+    """Return rows of numbers as a table: the inverse of `rows_of`, for any numbers.
+
+    Each row is read by itself: numbers outside the domain become its ends, and of several columns
+    of one attribute the largest is its level. A missing number makes the cell missing.
+    """
+    columns, start = {}, 0
+    for attribute in schema:
+        width = attribute.size if isinstance(attribute, Categorical) else 1
+        columns[attribute.name] = _read(attribute, rows[:, start : start + width])
+        start += width
+    return Table(schema, columns)
+
+
+def _read(attribute: AnyAttribute, numbers: FloatArray) -> Column:
+    hole = np.asarray(np.isnan(numbers).any(axis=1))
+    known = np.where(hole[:, None], 0.0, numbers)
+    values = None
+    if isinstance(attribute, Categorical):
+        codes = known.argmax(axis=1)
+    else:
+        unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
+        if isinstance(attribute, Numeric):
+            values = attribute.lower + unit * (attribute.upper - attribute.lower)
+            values = np.clip(values, attribute.lower, attribute.upper)
+            values = np.rint(values) if attribute.integer else values
+            codes = attribute.encode_values(values)
+            values = np.where(hole, attribute.lower, values)
+        else:
+            codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
+    codes = np.where(hole, attribute.missing_code, codes)
+    return Column(codes.astype(code_dtype(attribute)), values)
+
+
+def filled_numbers(
+    X: Numbers,
+    schema: Schema,
+    laws: Conditionals,
+    *,
+    entropy: int,
+    draw: int,
+    filling: Filling,
+) -> FloatArray:
+    """Return rows of numbers with their holes filled, each row by itself.
+
+    Observed numbers stay as they are; a filled row longer than any row of a table of this schema
+    is scaled down to that length. A hole that could not be filled as rules have it becomes 0.
+    """
+    numbers = as_rows(X)
+    if numbers.shape[1] != len(column_names(schema)):
+        raise DataError(f"expected {len(column_names(schema))} columns")
+    holes = np.isnan(numbers)
+    some = np.flatnonzero(holes.any(axis=1))
+    if not some.size:
+        return numbers
+    open_ = Schema(tuple(replace(a, nullable=True) for a in schema), schema.rules)
+    # All rows, so that each has the random numbers of its place.
+    table = table_of(numbers, open_)
+    found = completed(table, laws, Modelled(open_), entropy=entropy, draw=draw, filling=filling)
+    encoded = np.nan_to_num(rows_of(found)[some], nan=0.0)
+    numbers[some] = clip_rows(np.where(holes[some], encoded, numbers[some]), math.sqrt(len(schema)))
+    return numbers

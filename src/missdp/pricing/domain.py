@@ -1,34 +1,66 @@
-"""What is publicly known of private rows: what they are made to be."""
+"""What is public about private rows, how tables become rows, and how far two are apart."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
 from missdp.mechanisms.laws import no_warnings
-from missdp.pricing.fillable import check_fillable
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.applicable import not_everywhere
 from missdp.table import Table
-
-__all__ = [
-    "RowDomain",
-    "as_number",
-    "as_rows",
-    "clip_rows",
-    "column_names",
-    "row_movements",
-    "rows_of",
-    "table_shape",
-]
-
 
 FloatArray = NDArray[np.float64]
 Rows: TypeAlias = ArrayLike | Table
+
+
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
+class Parameters(BaseEstimator):  # type: ignore[misc]
+    """Base of dataclasses whose public parameters are checked whenever they are set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = type(self).__dataclass_fields__.get(name)
+        check = known.metadata.get("check") if known else None
+        if check and not (value is None and known.default is None):
+            value = check(name, value)
+        super().__setattr__(name, value)
+
+
+def _parameter(default: Any, check: Callable[[str, Any], Any]) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
+    """Return a field that holds a number within these bounds."""
+    return _parameter(default, partial(number, least=least, most=most))
+
+
+def count(default: Any = MISSING, *, least: int = 1) -> Any:
+    """Return a field that holds a whole number."""
+    return _parameter(default, partial(whole, least=least))
+
+
+def one_of(*known: str) -> Any:
+    """Return the metadata of a field that holds one of some words."""
+
+    def check(name: str, value: Any) -> Any:
+        require(isinstance(value, str) and value in known, f"{name} must be one of {known}")
+        return value
+
+    return {"check": check}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +96,10 @@ class RowDomain:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        if whole("rows", self.rows) < 2 or whole("columns", self.columns) < 1:
-            raise ParameterError("a domain needs at least 2 rows and 1 column")
+        enough = whole("rows", self.rows) >= 2 and whole("columns", self.columns) >= 1
+        require(enough, "a domain needs at least 2 rows and 1 column")
         number("radius", self.radius, least=1e-100)
-        if not isinstance(self.complete, bool):
-            raise ParameterError("complete must be True or False")
+        require(isinstance(self.complete, bool), "complete must be True or False")
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
@@ -130,6 +161,9 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
 
+# How arrays and tables become rows of numbers
+
+
 def column_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
 
@@ -150,6 +184,23 @@ def column_names(schema: Schema) -> tuple[str, ...]:
         levels = a.levels if isinstance(a, Categorical) else ()
         names += [f"{a.name}={level}" for level in levels] or [a.name]
     return tuple(names)
+
+
+def check_fillable(values: Any) -> None:
+    """Refuse a table with an attribute that is not applicable to some rows; reads no cell.
+
+    Imputations, and estimators that count a missing cell as 0, give every cell a number. Where
+    there is nothing to ask for, that number would be invented. What is no `Table` passes.
+    """
+    if not isinstance(values, Table):
+        return
+    if names := not_everywhere(values.schema, values.schema.names):
+        raise SchemaError(
+            f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
+            "some rows, and preprocessing would fill every cell that has no value. Leave such "
+            "columns out (Table.subset), or take the fact 'not_applicable' and the rules that "
+            "imply it out of the schema if they are to be filled like any hole"
+        )
 
 
 def table_shape(table: Table) -> tuple[int, int]:
@@ -208,18 +259,7 @@ def as_rows(values: Rows) -> FloatArray:
     """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
 
     Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
-    the other rows are read. A `Table` is read by `rows_of`.
-
-    Raises
-    ------
-    DataError
-        If the input has not the shape of a table.
-
-    Examples
-    --------
-    >>> as_rows([[1, "2.5"], [None, "many"]])
-    array([[1. , 2.5],
-           [nan, nan]])
+    the other rows are read. A `Table` is read by `rows_of`; what is no table is refused.
     """
     if isinstance(values, Table):
         return rows_of(values)
@@ -245,34 +285,11 @@ def _numbers(values: Any) -> FloatArray:
 
 
 def as_number(cell: Any) -> float:
-    """Return one cell as a number; NaN if it is none.
-
-    Examples
-    --------
-    >>> as_number("2.5"), as_number("many"), as_number(10**400)
-    (2.5, nan, nan)
-    """
+    """Return one cell as a number; NaN if it is none."""
     try:
         return float(cell)
     except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
         return np.nan
-
-
-def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
-    """Return the Euclidean distance of each pair of rows; infinite if their missing cells differ.
-
-    Examples
-    --------
-    >>> row_movements([[3.0, float("nan")], [1.0, 1.0]], [[0.0, float("nan")], [1.0, float("nan")]])
-    array([ 3., inf])
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 2 or a.shape != b.shape:
-        raise ParameterError("two tables can be compared only if their shapes are the same")
-    missing_a, missing_b = np.isnan(a), np.isnan(b)
-    gap = np.where(missing_a | missing_b, 0.0, a - b)
-    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
-    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
 
 
 def clip_rows(table: FloatArray, radius: float) -> FloatArray:
@@ -288,3 +305,183 @@ def clip_rows(table: FloatArray, radius: float) -> FloatArray:
         inside = largest * unit <= radius
     scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
     return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
+
+
+# How far two tables are apart
+
+
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the distance of each pair of rows; infinite if their missing cells differ."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
+
+
+# Room for floating-point error when a distance is compared with its bound.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDistance:
+    """An upper bound on the distance between two tables with the same number of rows.
+
+    Row i of one table is compared with row i of the other. At most ``replaced`` rows are
+    unrelated; among the rest at most ``moved_rows`` differ, each by at most ``moved_max`` in
+    Euclidean norm, by ``moved_l12`` summed, and by ``moved_frobenius`` in root sum of squares. A
+    row that keeps its values but whose missing cells change counts as replaced.
+
+    Parameters
+    ----------
+    replaced : int
+        Rows replaced outright (h), at least 0.
+    moved_rows : int, default 0
+        Other rows that moved.
+    moved_max, moved_l12, moved_frobenius : float, default infinity
+        Norms of the movement; each is tightened to what the others imply. With no row moved all
+        are 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is negative, or rows move without any finite norm.
+
+    Notes
+    -----
+    Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
+    choice of the rows that moved most minimises every norm at once, so the distance of two given
+    tables is computable exactly (``between``).
+
+    Examples
+    --------
+    >>> step = TableDistance(replaced=1, moved_rows=4, moved_max=0.5)
+    >>> step.moved_l12, step.moved_frobenius
+    (2.0, 1.0)
+    """
+
+    replaced: int
+    moved_rows: int = 0
+    moved_max: float = math.inf
+    moved_l12: float = math.inf
+    moved_frobenius: float = math.inf
+
+    def __post_init__(self) -> None:
+        norms = (self.moved_max, self.moved_l12, self.moved_frobenius)
+        if self.replaced < 0 or self.moved_rows < 0 or not all(v >= 0 for v in norms):
+            raise ParameterError("distances are counts and norms, and cannot be negative or NaN")
+        if self.moved_rows and math.isinf(min(norms)):
+            raise ParameterError("rows that move need at least one finite norm of their movement")
+        rows = self.moved_rows
+        largest = min(norms) if rows else 0.0
+        l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
+        frobenius = min(self.moved_frobenius, math.sqrt(rows) * largest, l12) if rows else 0.0
+        object.__setattr__(self, "moved_max", largest)
+        object.__setattr__(self, "moved_l12", l12 if rows else 0.0)
+        object.__setattr__(self, "moved_frobenius", frobenius)
+        if largest == 0:
+            object.__setattr__(self, "moved_rows", 0)
+
+    @classmethod
+    def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
+        """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
+
+        Parameters
+        ----------
+        first, second : array_like of shape (n, d)
+            Tables; NaN is a missing cell.
+        replaced : int, default 1
+            How many rows count as replaced.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        ParameterError
+            If more rows than ``replaced`` changed which of their cells are missing.
+
+        Examples
+        --------
+        >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
+        0.5
+        """
+        rest = np.sort(row_movements(first, second))[::-1][replaced:]
+        same = bool(np.isfinite(rest).all())
+        require(same, "more rows than `replaced` changed which cells are missing")
+        return cls(
+            replaced=replaced,
+            moved_rows=int(np.count_nonzero(rest)),
+            moved_max=float(rest.max(initial=0.0)),
+            moved_l12=float(rest.sum()),
+            moved_frobenius=float(np.sqrt((rest**2).sum())),
+        )
+
+    def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
+        """Whether two tables are within this distance (up to rounding of 1e-9).
+
+        Examples
+        --------
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
+        True
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
+        False
+        """
+        rest = np.sort(row_movements(first, second))[::-1][self.replaced :]
+        room = _TOLERANCE * (1 + self.moved_max)
+        return bool(
+            np.count_nonzero(rest > room) <= self.moved_rows
+            and rest.max(initial=0.0) <= self.moved_max + room
+            and rest.sum() <= self.moved_l12 + room * max(1, rest.size)
+            and np.sqrt((rest**2).sum()) <= self.moved_frobenius + room * max(1, rest.size)
+        )
+
+    def forget_movement(self) -> TableDistance:
+        """Return the coarser distance in which every moved row counts as replaced.
+
+        Examples
+        --------
+        >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
+        4
+        """
+        return TableDistance(replaced=self.replaced + self.moved_rows)
+
+    def after(
+        self, *, rows: int, lipschitz: float, shift: float, hit: int, diameter: float
+    ) -> TableDistance:
+        """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows of the table.
+        lipschitz : float
+            How much the fitted row function stretches distances, at least 0.
+        shift : float
+            How far the fitted function itself moves, at any row it is applied to.
+        hit : int
+            To how many rows ``shift`` applies.
+        diameter : float
+            Largest possible distance between two output rows.
+
+        Returns
+        -------
+        TableDistance
+            By the triangle inequality in each of the three norms.
+        """
+        others = max(0, rows - self.replaced)
+        hit = min(hit, others) if shift > 0 else 0
+        return TableDistance(
+            replaced=min(self.replaced, rows),
+            moved_rows=min(others, self.moved_rows + hit),
+            moved_max=min(diameter, lipschitz * self.moved_max + shift * (hit > 0)),
+            moved_l12=lipschitz * self.moved_l12 + hit * shift,
+            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(hit) * shift,
+        )
+
+
+NEIGHBOURS = TableDistance(replaced=1)
+"""The distance of two neighbouring tables: one row is replaced, and no other moves."""

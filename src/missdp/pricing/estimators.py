@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from missdp.errors import DataError, ParameterError, number, replacing, whole
-from missdp.pricing.domain import FloatArray, RowDomain, as_rows, clip_rows
-from missdp.pricing.fillable import check_fillable
-from missdp.pricing.gradient_maps import LogisticLoss, Loss, SquaredLoss
-from missdp.pricing.gradient_steps import (
-    Asked,
-    BoundedNumbers,
-    GradientSteps,
-    Labels,
-    SecretStop,
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.pricing.domain import (
+    FloatArray,
+    RowDomain,
+    as_rows,
+    check_fillable,
+    clip_rows,
+    count,
+    one_of,
+    real,
 )
-from missdp.pricing.maps import Sensitivity
+from missdp.pricing.privacy_maps import Sensitivity
+from missdp.pricing.questions import (
+    GradientSteps,
+    Loss,
+    NoiseKind,
+    Question,
+    SecretStop,
+    VectorQuery,
+)
 from missdp.pricing.replace_one import PrivateEstimator
-from missdp.pricing.vector_query import NoiseKind, Target, VectorQuery
-
-__all__ = [
-    "Method",
-    "PrivateCovariance",
-    "PrivateHistogram",
-    "PrivateLinearRegression",
-    "PrivateLogisticRegression",
-    "PrivateMean",
-]
 
 Method = Literal["gd", "sgd", "iteration"]
 
@@ -75,13 +73,13 @@ class PrivateMean(PrivateEstimator):
     (0.2, 0.9)
     """
 
-    mechanism: NoiseKind = "gaussian"
+    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the mean row."""
         return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
 
-    def keep(self, question: Asked, answer: FloatArray) -> None:
+    def keep(self, question: Question, answer: FloatArray) -> None:
         """Keep the noisy mean."""
         del question
         self.mean_ = answer
@@ -133,7 +131,7 @@ class PrivateCovariance(PrivateEstimator):
             averages=True,  # squared distances to the mean, R^2 on average at most
         )
 
-    def keep(self, question: Asked, answer: FloatArray) -> None:
+    def keep(self, question: Question, answer: FloatArray) -> None:
         """Keep the noisy covariance."""
         columns = question.domain.columns
         matrix = np.zeros((columns, columns))
@@ -172,22 +170,22 @@ class PrivateHistogram(PrivateEstimator):
     """
 
     edges: Sequence[float]
-    column: int = 0
-    mechanism: NoiseKind = "gaussian"
+    column: int = count(0, least=0)
+    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
         """Return the query for the counts."""
-        if (column := whole("column", self.column, least=0)) >= domain.columns:
+        if self.column >= domain.columns:
             raise ParameterError("column must be a column of the table")
         return VectorQuery.bin_counts(
             domain,
-            column=column,
+            column=self.column,
             edges=self._edges(),
             multiplier=self.noise_multiplier,
             noise=self.mechanism,
         )
 
-    def keep(self, question: Asked, answer: NDArray[np.int64]) -> None:
+    def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
         """Keep the noisy counts."""
         del question
         self.counts_ = answer
@@ -217,17 +215,14 @@ def _stretch(columns: int) -> FloatArray:
 class _LinearModel(PrivateEstimator):
     """Projected noisy gradient descent on a linear model without intercept."""
 
-    coefficient_norm: float = 1.0
-    method: Method = "gd"
-    n_iter: int = 100
-    batch_size: int = 100
-    learning_rate: float = 1.0
+    coefficient_norm: float = real(1.0, least=1e-100)
+    method: Method = field(default="gd", metadata=one_of("gd", "sgd", "iteration"))
+    n_iter: int = count(100)
+    batch_size: int = count(100)
+    learning_rate: float = real(1.0, least=1e-30, most=1e30)
 
     def loss(self, radius: float) -> Loss:
         """Return the loss with its constants on rows of this norm; public."""
-        raise NotImplementedError
-
-    def _target(self) -> Target:
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
@@ -244,26 +239,22 @@ class _LinearModel(PrivateEstimator):
         asked: dict[str, Any] = {
             "domain": domain,
             "loss": self.loss(domain.radius),
-            "target": self._target(),
             "multiplier": self.noise_multiplier,
         }
-        rate, steps = self._rate(), whole("n_iter", self.n_iter)
-        batch = min(whole("batch_size", self.batch_size), domain.rows)
         if self.method == "iteration":
-            return SecretStop(**asked, rate=rate)
-        if self.method not in ("gd", "sgd"):
-            raise ParameterError("method must be 'gd', 'sgd' or 'iteration'")
-        return GradientSteps(**asked, steps=steps, batch=batch if self.method == "sgd" else None)
+            return SecretStop(**asked, rate=self.learning_rate)
+        batch = min(self.batch_size, domain.rows) if self.method == "sgd" else None
+        return GradientSteps(**asked, steps=self.n_iter, batch=batch)
 
-    def keep(self, question: Asked, answer: Any) -> None:
+    def keep(self, question: Question, answer: Any) -> None:
         """Follow the noisy gradients and keep the mean iterate, or the last one of a hidden run."""
         if not isinstance(question, GradientSteps):
             self.coef_ = answer
             return
         point = np.zeros(question.domain.columns)
-        total, norm = np.zeros_like(point), _norm(self.coefficient_norm)
+        total, norm = np.zeros_like(point), self.coefficient_norm
         for _ in range(question.steps):
-            point = clip_rows((point - self._rate() * answer.at(point))[None, :], norm)[0]
+            point = clip_rows((point - self.learning_rate * answer.at(point))[None, :], norm)[0]
             total = total + point
         self.coef_ = total / question.steps  # post-processing, like each iterate
 
@@ -274,9 +265,6 @@ class _LinearModel(PrivateEstimator):
         if rows.shape[1] != len(coefficients):
             raise DataError(f"expected {len(coefficients)} columns")
         return np.asarray(rows @ coefficients)
-
-    def _rate(self) -> float:
-        return number("learning_rate", self.learning_rate, least=1e-30, most=1e30)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -318,9 +306,12 @@ class PrivateLogisticRegression(_LinearModel):
 
     classes: Sequence[object] = (0, 1)
 
-    def loss(self, radius: float) -> LogisticLoss:
+    def loss(self, radius: float) -> Loss:
         """Return the logistic loss with its constants."""
-        return LogisticLoss(radius=radius, coefficient_norm=_norm(self.coefficient_norm))
+        _, second = self._pair()
+        return Loss.logistic(
+            radius=radius, coefficient_norm=self.coefficient_norm, positive=(second,)
+        )
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the scores of rows, positive for the second class."""
@@ -342,9 +333,6 @@ class PrivateLogisticRegression(_LinearModel):
         if first == second:
             raise ParameterError("classes must be two different labels")
         return first, second
-
-    def _target(self) -> Labels:
-        return Labels(self._pair()[1])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -374,27 +362,17 @@ class PrivateLinearRegression(_LinearModel):
     0.4
     """
 
-    target_bound: float = 1.0
-    learning_rate: float = 0.5
+    target_bound: float = real(1.0, least=1e-100)
+    learning_rate: float = real(0.5, least=1e-30, most=1e30)
 
-    def loss(self, radius: float) -> SquaredLoss:
+    def loss(self, radius: float) -> Loss:
         """Return the squared loss with its constants."""
-        return SquaredLoss(
+        return Loss.squared(
             radius=radius,
-            coefficient_norm=_norm(self.coefficient_norm),
-            target_bound=self._bound(),
+            coefficient_norm=self.coefficient_norm,
+            target_bound=self.target_bound,
         )
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the predicted targets."""
         return self._predictor(X)
-
-    def _target(self) -> BoundedNumbers:
-        return BoundedNumbers(self._bound())
-
-    def _bound(self) -> float:
-        return number("target_bound", self.target_bound, least=1e-100)
-
-
-def _norm(value: Any) -> float:
-    return number("coefficient_norm", value, least=1e-100)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, get_args, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,12 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 from missdp.accounting import Condition, Guarantee
 from missdp.errors import DataError, NotFittedError, ParameterError
 from missdp.inference.conditionals import Conditionals, fit_conditionals
-from missdp.pricing.assumptions import ModelPaidApart
-from missdp.pricing.completed_rows import completed
-from missdp.pricing.domain import FloatArray, RowDomain, column_names
-from missdp.pricing.encoded_rows import filled_domain, filled_numbers
-from missdp.pricing.maps import TableDistance
-from missdp.pricing.steps import Response, StableTransformer, require
+from missdp.pricing.completed_rows import completed, filled_numbers
+from missdp.pricing.domain import (
+    FloatArray,
+    RowDomain,
+    TableDistance,
+    column_names,
+    count,
+    one_of,
+    require,
+)
+from missdp.pricing.steps import ModelPaidApart, Response, StableTransformer
 from missdp.schema import Schema
 from missdp.schema.applicable import not_everywhere
 from missdp.schema.grid import uncut
@@ -32,8 +38,6 @@ from missdp.table.encode import Column
 from missdp.table.streams import stream_of
 from missdp.threads import one_blas_thread
 
-__all__ = ["DPImputer", "ReleasedModel"]
-
 _ROWS = 20_000  # of the model, by which laws are fitted
 _SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded
 
@@ -41,17 +45,6 @@ STAYS_PRIVATE = (
     "The filled rows are as private as the rows were: they hold every observed cell. Only the "
     "imputer's model is a release."
 )
-
-
-@runtime_checkable
-class ReleasedModel(Protocol):
-    """What an imputer uses of a fitted synthesizer: released rows, and public facts."""
-
-    guarantee_: Guarantee
-    schema_: Schema
-
-    def sample_table(self, n: int | None = None, *, random_state: int | None = None) -> Table:
-        """Draw complete synthetic rows."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -116,8 +109,8 @@ class DPImputer(StableTransformer):
     """  # noqa: E501
 
     model: Any
-    filling: Filling = "random"
-    random_state: int | None = None
+    filling: Filling = field(default="random", metadata=one_of("random", "likely", "mean"))
+    random_state: int | None = count(None, least=0)
 
     _needs_complete, _fills = False, True
     _continuous: ClassVar[bool] = False
@@ -127,12 +120,14 @@ class DPImputer(StableTransformer):
     @property
     def guarantee_(self) -> Guarantee:
         """The guarantee of the model; the filled rows have none."""
-        return self._released().guarantee_
+        found: Guarantee = self._released().guarantee_
+        return found
 
     @property
     def schema_(self) -> Schema:
         """Public facts about the columns of tables that can be filled."""
-        return self._released().schema_
+        found: Schema = self._released().schema_
+        return found
 
     def in_words(self) -> str:
         """Return the guarantee of the model in words, and what it does not cover."""
@@ -153,7 +148,7 @@ class DPImputer(StableTransformer):
             If ``X`` is a `Table` with another schema than the model's.
         """
         del y
-        self._check()
+        self._released()
         if isinstance(X, Table):
             _recut(X, self.schema_)
         _laws_of(self._released())
@@ -186,7 +181,7 @@ class DPImputer(StableTransformer):
         DataError
             If the data does not fit the model's schema. The message quotes no value.
         """
-        self._check()
+        self._released()
         check_holes(holes)
         if multiple is None:
             return self._filled(X, holes)(0)
@@ -215,12 +210,12 @@ class DPImputer(StableTransformer):
         DataError
             If the data does not fit the model's schema, or is no such data.
         """
-        self._check()
+        self._released()
         stream = stream_of(data)
         if stream is None:
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
         laws, schema, modelled = _laws_of(self._released()), self.schema_, Modelled(self.schema_)
-        entropy = secrets.randbits(128) if self.random_state is None else int(self.random_state)
+        entropy = self._entropy()
 
         def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
             table = Table(schema, block[1])
@@ -238,7 +233,7 @@ class DPImputer(StableTransformer):
     def _filled(self, X: Any, holes: Holes) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
         laws, schema = _laws_of(self._released()), self.schema_
-        entropy = secrets.randbits(128) if self.random_state is None else int(self.random_state)
+        entropy = self._entropy()
         if isinstance(X, (np.ndarray, list)):
             return lambda draw: filled_numbers(
                 X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
@@ -266,9 +261,10 @@ class DPImputer(StableTransformer):
 
     # Stability
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return that the model is paid for apart; nothing is assumed of the rows."""
-        return () if domain.complete else (ModelPaidApart(),)
+        del domain
+        return (ModelPaidApart(),)
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -277,15 +273,11 @@ class DPImputer(StableTransformer):
         del values, incoming, domain
         return float("inf")
 
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance: each row is filled by itself, and a row that moves may be replaced.
-
-        Small movements of a row may change what is drawn for it.
-        """
-        return distance if domain.complete else super().stability(distance, domain)
-
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return that no row but the replaced ones moves."""
+        """Return that no row but the replaced ones moves: each is filled by itself.
+
+        A row that moved may be replaced, since its movement may change what is drawn for it.
+        """
         del distance, domain
         return Response()
 
@@ -299,9 +291,11 @@ class DPImputer(StableTransformer):
             )
         columns = len(column_names(schema))
         require(domain.columns == columns, f"the model's schema makes {columns} columns of a table")
-        if domain.complete:
-            return domain
-        return filled_domain(domain, schema)
+        return super().output_domain(domain)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the longest row of any table of the schema, or of those that are complete."""
+        return max(domain.radius, math.sqrt(len(self.schema_)))
 
     # Habits
 
@@ -316,15 +310,10 @@ class DPImputer(StableTransformer):
     def __sklearn_is_fitted__(self) -> bool:
         return True  # there is nothing to learn
 
-    def _check(self) -> None:
-        self._released()
-        known = isinstance(self.filling, str) and self.filling in get_args(Filling)
-        require(known, "filling must be 'random', 'likely' or 'mean'")
-        seed = self.random_state
-        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0
-        require(seed is None or whole, "random_state must be None or a whole number, at least 0")
+    def _entropy(self) -> int:
+        return secrets.randbits(128) if self.random_state is None else self.random_state
 
-    def _released(self) -> ReleasedModel:
+    def _released(self) -> Any:
         """Return the model, or refuse what is none or is not fitted."""
         model = self.model
         if not callable(getattr(type(model), "sample_table", None)):
@@ -333,7 +322,7 @@ class DPImputer(StableTransformer):
             )
         if not isinstance(getattr(model, "guarantee_", None), Guarantee):
             raise NotFittedError("the imputer's model is not fitted yet; fit or load it first")
-        return model  # type: ignore[no-any-return]
+        return model
 
 
 def _recut(table: Table, schema: Schema) -> Table:
@@ -365,7 +354,7 @@ _LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionar
 
 
 @one_blas_thread()
-def _laws_of(model: ReleasedModel) -> Conditionals:
+def _laws_of(model: Any) -> Conditionals:
     """Return the law of each attribute given all others, fitted to rows of the model, once."""
     kept = isinstance(model, Hashable)
     known = _LAWS.get(model) if kept else None

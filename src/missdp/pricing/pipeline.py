@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from missdp.accounting import (
     ApproximateEvent,
@@ -23,32 +23,27 @@ from missdp.accounting import (
 from missdp.accounting.weak import warn_if_weak
 from missdp.errors import DataError, ParameterError, UnprovenError, number
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.pricing.chain import Bound, PreparedRows, Stage, trace
-from missdp.pricing.domain import RowDomain, Rows, as_rows, table_shape
-from missdp.pricing.gradient_steps import Asked
+from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, require, table_shape
+from missdp.pricing.privacy_maps import Bound
+from missdp.pricing.questions import Question, rounding_slack
 from missdp.pricing.replace_one import (
-    NoisyTest,
+    PreparedRows,
     PrivateEstimator,
     RandomState,
     ReplaceOneDoor,
-    TellsUnfitted,
+    Stage,
+    trace,
+    unfitted,
 )
-from missdp.pricing.steps import StableTransformer, require
+from missdp.pricing.steps import StableTransformer
 from missdp.table import Table
 
-__all__ = [
-    "PricedPipeline",
-    "Refused",
-    "Released",
-    "TestPlan",
-    "calibrated",
-    "plan_test",
-    "propose_test_release",
-]
+# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
+_TAIL_ROOM = 2.0**-18
 
 
 @dataclass(eq=False, repr=False)
-class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
+class PricedPipeline(Parameters):
     """Preprocessing fitted on the private table, then a private estimator, accounted as one.
 
     Parameters
@@ -102,6 +97,8 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     budget: Budget | None = None
     random_state: RandomState = None
 
+    __getattr__ = unfitted
+
     @property
     def domain(self) -> RowDomain:
         """Public facts about the raw table."""
@@ -126,7 +123,7 @@ class PricedPipeline(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
             steps=self.stages(),
         )
 
-    def asked(self) -> tuple[PreparedRows, Asked]:
+    def asked(self) -> tuple[PreparedRows, Question]:
         """Return these facts, and what the estimator asks of such rows; public."""
         facts = self.facts()
         return facts, self.estimator.question(facts.domain)
@@ -362,31 +359,35 @@ def plan_test(
 
 def _plan(
     facts: PreparedRows,
-    question: Asked,
+    question: Question,
     best: Bound,
     test_epsilon: float,
     failure_delta: float | None,
 ) -> TestPlan:
-    test_epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
+    epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
     failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
     for step in facts.steps:
         # A public dummy table: only whether the step knows its distance to failure matters.
         step.margin(np.zeros((2, step.domain.columns)))
-    noisy = NoisyTest(test_epsilon, failure)
-    test = PureEvent(epsilon=noisy.spent, label="test", adjacency="replace-one")
+    spent = epsilon + rounding_slack("laplace", 1)
+    test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
     composed = epsilon_under([test, best.event], delta, "replace-one")
-    together = min(noisy.spent + best.epsilon, composed)
     whole = ApproximateEvent(
-        epsilon=max(noisy.spent, together),
+        epsilon=max(spent, min(spent + best.epsilon, composed)),
         delta=delta,
         label="propose-test-release",
         adjacency="replace-one",
     )
-    guarantee = facts.guarantee(question, whole, tested=True)
-    charges = (noisy.event, best.event)
-    return TestPlan(test_epsilon, noisy.threshold, failure, guarantee, charges)
+    charged = ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one")
+    return TestPlan(
+        test_epsilon=epsilon,
+        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / epsilon,
+        failure_delta=failure,
+        guarantee=facts.guarantee(question, whole, tested=True),
+        charges=(charged, best.event),
+    )
 
 
 def propose_test_release(
@@ -442,7 +443,9 @@ def propose_test_release(
         guarantee = plan.guarantee.with_conditions(*noise.conditions)
         warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
         pipeline.check_shapes(X, y)
-        answer = door.ask_if(question, NoisyTest(plan.test_epsilon, plan.failure_delta))
+        answer = door.ask_if(
+            question, test=plan.charges[0], epsilon=plan.test_epsilon, threshold=plan.threshold
+        )
         if answer is None:
             return Refused(guarantee)
         estimator: PrivateEstimator = clone(pipeline.estimator)

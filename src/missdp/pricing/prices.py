@@ -22,16 +22,14 @@ from missdp.errors import (
     did_you_mean,
     replacing,
 )
-from missdp.pricing import estimators, impute, near_rows, scale, steps
-from missdp.pricing.chain import Stage, bounds
-from missdp.pricing.domain import RowDomain
-from missdp.pricing.maps import NEIGHBOURS
+from missdp.pricing import estimators, imputers, steps, transforms
+from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
 from missdp.pricing.model_imputer import DPImputer
 from missdp.pricing.pipeline import PricedPipeline
+from missdp.pricing.privacy_maps import bounds
+from missdp.pricing.replace_one import Stage
 from missdp.record import Record
 from missdp.schema.schema import load_toml
-
-__all__ = ["Price", "PriceStep", "load_pipeline", "plot_price", "price"]
 
 
 @dataclass(frozen=True)
@@ -121,31 +119,36 @@ class Price(Record):
         return dict(self.alternatives).get("group privacy", math.inf)
 
     def __str__(self) -> str:
-        head = ("step", "kind", "rows moved", "each by", "chain: rows", "summed", "Frobenius")
-        rows = [
-            (
-                step.name,
-                step.transformer,
-                f"{step.rows_moved}",
-                f"{step.movement:.4g}",
-                f"{step.rows_moved_so_far}",
-                f"{step.summed_so_far:.4g}",
-                f"{step.frobenius_so_far:.4g}",
-            )
-            for step in self.steps
-        ]
-        lines = _table([head, *rows]) if rows else ["no preprocessing"]
+        lines = ["no preprocessing"]
+        if self.steps:
+            shown = [[form.format(step) for form in _SHOWN.values()] for step in self.steps]
+            lines = _table([list(_SHOWN), *shown])
         lines += ["", f"mechanism: {self.mechanism}, delta = {self.delta:g}, replace-one adjacency"]
-        claims = [("naive claim (wrong here)" if rows else "claim", self.naive_epsilon)]
-        claims.append((f"whole pipeline, by {self.bound}", self.epsilon))
-        claims += [
-            (f"  (by {name})", epsilon) for name, epsilon in self.alternatives if name != self.bound
-        ]
-        width = max(len(name) for name, _ in claims)
-        lines += [f"{name:<{width}}  epsilon = {epsilon:.4g}" for name, epsilon in claims]
+        claims = {"naive claim (wrong here)" if self.steps else "claim": self.naive_epsilon}
+        claims[f"whole pipeline, by {self.bound}"] = self.epsilon
+        claims |= {f"  (by {name})": e for name, e in self.alternatives if name != self.bound}
+        width = max(map(len, claims))
+        lines += [f"{name:<{width}}  epsilon = {epsilon:.4g}" for name, epsilon in claims.items()]
         lines += ["", "conditions:"]
         lines += [f"- {condition.statement()}" for condition in self.guarantee.conditions]
         return "\n".join(lines)
+
+
+_SHOWN = {
+    "step": "{0.name}",
+    "kind": "{0.transformer}",
+    "rows moved": "{0.rows_moved}",
+    "each by": "{0.movement:.4g}",
+    "chain: rows": "{0.rows_moved_so_far}",
+    "summed": "{0.summed_so_far:.4g}",
+    "Frobenius": "{0.frobenius_so_far:.4g}",
+}
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 
 def price(
@@ -238,12 +241,6 @@ def _step(stage: Stage) -> PriceStep:
     )
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-    return [lines[0].rstrip(), "  ".join("-" * w for w in widths), *(x.rstrip() for x in lines[1:])]
-
-
 def plot_price(
     pipeline: PricedPipeline,
     path: str | Path,
@@ -294,19 +291,19 @@ def plot_price(
 
 _STEPS: dict[str, type[steps.StableTransformer]] = {
     "clip": steps.RowClipper,
-    "impute-constant": steps.ConstantImputer,
-    "impute-mean": impute.MeanImputer,
-    "impute-median": impute.MedianImputer,
-    "impute-trimmed-mean": impute.TrimmedMeanImputer,
-    "impute-regression": impute.RegressionImputer,
-    "impute-knn": near_rows.NeighbourImputer,
+    "impute-constant": imputers.ConstantImputer,
+    "impute-mean": imputers.MeanImputer,
+    "impute-median": imputers.MedianImputer,
+    "impute-trimmed-mean": imputers.TrimmedMeanImputer,
+    "impute-regression": imputers.RegressionImputer,
+    "impute-knn": imputers.NeighbourImputer,
     "impute-model": DPImputer,
-    "scale-standard": scale.StandardScaler,
-    "scale-min-max": scale.MinMaxScaler,
-    "pca-rank": scale.PCARankReducer,
-    "pca-dimension": scale.PCADimensionReducer,
-    "deduplicate": near_rows.Deduplicator,
-    "quantize": near_rows.Quantizer,
+    "scale-standard": transforms.StandardScaler,
+    "scale-min-max": transforms.MinMaxScaler,
+    "pca-rank": transforms.PCARankReducer,
+    "pca-dimension": transforms.PCADimensionReducer,
+    "deduplicate": transforms.Deduplicator,
+    "quantize": transforms.Quantizer,
 }
 _MECHANISMS: dict[str, Any] = {
     "mean": estimators.PrivateMean,
@@ -372,9 +369,10 @@ def load_pipeline(
     _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
     table = _section(document, "table")
     _known("[table]", table, {"rows", "columns", "radius", "complete"})
+    require({"rows", "columns"} <= set(table), "[table] needs rows and columns")
     listed = document.get("step", [])
-    if not isinstance(listed, list) or not all(isinstance(step, Mapping) for step in listed):
-        raise ParameterError("steps are written as [[step]] tables")
+    tables = isinstance(listed, list) and all(isinstance(step, Mapping) for step in listed)
+    require(tables, "steps are written as [[step]] tables")
     chain = []
     for number, entry in enumerate(listed, start=1):
         facts = dict(entry)
@@ -383,11 +381,9 @@ def load_pipeline(
         if isinstance(step, DPImputer):
             _open_model(step, Path(path).parent, open_model)
         chain.append((name, step))
-    if len({name for name, _ in chain}) < len(chain):
-        raise ParameterError("two steps share a name: give each [[step]] its own `name`")
+    distinct = len({name for name, _ in chain}) == len(chain)
+    require(distinct, "two steps share a name: give each [[step]] its own `name`")
     mechanism = _make("[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS)
-    if not {"rows", "columns"} <= set(table):
-        raise ParameterError("[table] needs rows and columns")
 
     def unread(error: BaseException) -> ParameterError:
         return ParameterError(f"[table] or delta cannot be read: {error}")
@@ -406,8 +402,7 @@ def load_pipeline(
 
 def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | None) -> None:
     """Put the model in the place of its name."""
-    if not isinstance(step.model, str):
-        raise ParameterError("impute-model needs model, the path of a saved model")
+    require(isinstance(step.model, str), "impute-model needs model, the path of a saved model")
     if opened is None:
         raise ParameterError("impute-model needs load_pipeline(open_model=missdp.load)")
     step.model = opened(folder / step.model)
@@ -415,29 +410,31 @@ def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | N
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = document.get(name)
-    if not isinstance(section, Mapping):
-        raise ParameterError(f"the pipeline file needs one [{name}] table")
-    return section
+    section: Any = document.get(name)
+    require(isinstance(section, Mapping), f"the pipeline file needs one [{name}] table")
+    found: Mapping[str, Any] = section
+    return found
 
 
 def _make(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
     kind = facts.pop("kind", None)
-    if kind not in kinds:
-        raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
-    found = kinds[kind]
+    require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
+    found, where = kinds[kind], f"{where} ({kind})"
     hidden = _NOT_IN_FILES if kinds is _MECHANISMS else set()
-    _known(f"{where} ({kind})", facts, set(found._get_param_names()) - hidden)
+    _known(where, facts, set(found._get_param_names()) - hidden)
     stated = inspect.signature(found).parameters.values()
-    if lacking := [p.name for p in stated if p.default is p.empty and p.name not in facts]:
-        raise ParameterError(f"{where} ({kind}) needs {', '.join(lacking)}")
-    with replacing(TypeError, by=lambda error: ParameterError(f"{where} ({kind}): {error}")):
+    lacking = [p.name for p in stated if p.default is p.empty and p.name not in facts]
+    require(not lacking, f"{where} needs {', '.join(lacking)}")
+
+    def refusal(error: BaseException) -> ParameterError:
+        return ParameterError(f"{where}: {error}")
+
+    with replacing(TypeError, ParameterError, by=refusal):
         return found(**facts)
 
 
 def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
-    unknown = sorted(set(facts) - names)
-    if unknown:
+    if unknown := sorted(set(facts) - names):
         raise ParameterError(
             f"{where} does not take {', '.join(unknown)}; it takes {', '.join(sorted(names))}"
             f"{did_you_mean(unknown[0], sorted(names))}"

@@ -1,101 +1,226 @@
-"""The door to rows whose number is public, with replace-one adjacency, and who may ask there."""
+"""Chains of steps, the door to rows whose number is public, and who may ask there."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 
-from missdp.accounting import ApproximateEvent, Budget, Condition, Event, Guarantee
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
 from missdp.accounting.weak import warn_if_weak
 from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
 from missdp.mechanisms.laws import Handle, Law, no_warnings
 from missdp.mechanisms.noise import NoiseSource, noise_source
-from missdp.pricing.assumptions import NotFittedOnThisTable
-from missdp.pricing.chain import Bound, PreparedRows, Stage
-from missdp.pricing.domain import FloatArray, RowDomain, Rows, as_rows
-from missdp.pricing.fillable import check_fillable
-from missdp.pricing.gradient_steps import (
-    Asked,
+from missdp.pricing.domain import (
+    NEIGHBOURS,
+    FloatArray,
+    Parameters,
+    RowDomain,
+    Rows,
+    TableDistance,
+    as_rows,
+    check_fillable,
+    require,
+)
+from missdp.pricing.privacy_maps import Bound, bounds
+from missdp.pricing.questions import (
     GradientSteps,
-    LossGradients,
+    Loss,
     NoisyGradients,
+    Question,
     SecretStop,
+    VectorNoise,
+    VectorQuery,
+    row_gradients,
     samples,
 )
-from missdp.pricing.maps import PrivacyMap
-from missdp.pricing.vector_query import Target, VectorNoise, VectorQuery, rounding_slack
+from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
 from missdp.threads import one_blas_thread
 
-__all__ = [
-    "HeldRows",
-    "NoisyTest",
-    "PrivateEstimator",
-    "RandomState",
-    "ReplaceOneDoor",
-    "refuse_add_remove",
-]
-
-
 RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
-# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
-_TAIL_ROOM = 2.0**-18
 
 
 @dataclass(frozen=True)
-class NoisyTest:
-    """A private test of the steps' conditions; public.
+class Stage:
+    """One step of a chain with the public facts on either side of it.
 
     Parameters
     ----------
-    epsilon : float
-        Laplace noise of scale 1 / epsilon is added to the distance to failure, which one replaced
-        row moves by at most 1.
-    failure_delta : float
-        Bound on the chance of passing at distance 1 or less; above 0, below 0.5.
+    name : str
+        The step's name.
+    step : StableTransformer
+        The step.
+    domain, distance : RowDomain, TableDistance
+        What reaches the step.
+    domain_after, distance_after : RowDomain, TableDistance
+        What leaves it.
+    alone : TableDistance
+        The step's own response to one replaced row.
+    conditions : tuple of Condition
+        What the step assumes of the tables that reach it.
+    """
+
+    name: str
+    step: StableTransformer
+    domain: RowDomain
+    distance: TableDistance
+    domain_after: RowDomain
+    distance_after: TableDistance
+    alone: TableDistance
+    conditions: tuple[Condition, ...]
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
+    def margin(self, table: FloatArray) -> float:
+        """Return the step's distance to failure of its conditions; private."""
+        return self.step.failure_margin(table, self.distance, self.domain)
+
+
+def trace(
+    steps: Iterable[tuple[str, StableTransformer]],
+    domain: RowDomain,
+    *,
+    distance: TableDistance = NEIGHBOURS,
+) -> tuple[Stage, ...]:
+    """Follow a pair of neighbouring tables through a chain of steps.
+
+    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
+    of the collection satisfy every step's conditions where they reach it.
+
+    Parameters
+    ----------
+    steps : iterable of (str, StableTransformer)
+        In order.
+    domain : RowDomain
+        Public facts about the raw table.
+    distance : TableDistance, default one replaced row
+        Of the raw tables.
+
+    Returns
+    -------
+    tuple of Stage
+
+    Raises
+    ------
+    UnprovenError
+        If the map of a step is not known for what reaches it; the message names the step.
+    ParameterError
+        If something is not a transformation of this library, or cannot take its input.
 
     Examples
     --------
-    >>> round(NoisyTest(0.1, 5e-7).threshold, 1)
-    139.2
+    >>> from missdp.pricing import MeanImputer, PCARankReducer
+    >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
+    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
+    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    (999, 0.0392)
     """
+    stages: list[Stage] = []
+    for name, step in steps:
+        if not isinstance(step, StableTransformer):
+            raise UnprovenError(
+                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                "transformations of missdp.pricing"
+            )
+        stage = _stage(str(name), step, domain, distance)
+        stages.append(stage)
+        domain, distance = stage.domain_after, stage.distance_after
+    return tuple(stages)
 
-    epsilon: float
-    failure_delta: float
 
-    @property
-    def spent(self) -> float:
-        """Pure epsilon of the noisy distance."""
-        return self.epsilon + rounding_slack("laplace", 1)
-
-    @property
-    def threshold(self) -> float:
-        """The test passes if the noisy distance exceeds this."""
-        return 1 + (math.log(1 / (2 * self.failure_delta)) + _TAIL_ROOM) / self.epsilon
-
-    @property
-    def event(self) -> Event:
-        """What a budget is charged for the test."""
-        return ApproximateEvent(
-            epsilon=self.spent, delta=self.failure_delta, label="test", adjacency="replace-one"
+def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
+    with (
+        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
+        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
+    ):
+        return Stage(
+            name=name,
+            step=step,
+            domain=domain,
+            distance=distance,
+            domain_after=step.output_domain(domain),
+            distance_after=step.stability(distance, domain),
+            alone=step.stability(NEIGHBOURS, domain),
+            conditions=step.conditions(domain),
         )
 
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRows:
+    """Public facts about rows on their way to a question, and what follows for its price.
+
+    Parameters
+    ----------
+    raw : RowDomain
+        What rows are brought into first.
+    label : str
+        Who asks: public name for events and refusals.
+    delta : float
+        At which guarantees are stated and the best bound is chosen.
+    steps : tuple of Stage, default ()
+        Preprocessing, in order.
+    assumed : tuple of Condition, default ()
+        What every answer rests on besides.
+    """
+
+    raw: RowDomain
+    label: str
+    delta: float
+    steps: tuple[Stage, ...] = ()
+    assumed: tuple[Condition, ...] = ()
+
     @property
-    def law(self) -> VectorNoise:
-        """The law of the noisy distance."""
-        return VectorNoise("laplace", 1 / self.epsilon, sensitivity=1.0)
+    def domain(self) -> RowDomain:
+        """What rows are like where a question reads them."""
+        domain = self.steps[-1].domain_after if self.steps else self.raw
+        require(domain.complete, "the estimator takes complete rows; put an imputation before it")
+        return domain
+
+    @property
+    def distance(self) -> TableDistance:
+        """How far neighbours are apart there."""
+        return self.steps[-1].distance_after if self.steps else NEIGHBOURS
+
+    def bounds(self, question: Question) -> tuple[Bound, ...]:
+        """Return every bound on what the answer reveals, the best first."""
+        same = question.domain == self.domain
+        require(same, "the question is about rows of another domain than these")
+        return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
+
+    def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
+        """Return what an answer rests on; without the steps' conditions if these are tested.
+
+        What is not about the table is not tested.
+        """
+        stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
+        steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
+        shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
+        return (*shape, *self.assumed, *question.conditions, *steps)
+
+    def guarantee(self, question: Question, event: Event, *, tested: bool = False) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this event."""
+        return Guarantee.from_events(
+            [event],
+            delta=self.delta,
+            adjacency="replace-one",
+            conditions=self.conditions(question, tested=tested),
+        )
 
 
 class ReplaceOneDoor(Handle):
     """One handle on private rows of public number: prices, and noisy answers charged for first.
 
-    Use it in a ``with`` block: at its end the rows are forgotten.
+    Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
+    it in a ``with`` block: at its end the rows are forgotten too.
 
     Parameters
     ----------
@@ -115,18 +240,6 @@ class ReplaceOneDoor(Handle):
         If the budget's adjacency is add-remove.
     SchemaError
         If some attribute of a table is not applicable to all rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from missdp.mechanisms import SecureNoise
-    >>> from missdp.pricing.chain import PreparedRows
-    >>> facts = PreparedRows(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
-    >>> budget = Budget(1.0, 1e-6, adjacency="replace-one")
-    >>> with ReplaceOneDoor(np.zeros((100, 2)), facts, budget=budget, noise=SecureNoise()) as door:
-    ...     mean = door.ask(VectorQuery.mean(door.domain, multiplier=5.0))
-    >>> mean.shape, len(budget.events)
-    ((2,), 1)
     """
 
     _budget: Budget | None  # type: ignore[assignment]
@@ -144,8 +257,11 @@ class ReplaceOneDoor(Handle):
         check_fillable(values)
         super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
         self._facts = facts
-        self._rows = HeldRows(values, target, facts)
-        self._priced: tuple[Asked, Bound] | None = None
+        self._values: Any = values
+        self._target: Any = target
+        self._open = True
+        self._known: dict[Any, Any] = {}  # what was made of the rows
+        self._priced: tuple[Question, Bound] | None = None
 
     # Public facts
 
@@ -154,20 +270,20 @@ class ReplaceOneDoor(Handle):
         """What rows are like where questions read them."""
         return self._facts.domain
 
-    def price(self, question: Asked) -> Bound:
+    def price(self, question: Question) -> Bound:
         """Return the best bound on what the answer reveals: its event is charged by `ask`."""
         if self._priced is None or self._priced[0] is not question:
             self._priced = (question, self._facts.bounds(question)[0])
         return self._priced[1]
 
-    def guarantee(self, question: Asked) -> Guarantee:
+    def guarantee(self, question: Question) -> Guarantee:
         """Return the guarantee that the answer to this question alone has."""
         known = self._facts.guarantee(question, self.price(question).event)
         return known.with_conditions(*self._noise.conditions)
 
     # Answers
 
-    def ask(self, question: Asked) -> Any:
+    def ask(self, question: Question) -> Any:
         """Charge for a question, then answer it.
 
         Parameters
@@ -185,11 +301,14 @@ class ReplaceOneDoor(Handle):
             If the budget cannot afford it; nothing was read.
         """
         event = self.price(question).event
-        self._resting_on(self._facts.conditions(question))._charge(event)
+        self._pay(self._facts.conditions(question), event)
         return self._pose(question, event)
 
-    def ask_if(self, question: Asked, test: NoisyTest) -> Any:
+    def ask_if(self, question: Question, *, test: Event, epsilon: float, threshold: float) -> Any:
         """Charge for a test of the steps' conditions and for a question; answer if it passes.
+
+        The test passes if the distance to failure, which one replaced row moves by at most 1, is
+        above the threshold with Laplace noise of scale 1 / epsilon.
 
         Returns
         -------
@@ -197,108 +316,50 @@ class ReplaceOneDoor(Handle):
             None if the test did not pass: the question is then not answered, but was charged for.
         """
         event = self.price(question).event
-        conditions = self._facts.conditions(question, tested=True)
-        self._resting_on(conditions)._charge(test.event, event)
-        noisy = self._answer(test.event, test.law, self._rows.margin)
-        return self._pose(question, event) if noisy[0] > test.threshold else None
+        self._pay(self._facts.conditions(question, tested=True), test, event)
+        law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
+        passed = self._answer(test, law, self._margin)[0] > threshold
+        return self._pose(question, event) if passed else None
 
-    @one_blas_thread()
-    def _pose(self, question: Asked, event: Event) -> Any:
-        rows, distance = self._rows, self._facts.distance
-
-        def answer(law: Law, exact: Callable[[], Any]) -> Any:
-            return self._answer(event, law, exact)
-
-        match question:
-            case VectorQuery():
-                law, read = question.law(distance), question.target
-                return answer(law, lambda: question.exact(rows.final(), rows.target(read)))
-            case SecretStop():
-                return answer(question.law(distance), lambda: rows.gradients(question))
-            case GradientSteps():
-                return NoisyGradients(
-                    question,
-                    answer,
-                    lambda: rows.gradients(question),
-                    question.law(distance),
-                    samples(question, self._noise),
-                )
-
-    def _charge(self, *events: Event) -> None:
+    def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
         if self._budget is None:
             return
         named = f"{self._facts.label} cannot be charged to this budget"
         with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
-            super()._charge(*events)
+            self._budget.charge(*events, conditions=(*conditions, *self._noise.conditions))
 
-    def _resting_on(self, conditions: tuple[Condition, ...]) -> Self:
-        return self._with(_conditions=(*conditions, *self._conditions))
+    @one_blas_thread()
+    def _pose(self, question: Question, event: Event) -> Any:
+        law: Any = question.law(self._facts.distance)
 
-    # The end
+        def answer(law: Law, exact: Callable[[], Any]) -> Any:
+            return self._answer(event, law, exact)
 
-    def close(self) -> None:
-        """Forget the rows, for everything that this door has handed out too."""
-        self._rows.forget()
+        if isinstance(question, VectorQuery):
+            return answer(law, lambda: question.exact(self._rows(), self._read(question)))
+        if isinstance(question, SecretStop):
+            return answer(law, lambda: self._gradients(question))
+        drawn = samples(question, self._noise)
+        return NoisyGradients(question, answer, lambda: self._gradients(question), law, drawn)
 
-    def __enter__(self) -> Self:
-        return self
+    # What is made of the rows, private
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"ReplaceOneDoor({self._facts.label})"
-
-
-class HeldRows:
-    """The rows, where they are brought into their domain and prepared; only a door holds one."""
-
-    def __init__(self, values: Any, target: Any, facts: PreparedRows) -> None:
-        self._values, self._target, self._facts = values, target, facts
-        self._final: FloatArray | None = None
-        self._read: tuple[Target, FloatArray] | None = None
-        self._gradients: tuple[object, LossGradients] | None = None
-        self._open = True
-
-    def final(self) -> FloatArray:
+    def _rows(self) -> FloatArray:
         """Return the rows as questions read them."""
-        if self._final is None:
+        if "rows" not in self._known:
             for _ in self._prepared():
                 pass
-        assert self._final is not None
-        return self._final
+        self._check_open()
+        found: FloatArray = self._known["rows"]
+        return found
 
-    def margin(self) -> FloatArray:
+    def _margin(self) -> FloatArray:
         """Return the smallest distance to failure along the chain, at most n."""
         margin = float(self._facts.raw.rows)
         for step, table in self._prepared():
             with _hidden(step):
                 margin = min(margin, step.margin(table))
         return np.array([margin])
-
-    def target(self, reader: Target | None) -> FloatArray | None:
-        """Return the target as numbers."""
-        self._check_open()
-        if reader is None:
-            return None
-        if self._read is None or self._read[0] is not reader:
-            failed = DataError("the target cannot be read")
-            with replacing(Exception, by=failed), no_warnings():
-                self._read = (reader, reader.read(self._target))
-        return self._read[1]
-
-    def gradients(self, question: GradientSteps | SecretStop) -> LossGradients:
-        """Return the gradients of a loss at every row."""
-        if self._gradients is None or self._gradients[0] is not question:
-            target = self.target(question.target)
-            assert target is not None
-            self._gradients = (question, LossGradients(question.loss, self.final(), target))
-        return self._gradients[1]
-
-    def forget(self) -> None:
-        """Drop everything private."""
-        self._open = False
-        self._values = self._target = self._final = self._read = self._gradients = None
 
     def _prepared(self) -> Iterator[tuple[Stage, FloatArray]]:
         """Yield each step with the table that reaches it; keep what the last one leaves."""
@@ -309,11 +370,42 @@ class HeldRows:
             with _hidden(step):
                 table = step.run(table)
         # The bound on row norms after the steps is proven; this guards against rounding only.
-        self._final = facts.domain.enforce(table) if facts.steps else table
+        self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
+
+    def _read(self, asked: VectorQuery | Loss) -> FloatArray | None:
+        """Return the target as numbers."""
+        failed = DataError("the target cannot be read")
+        with replacing(Exception, by=failed), no_warnings():
+            return asked.read(self._target)
+
+    def _gradients(self, question: GradientSteps | SecretStop) -> Any:
+        """Return the gradients of a loss at every row."""
+        self._check_open()
+        if self._known.get("question") is not question:
+            target: Any = self._read(question.loss)
+            found = row_gradients(question.loss, self._rows(), target)
+            self._known.update(question=question, gradients=found)
+        return self._known["gradients"]
 
     def _check_open(self) -> None:
-        if not self._open:
-            raise ParameterError("the door is closed: its rows are forgotten")
+        require(self._open, "the door is closed: its rows are forgotten")
+
+    # The end
+
+    def close(self) -> None:
+        """Forget the rows, for everything that this door has handed out too."""
+        self._open = False
+        self._values = self._target = None
+        self._known.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ReplaceOneDoor({self._facts.label})"
 
 
 @contextmanager
@@ -336,17 +428,15 @@ def refuse_add_remove(budget: Budget | None, label: str) -> None:
     )
 
 
-class TellsUnfitted:
-    """Mixin: attributes that ``fit`` sets raise `NotFittedError` before it."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_"):
-            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+def unfitted(self: object, name: str) -> Any:
+    """Say of an attribute that ``fit`` sets that it is not there yet; a class's ``__getattr__``."""
+    if name.endswith("_") and not name.startswith("_"):
+        raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(Parameters):
     """Base class of mechanisms that end a pipeline.
 
     Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows, noise
@@ -370,7 +460,9 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     budget: Budget | None = None
     random_state: RandomState = None
 
-    def question(self, domain: RowDomain) -> Asked:
+    __getattr__ = unfitted
+
+    def question(self, domain: RowDomain) -> Question:
         """Return what is asked about rows of ``domain``; public facts only.
 
         Parameters
@@ -383,7 +475,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
         """
         raise NotImplementedError
 
-    def keep(self, question: Asked, answer: Any) -> None:
+    def keep(self, question: Question, answer: Any) -> None:
         """Set the released attributes; may raise for no answer, which was charged for.
 
         Parameters
@@ -398,10 +490,6 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
         """Refuse a target that is not there or of the wrong length, before anything is charged."""
         del y, rows
-
-    def privacy_map(self, domain: RowDomain) -> PrivacyMap:
-        """Return the privacy map on rows of ``domain``; public facts only."""
-        return self.question(domain).privacy_map
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
         """Charge the budget, then release.
@@ -443,7 +531,7 @@ class PrivateEstimator(TellsUnfitted, BaseEstimator):  # type: ignore[misc]
             self.release(question, answer, guarantee)
         return self
 
-    def release(self, question: Asked, answer: Any, guarantee: Guarantee) -> None:
+    def release(self, question: Question, answer: Any, guarantee: Guarantee) -> None:
         """Keep an answer and the guarantee that it was released under."""
         self.n_features_in_ = question.domain.columns
         self.keep(question, answer)

@@ -1,38 +1,140 @@
-"""Steps of preprocessing: what each must prove, and the two that are free."""
+"""Steps of preprocessing: what each assumes and must prove; and the step that clips rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 
 from missdp.accounting import Condition
-from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, number, whole
-from missdp.pricing.assumptions import IncompleteRows
-from missdp.pricing.domain import FloatArray, RowDomain, Rows, as_rows, clip_rows
-from missdp.pricing.fillable import check_fillable
-from missdp.pricing.maps import TableDistance
-
-__all__ = [
-    "ConstantImputer",
-    "Imputer",
-    "PrivateState",
-    "Response",
-    "RowClipper",
-    "StableTransformer",
-    "require",
-]
+from missdp.errors import DataError, NotFittedError, UnprovenError
+from missdp.pricing.domain import (
+    FloatArray,
+    Parameters,
+    RowDomain,
+    Rows,
+    TableDistance,
+    as_rows,
+    check_fillable,
+    clip_rows,
+    real,
+    require,
+)
 
 
-def require(truth: bool, message: str) -> None:
-    """Raise ParameterError with ``message`` unless ``truth``."""
-    if not truth:
-        raise ParameterError(message)
+@dataclass(frozen=True)
+class StepCondition(Condition, abstract=True):
+    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
+
+    Attributes
+    ----------
+    about_rows : bool
+        Class attribute: whether it is about the table, so that a private test can stand in for it.
+
+    Examples
+    --------
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
+    """
+
+    about_rows: ClassVar[bool] = True
+
+
+def _condition(name: str, sentence: str, **fields: type) -> Any:
+    """Return the class of an assumption, a frozen record with these fields."""
+    facts = {"sentence": sentence, "__doc__": sentence, "__module__": __name__}
+    return make_dataclass(
+        name, fields.items(), bases=(StepCondition,), namespace=facts, frozen=True
+    )
+
+
+NotFittedOnThisTable = _condition(
+    "NotFittedOnThisTable", "No preprocessing of these rows was fitted on the same table."
+)
+ModelPaidApart = _condition(
+    "ModelPaidApart",
+    "The imputer's model was not fitted to these rows, or its own guarantee is composed with this "
+    "one.",
+)
+ModelPaidApart.about_rows = False
+IncompleteRows = _condition(
+    "IncompleteRows",
+    "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",
+    at_most=int,
+    cells_per_row=int,
+)
+CentralGaps = _condition(
+    "CentralGaps",
+    "In every column, consecutive observed values within {0.ranks} ranks of the median differ by "
+    "at most {0.at_most:.6g}.",
+    at_most=float,
+    ranks=int,
+)
+TrimmedRange = _condition(
+    "TrimmedRange",
+    "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
+    "at most {0.at_most:.6g}.",
+    trim=int,
+    at_most=float,
+)
+LeastEigenvalue = _condition(
+    "LeastEigenvalue",
+    "The second-moment matrix of the regression's predictors, summed over the rows with an "
+    "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
+    at_least=float,
+)
+BoundedDonations = _condition(
+    "BoundedDonations",
+    "No row is a donor of more than {0.at_most} incomplete rows.",
+    at_most=int,
+)
+# A packing bound of the dimension says how many clusters meet, unless it is declared.
+LargestCluster = _condition(
+    "LargestCluster",
+    "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
+    "within three such radii of the centres of more than {0.neighbours} good clusters, whichever "
+    "rows are removed.",
+    radius=float,
+    at_most=int,
+    neighbours=int,
+)
+ExtremeGaps = _condition(
+    "ExtremeGaps",
+    "In every column, each of the {0.ranks} outermost gaps between consecutive values, at either "
+    "end, is at most {0.at_most:.6g}.",
+    at_most=float,
+    ranks=int,
+)
+LeastRange = _condition(
+    "LeastRange",
+    "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
+    at_least=float,
+)
+LeastStandardDeviation = _condition(
+    "LeastStandardDeviation",
+    "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
+    at_least=float,
+)
+CovarianceGap = _condition(
+    "CovarianceGap",
+    "The gap between the {0.k} largest eigenvalues and all others of the covariance matrix that "
+    "PCA sees is at least {0.at_least:.6g}.",
+    k=int,
+    at_least=float,
+)
+FrameOverlap = _condition(
+    "FrameOverlap",
+    "Every direction of the public reference frame has a cosine of at least {0.at_least:.6g} with "
+    "the principal subspace.",
+    at_least=float,
+)
+
+RowFunction: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 class Response(NamedTuple):
@@ -49,31 +151,7 @@ class Response(NamedTuple):
     diameter: float = math.inf
 
 
-class PrivateState:
-    """Un-noised statistics of a private table: usable by the step, shown to nobody.
-
-    Examples
-    --------
-    >>> PrivateState({"means": [1.0, 2.0]})
-    <private statistics, not shown>
-    """
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __repr__(self) -> str:
-        return "<private statistics, not shown>"
-
-    def __reduce__(self) -> NoReturn:
-        raise DataError("private statistics are not written to a file; fit the step again")
-
-
-class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
 
     A step is fitted without noise, so what it has learned is as private as the table: it is kept
@@ -82,10 +160,10 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     guarantee `missdp.pricing.price` computes from `stability`.
 
     Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
-    implement ``_learn`` and ``_apply``, and state public facts: `response`, `output_domain` and
-    `conditions`. Conditions are never checked against the table (failing would reveal something):
-    a fit raises for no table of its declared shape and domain. Propose-test-release checks
-    conditions privately, with `failure_margin`.
+    implement ``_learn``, which returns the row function that a table leads to, and state public
+    facts: `response`, `output_domain` and `conditions`. Conditions are never checked against the
+    table (failing would reveal something): a fit raises for no table of its declared shape and
+    domain. Propose-test-release checks conditions privately, with `failure_margin`.
 
     Notes
     -----
@@ -93,6 +171,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _needs_complete: ClassVar[bool] = True
+    # Every missing cell gets a value: rows of a complete domain stay, nothing is assumed of them.
     _fills: ClassVar[bool] = False
     # False: a small movement can change which rows go together, so moved rows count as replaced.
     _continuous: ClassVar[bool] = True
@@ -116,6 +195,8 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         UnprovenError
             If no bound is proven for this input.
         """
+        if self._fills and domain.complete:
+            return distance
         start = distance if self._continuous else distance.forget_movement()
         found = self.response(start, domain)
         if not self._continuous and start.replaced >= domain.rows:
@@ -138,10 +219,22 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ParameterError
             If the step cannot take tables of this domain.
         """
+        if not self._fills:
+            raise NotImplementedError
+        if domain.complete:
+            return domain
+        return replace(domain, radius=self.filled_radius(domain), complete=True)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return a bound on the norm of a row whose missing cells are filled."""
         raise NotImplementedError
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return what `stability` assumes of both tables; empty if nothing."""
+        return () if self._fills and domain.complete else self.assumed(domain)
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the conditions where the step does anything."""
         raise NotImplementedError
 
     def failure_margin(
@@ -191,7 +284,7 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
-        self._private = PrivateState(self._learn(table))
+        self._private = self._learn(table)
         return self
 
     def transform(self, X: Rows) -> FloatArray:
@@ -211,24 +304,26 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If `fit` has not been called.
         """
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
+        self._check_has("_private")
         table = self._checked(X)
         if table.shape[1] != self.n_features_in_:
             raise DataError(f"expected {self.n_features_in_} columns")
-        return self._apply(table, self._private)
+        return np.asarray(self._private(table))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the output columns, from public facts only."""
-        if not hasattr(self, "n_features_in_"):
-            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
-        count = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
-        if input_features is not None and count == self.n_features_in_:
+        self._check_has("n_features_in_")
+        columns = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
+        if input_features is not None and columns == self.n_features_in_:
             return np.asarray(input_features, dtype=object)
-        return np.asarray([f"x{i}" for i in range(count)], dtype=object)
+        return np.asarray([f"x{i}" for i in range(columns)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_private")
+
+    def _check_has(self, name: str) -> None:
+        if not hasattr(self, name):
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what was learned from the private table."""
@@ -246,18 +341,13 @@ class StableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{type(self).__name__} takes complete rows; impute first")
         return table
 
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        del table
-        return {}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
+    def _learn(self, table: FloatArray) -> RowFunction:
+        """Return the row function; what it holds is private."""
         raise NotImplementedError
 
     def _require_complete(self, domain: RowDomain) -> None:
-        if not domain.complete:
-            raise ParameterError(
-                f"{type(self).__name__} takes complete rows; put an imputation before it"
-            )
+        whole = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        require(domain.complete, whole)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -281,11 +371,11 @@ class RowClipper(StableTransformer):
            [0. , 0.5]])
     """
 
-    radius: float = 1.0
+    radius: float = real(1.0, least=1e-100)
 
     _needs_complete = False
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return no condition."""
         del domain
         return ()
@@ -297,111 +387,8 @@ class RowClipper(StableTransformer):
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with the smaller radius."""
-        return replace(domain, radius=min(domain.radius, self._radius()))
+        return replace(domain, radius=min(domain.radius, self.radius))
 
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        del state
-        return clip_rows(table, self._radius())
-
-    def _radius(self) -> float:
-        return number("radius", self.radius, least=1e-100)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ConstantImputer(StableTransformer):
-    """Fill every missing cell with a declared value.
-
-    Parameters
-    ----------
-    value : float, default 0.0
-        Public; not read from the data.
-
-    Notes
-    -----
-    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
-    condition, no price: the baseline every fitted imputation has to beat.
-
-    Examples
-    --------
-    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
-    array([[0.1, 0.5]])
-    """
-
-    value: float = 0.0
-
-    _needs_complete, _fills = False, True
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return no condition."""
-        del domain
-        return ()
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return the distance unchanged."""
-        del domain
-        return distance
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain whose radius allows for a row of imputed cells."""
-        if domain.complete:
-            return domain
-        filled = abs(self._value()) * math.sqrt(domain.columns)
-        return replace(domain, radius=math.hypot(domain.radius, filled), complete=True)
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        del state
-        return np.where(np.isnan(table), self._value(), table)
-
-    def _value(self) -> float:
-        return number("value", self.value, least=-1e100)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class Imputer(StableTransformer):
-    """Base class of steps that fill the missing cells of a few rows.
-
-    Rows of a complete domain stay as they are: nothing is assumed of them, and nothing moves.
-
-    Parameters
-    ----------
-    max_incomplete : int
-        Condition: at most this many rows have a missing cell (p); at least 1.
-    """
-
-    max_incomplete: int
-
-    _needs_complete, _fills = False, True
-
-    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return a bound on the distance of the transformed tables."""
-        return distance if domain.complete else super().stability(distance, domain)
-
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bound on incomplete rows, and what the step assumes besides."""
-        besides = self.assumed()
-        if domain.complete:
-            return ()
-        return (IncompleteRows(self._p(domain), self._cells(domain)), *besides)
-
-    def assumed(self) -> tuple[Condition, ...]:
-        """Return what the step assumes besides few incomplete rows."""
-        return ()
-
-    def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain, with room for imputed cells in the norm of a row."""
-        if domain.complete:
-            return domain
-        return replace(domain, radius=self.filled_radius(domain), complete=True)
-
-    def filled_radius(self, domain: RowDomain) -> float:
-        """Return a bound on the norm of a row whose missing cells are filled."""
-        raise NotImplementedError
-
-    def _p(self, domain: RowDomain) -> int:
-        p = whole("max_incomplete", self.max_incomplete)
-        require(p < domain.rows, "max_incomplete must be below the row count")
-        return p
-
-    def _cells(self, domain: RowDomain) -> int:
-        """Bound on the missing cells of one row."""
-        return domain.columns
+    def _learn(self, table: FloatArray) -> RowFunction:
+        del table
+        return lambda rows: clip_rows(rows, self.radius)

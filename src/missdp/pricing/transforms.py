@@ -1,32 +1,37 @@
-"""Scaling of columns, and principal component analysis."""
+"""Steps that rewrite complete rows: scaling, principal components, and good clusters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from missdp.accounting import Condition, EigenGap
-from missdp.errors import ParameterError, UnprovenError, number, replacing, whole
-from missdp.pricing.assumptions import (
-    CovarianceGap,
-    ExtremeGaps,
-    FrameOverlap,
-    LeastRange,
-    LeastStandardDeviation,
-)
+from missdp.errors import ParameterError, UnprovenError, replacing
 from missdp.pricing.domain import (
     FloatArray,
     RowDomain,
+    TableDistance,
+    count,
+    one_of,
+    real,
+    require,
 )
-from missdp.pricing.maps import TableDistance
-from missdp.pricing.steps import PrivateState, Response, StableTransformer, require
-
-__all__ = ["MinMaxScaler", "PCADimensionReducer", "PCARankReducer", "StandardScaler"]
+from missdp.pricing.steps import (
+    CovarianceGap,
+    ExtremeGaps,
+    FrameOverlap,
+    LargestCluster,
+    LeastRange,
+    LeastStandardDeviation,
+    Response,
+    RowFunction,
+    StableTransformer,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,16 +73,16 @@ class StandardScaler(StableTransformer):
     (999, 0.03)
     """
 
-    least_std: float
-    below: Literal["assume", "floor"] = "assume"
+    least_std: float = real(least=1e-100)
+    below: Literal["assume", "floor"] = field(default="assume", metadata=one_of("assume", "floor"))
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on standard deviations, or nothing with a floor."""
-        return () if self.below == "floor" else (LeastStandardDeviation(self._least()),)
+        return () if self.below == "floor" else (LeastStandardDeviation(self.least_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
-        n, R, s = domain.rows, domain.radius, self._least()
+        n, R, s = domain.rows, domain.radius, self.least_std
         width, norm = self._reach(domain)
         h, tau = distance.replaced, distance.moved_l12
         variance = min((h * width**2 + 2 * width * tau) / n, width**2)
@@ -88,7 +93,7 @@ class StandardScaler(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of centred rows, stretched by at most 1 / least_std."""
         self._require_complete(domain)
-        return replace(domain, radius=self._reach(domain)[1] / self._least())
+        return replace(domain, radius=self._reach(domain)[1] / self.least_std)
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -102,28 +107,21 @@ class StandardScaler(StableTransformer):
         least = float(values.var(axis=0).min())
         R, n = domain.radius, domain.rows
         step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
-        return max(0.0, (least - self._least() ** 2) / max(step, 1e-300))
+        return max(0.0, (least - self.least_std**2) / max(step, 1e-300))
 
     def _reach(self, domain: RowDomain) -> tuple[float, float]:
         """Bounds on |x_j - mu_j| and |x - mu|."""
-        R, s = domain.radius, self._least()
-        require(self.below in ("assume", "floor"), "below must be 'assume' or 'floor'")
+        R, s = domain.radius, self.least_std
         if self.below == "floor":
             return 2 * R, 2 * R
         spare = R**2 - domain.columns * s**2
         require(spare >= 0, "no table in this domain has so large a least_std in every column")
         return R + math.sqrt(R**2 - s**2), R + math.sqrt(spare)
 
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+    def _learn(self, table: FloatArray) -> RowFunction:
         # Off the collection a column could be constant; on it the floor changes nothing.
-        spread = np.maximum(table.std(axis=0), self._least())
-        return {"mean": table.mean(axis=0), "spread": spread}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        return np.asarray((table - state["mean"]) / state["spread"])
-
-    def _least(self) -> float:
-        return number("least_std", self.least_std, least=1e-100)
+        mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.least_std)
+        return lambda rows: (rows - mean) / spread
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -155,46 +153,33 @@ class MinMaxScaler(StableTransformer):
     0.02
     """
 
-    least_range: float
-    extreme_gap: float
-    extreme_ranks: int = 1
+    least_range: float = real(least=1e-100)
+    extreme_gap: float = real()
+    extreme_ranks: int = count(1)
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bounds on ranges and on the gaps at the extremes."""
-        return (LeastRange(self._range()), ExtremeGaps(self._gap(), self._ranks()))
+        return (LeastRange(self.least_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves."""
-        if distance.replaced > self._ranks():
+        if distance.replaced > self.extreme_ranks:
             raise UnprovenError(
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
                 "be replaced before min-max scaling; declare more extreme_ranks"
             )
-        r, delta = self._range(), distance.replaced * self._gap() + distance.moved_max
+        r, delta = self.least_range, distance.replaced * self.extreme_gap + distance.moved_max
         side = math.sqrt(domain.columns)
         return Response(lipschitz=1 / r, shift=side * delta / r, hit=domain.rows, diameter=side)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain of the unit cube."""
         self._require_complete(domain)
-        self.conditions(domain)  # Checks the parameters.
         return replace(domain, radius=math.sqrt(domain.columns))
 
-    def _range(self) -> float:
-        return number("least_range", self.least_range, least=1e-100)
-
-    def _gap(self) -> float:
-        return number("extreme_gap", self.extreme_gap)
-
-    def _ranks(self) -> int:
-        return whole("extreme_ranks", self.extreme_ranks)
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        low = table.min(axis=0)
-        return {"low": low, "range": np.maximum(np.ptp(table, axis=0), self._range())}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        return np.asarray(np.clip((table - state["low"]) / state["range"], 0.0, 1.0))
+    def _learn(self, table: FloatArray) -> RowFunction:
+        low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.least_range)
+        return lambda rows: np.clip((rows - low) / spread, 0.0, 1.0)
 
 
 Moment = Literal["covariance", "second"]
@@ -246,14 +231,14 @@ class PCARankReducer(StableTransformer):
     0.025981
     """
 
-    n_components: int
-    least_gap: float
-    moment: Moment = "covariance"
+    n_components: int = count()
+    least_gap: float = real(least=1e-100)
+    moment: Moment = field(default="covariance", metadata=one_of("covariance", "second"))
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
         """Return the bound on the eigen-gap."""
         kind = CovarianceGap if self.moment == "covariance" else EigenGap
-        return (kind(self._k(), self._gap()),)
+        return (kind(self.n_components, self.least_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the projection."""
@@ -262,11 +247,10 @@ class PCARankReducer(StableTransformer):
 
     def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the bound on the operator norm of the change of the projection, at most 1."""
-        return min(1.0, self._spread(distance, domain) / (2 * self._gap()))
+        return min(1.0, self._spread(distance, domain) / (2 * self.least_gap))
 
     def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
         """Bound on the spread of the change of the matrix."""
-        self._check_moment()
         per_row, per_move = _SPREAD[self.moment]
         R = domain.radius
         return (
@@ -276,12 +260,8 @@ class PCARankReducer(StableTransformer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain unchanged: projections do not lengthen rows."""
         self._require_complete(domain)
-        self._check_moment()
-        self._gap()
-        require(
-            self._k() < domain.columns,
-            "n_components must be at least 1 and below the number of columns",
-        )
+        below = self.n_components < domain.columns
+        require(below, "n_components must be at least 1 and below the number of columns")
         return domain
 
     def failure_margin(
@@ -293,27 +273,18 @@ class PCARankReducer(StableTransformer):
         `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance and 2 R^2 / n for the second moment
         (Hu et al.: 12.2 R^2 / n).
         """
-        gap = _top(values, self._k(), self.moment)[1]
+        gap = _top(values, self.n_components, self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
-        return max(0.0, (gap - self._gap()) / step)
+        return max(0.0, (gap - self.least_gap) / step)
 
-    def _k(self) -> int:
-        return whole("n_components", self.n_components)
+    def _learn(self, table: FloatArray) -> RowFunction:
+        basis = self._basis(table)
+        return lambda rows: (rows @ basis) @ basis.T
 
-    def _gap(self) -> float:
-        return number("least_gap", self.least_gap, least=1e-100)
-
-    def _check_moment(self) -> None:
-        require(self.moment in _SPREAD, "moment must be 'covariance' or 'second'")
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        self._check_moment()
-        require(self._k() <= table.shape[1], "n_components is above the number of columns")
-        return {"basis": _top(table, self._k(), self.moment)[0]}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        basis: FloatArray = state["basis"]
-        return np.asarray((table @ basis) @ basis.T)
+    def _basis(self, table: FloatArray) -> FloatArray:
+        within = self.n_components <= table.shape[1]
+        require(within, "n_components is above the number of columns")
+        return _top(table, self.n_components, self.moment)[0]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -348,24 +319,23 @@ class PCADimensionReducer(PCARankReducer):
     2
     """
 
-    least_overlap: float
+    least_overlap: float = real(least=1e-30, most=1.0)
     frame: ArrayLike | None = None
 
-    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
         """Return the bounds on the eigen-gap and on the overlap with the frame."""
-        return (*super().conditions(domain), FrameOverlap(self._overlap()))
+        return (*super().assumed(domain), FrameOverlap(self.least_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: every other row moves with the fitted coordinates."""
-        rho = self._overlap()
+        rho = self.least_overlap
         turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
         return Response(shift=domain.radius * min(2.0, turn), hit=domain.rows)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return the domain with k columns."""
-        self._overlap()
         self._frame(domain.columns)
-        return replace(super().output_domain(domain), columns=self._k())
+        return replace(super().output_domain(domain), columns=self.n_components)
 
     def failure_margin(
         self, values: FloatArray, incoming: TableDistance, domain: RowDomain
@@ -377,19 +347,14 @@ class PCADimensionReducer(PCARankReducer):
             "PCARankReducer with propose-test-release"
         )
 
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        basis = super()._learn(table)["basis"]
+    def _learn(self, table: FloatArray) -> RowFunction:
+        basis = self._basis(table)
         left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
-        return {"basis": basis @ (left @ right)}
-
-    def _overlap(self) -> float:
-        return number("least_overlap", self.least_overlap, least=1e-30, most=1.0)
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        return np.asarray(table @ state["basis"])
+        framed = basis @ (left @ right)
+        return lambda rows: rows @ framed
 
     def _frame(self, columns: int) -> FloatArray:
-        k = self._k()
+        k = self.n_components
         if self.frame is None:
             return np.eye(columns, k)
         with replacing(TypeError, ValueError, by=ParameterError("frame must be numbers")):
@@ -409,3 +374,187 @@ def _top(table: FloatArray, k: int, moment: Moment) -> tuple[FloatArray, float]:
     values = np.zeros(table.shape[1])
     values[: singular.size] = singular**2 / divisor
     return right[:k].T, float(values[k - 1] - values[k])
+
+
+IntArray = NDArray[np.int64]
+# Directions pairwise more than 60 degrees apart: at most the kissing number, and 5 in the plane.
+# Known upper bounds (Levenshtein 1979; Musin 2008; Mittelmann & Vallentin 2010).
+_KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
+
+
+def packing_number(columns: int) -> int:
+    """Return how many good clusters can have their centres within 3 eta of one point.
+
+    Centres of different good clusters are more than 3 eta apart, so the directions to any two of
+    them are more than 60 degrees apart, which kissing numbers bound; beyond eight dimensions,
+    balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5 eta.
+
+    Examples
+    --------
+    >>> [packing_number(d) for d in (1, 2, 3, 9)]
+    [2, 5, 12, 19683]
+    """
+    return _KISSING.get(columns, int(3 ** min(columns, 30)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Quantizer(StableTransformer):
+    """Replace the rows of every good cluster by its centre.
+
+    Parameters
+    ----------
+    eta : float
+        Cluster radius, above 0.
+    max_cluster : int
+        Condition: no good cluster has more rows than this (b).
+    max_neighbours : int or None, default None
+        Condition: at most this many good clusters have centres within 3 eta of one point (K),
+        whichever rows are removed. None: the packing bound of the dimension, which always holds.
+
+    Notes
+    -----
+    A row c is a good centre if no row is between eta and 3 eta away from it; its good cluster are
+    the rows within eta. Two good clusters that meet are equal, and centres of different ones are
+    more than 3 eta apart. The centre with the lowest row number represents its cluster.
+
+    Take away the h replaced rows. A further row z can only spoil good centres within 3 eta of it,
+    at most K clusters, or be the centre of one cluster of its own, whose centres are then all
+    within eta. So a common row is treated differently in the two tables only if its cluster (of
+    at most b rows, in one of the tables) is among the K around one of the 2 h replaced points: at
+    most 2 h K b rows. Hu et al., Proposition 3, count 2 b: it overlooks that one row can spoil
+    several clusters none of whose members it is close to (on a line, clusters at -2.5 eta and
+    2.5 eta, and the row 0).
+
+    Being within a radius is not continuous, so rows that moved before count as replaced.
+
+    The rows move by at most 2 eta: in either table a row is its own image or is mapped within eta.
+    Hu et al. say eta, but if the replaced row is the cluster's centre in both tables, the two
+    centres can be almost 2 eta apart.
+
+    Examples
+    --------
+    >>> Quantizer(eta=0.1, max_cluster=2).fit_transform([[0.5], [0.55], [-0.5]])
+    array([[ 0.5],
+           [ 0.5],
+           [-0.5]])
+    """
+
+    eta: float = real(least=1e-100)
+    max_cluster: int = count()
+    max_neighbours: int | None = count(None)
+
+    _continuous = False
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on the size and number of good clusters."""
+        return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to 2 h K b rows move."""
+        hit = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
+        return Response(shift=self._movement(domain), hit=hit)
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain unchanged: rows become other rows, or 0."""
+        self._require_complete(domain)
+        return domain
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return b + 1 less an upper bound on the cluster size, per row that changes.
+
+        The largest good cluster itself can jump when one row changes (a row between two radii
+        hides it). Any cluster lies in an interval of length 2 eta of each coordinate, and the
+        largest number of rows in *any* such interval changes by at most one per row; so does the
+        smallest of these over the coordinates.
+        """
+        if self.max_neighbours is not None:
+            raise UnprovenError(
+                "a declared max_neighbours has no known distance to failure; leave it unset to "
+                "use the packing bound"
+            )
+        # A little wider, so that rounding cannot lose a row at the edge.
+        width = 2 * self.eta * (1 + 1e-9) + 1e-12 * domain.radius
+        crowd = domain.rows
+        for column in np.sort(values, axis=0).T:
+            last = np.searchsorted(column, column + width, side="right")
+            crowd = min(crowd, int((last - np.arange(column.size)).max()))
+        changes = incoming.replaced + incoming.moved_rows
+        return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
+
+    def transform(self, X: Any) -> FloatArray:
+        """Refuse: only the table the step was fitted on has clusters.
+
+        Use `fit_transform`; a good cluster is a fact about one table.
+        """
+        del X
+        raise UnprovenError(
+            f"{type(self).__name__} rewrites the table it is fitted on; use fit_transform"
+        )
+
+    def fit_transform(self, X: Any, y: object = None, **params: object) -> FloatArray:  # noqa: ARG002
+        """Fit on the table and return it with its good clusters rewritten; private."""
+        return self.fit(X)._private(np.empty(0))
+
+    def _neighbours(self, domain: RowDomain) -> int:
+        packing = packing_number(domain.columns)
+        return min(packing, self.max_neighbours or packing)
+
+    def _movement(self, domain: RowDomain) -> float:
+        del domain
+        return 2 * self.eta
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        rewritten = self._rewrite(table, _centres(table, self.eta))
+        return lambda _: rewritten
+
+    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+        rows = np.arange(table.shape[0])
+        return table[np.where(centre_of >= 0, centre_of, rows)]
+
+
+class Deduplicator(Quantizer):
+    """Keep one row of every good cluster; the others become empty (all zero) rows.
+
+    The number of rows stays the public n: an empty row adds nothing to sums, moments or the
+    gradient of a model without intercept. Movement of a row is at most the radius.
+
+    Parameters
+    ----------
+    eta, max_cluster, max_neighbours
+        Radius of a good cluster; conditions on its size and on how many meet at one point.
+
+    Notes
+    -----
+    Stability: at most 2 h K b rows move, from themselves to 0 or back, by at most R; see
+    `Quantizer` for the proof.
+
+    Examples
+    --------
+    >>> step = Deduplicator(eta=0.1, max_cluster=2)
+    >>> step.fit_transform([[0.5], [0.5], [-0.5]])
+    array([[ 0.5],
+           [ 0. ],
+           [-0.5]])
+    """
+
+    def _movement(self, domain: RowDomain) -> float:
+        return domain.radius
+
+    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+        rows = np.arange(table.shape[0])
+        drop = (centre_of >= 0) & (centre_of != rows)
+        return np.where(drop[:, None], 0.0, table)
+
+
+def _centres(table: FloatArray, eta: float) -> IntArray:
+    """Return for each row the number of its cluster's representative, or -1 outside clusters."""
+    tree = cKDTree(table)
+    near = tree.query_ball_point(table, eta, return_length=True)
+    wide = tree.query_ball_point(table, 3 * eta, return_length=True)
+    centre_of = np.full(table.shape[0], -1, dtype=np.int64)
+    # Every good centre claims its rows; the lowest number is written last and wins.
+    for centre in np.flatnonzero(near == wide)[::-1]:
+        centre_of[tree.query_ball_point(table[centre], eta)] = centre
+    return centre_of

@@ -1,29 +1,98 @@
-"""Imputation by column means, medians and trimmed means, and by regression on other columns."""
+"""Imputation by a constant, by a column's own statistic, by regression, and by near rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition
-from missdp.errors import UnprovenError, number, whole
-from missdp.pricing.assumptions import CentralGaps, LeastEigenvalue, TrimmedRange
-from missdp.pricing.domain import FloatArray, RowDomain
-from missdp.pricing.maps import TableDistance
-from missdp.pricing.steps import Imputer, PrivateState, Response, require
+from missdp.errors import UnprovenError
+from missdp.pricing.domain import FloatArray, RowDomain, TableDistance, count, real, require
+from missdp.pricing.steps import (
+    BoundedDonations,
+    CentralGaps,
+    IncompleteRows,
+    LeastEigenvalue,
+    Response,
+    RowFunction,
+    StableTransformer,
+    TrimmedRange,
+)
 
-__all__ = [
-    "ColumnImputer",
-    "MeanImputer",
-    "MedianImputer",
-    "RegressionImputer",
-    "TrimmedMeanImputer",
-]
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConstantImputer(StableTransformer):
+    """Fill every missing cell with a declared value.
+
+    Parameters
+    ----------
+    value : float, default 0.0
+        Public; not read from the data.
+
+    Notes
+    -----
+    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
+    condition, no price: the baseline every fitted imputation has to beat.
+
+    Examples
+    --------
+    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
+    array([[0.1, 0.5]])
+    """
+
+    value: float = real(0.0, least=-1e100)
+
+    _needs_complete, _fills = False, True
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that nothing moves further than before."""
+        del distance, domain
+        return Response()
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the norm of a row and of another one of imputed cells."""
+        return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        del table
+        return lambda rows: np.where(np.isnan(rows), self.value, rows)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Imputer(StableTransformer):
+    """Base class of steps that fill the missing cells of a few rows.
+
+    Rows of a complete domain stay as they are: nothing is assumed of them, and nothing moves.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p); at least 1.
+    """
+
+    max_incomplete: int = count()
+
+    _needs_complete, _fills = False, True
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on incomplete rows."""
+        return (IncompleteRows(self._p(domain), self._cells(domain)),)
+
+    def _p(self, domain: RowDomain) -> int:
+        require(self.max_incomplete < domain.rows, "max_incomplete must be below the row count")
+        return self.max_incomplete
+
+    def _cells(self, domain: RowDomain) -> int:
+        """Bound on the missing cells of one row."""
+        return domain.columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,7 +113,7 @@ class ColumnImputer(Imputer):
     hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
     """
 
-    cells_per_row: int | None = None
+    cells_per_row: int | None = count(None)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p other rows move by `shift`."""
@@ -66,24 +135,15 @@ class ColumnImputer(Imputer):
         """Return p + 1 less the number of incomplete rows, per row replaced.
 
         Rows that merely move keep their missing cells, so the count changes by at most the
-        number of replaced rows.
+        number of replaced rows. A bound on missing cells per row can fail at a single row.
         """
-        if domain.complete:
-            return math.inf
-        if self.assumed() or type(self).conditions is not Imputer.conditions:
+        if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
             return super().failure_margin(values, incoming, domain)
-        if self._cells(domain) < domain.columns:
-            raise UnprovenError(
-                "a bound on missing cells per row can fail at a single row; leave cells_per_row "
-                "unset to make the condition testable"
-            )
         incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
 
     def _cells(self, domain: RowDomain) -> int:
-        if self.cells_per_row is None:
-            return domain.columns
-        return min(whole("cells_per_row", self.cells_per_row), domain.columns)
+        return min(self.cells_per_row or domain.columns, domain.columns)
 
     def _imputed_norm(self, domain: RowDomain) -> float:
         return domain.radius * math.sqrt(self._cells(domain))
@@ -91,11 +151,9 @@ class ColumnImputer(Imputer):
     def _statistic(self, table: FloatArray) -> FloatArray:
         raise NotImplementedError
 
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
-        return {"fill": self._statistic(table)}
-
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        return np.where(np.isnan(table), state["fill"], table)
+    def _learn(self, table: FloatArray) -> RowFunction:
+        fill = self._statistic(table)
+        return lambda rows: np.where(np.isnan(rows), fill, rows)
 
 
 class MeanImputer(ColumnImputer):
@@ -197,28 +255,22 @@ class MedianImputer(ColumnImputer):
     0.02
     """
 
-    central_gap: float
-    central_ranks: int = 2
+    central_gap: float = real()
+    central_ranks: int = count(2)
 
-    def assumed(self) -> tuple[Condition, ...]:
-        """Return the bound on the gaps around the median."""
-        return (CentralGaps(self._gap(), self._ranks()),)
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the gaps around the median."""
+        return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
         h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
-        jump = h * self._gap()
-        if h > 0 and (h >= self._ranks() or common < 1):
+        jump = h * self.central_gap
+        if h > 0 and (h >= self.central_ranks or common < 1):
             # The declared gaps do not reach that far, or lie between values that are all replaced.
             jump = 2 * domain.radius
         each = min(jump + distance.moved_max, 2 * domain.radius)
         return math.sqrt(self._cells(domain)) * each
-
-    def _gap(self) -> float:
-        return number("central_gap", self.central_gap)
-
-    def _ranks(self) -> int:
-        return whole("central_ranks", self.central_ranks)
 
     def _statistic(self, table: FloatArray) -> FloatArray:
         ordered, counts = _ordered(table)
@@ -263,32 +315,26 @@ class TrimmedMeanImputer(ColumnImputer):
     0.001
     """
 
-    trim: int
-    trimmed_range: float
+    trim: int = count()
+    trimmed_range: float = real()
 
-    def assumed(self) -> tuple[Condition, ...]:
-        """Return the bound on the trimmed range."""
-        return (TrimmedRange(self._trim(), self._range()),)
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the trimmed range."""
+        return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
         """Return the movement of one row's imputed cells."""
-        kept = domain.rows - self._p(domain) - 2 * self._trim()
+        kept = domain.rows - self._p(domain) - 2 * self.trim
         if kept < 1:
             raise UnprovenError("trimming may leave no observed value: trim less")
         h, full = distance.replaced, 2 * domain.radius
-        span = min(self._range(), full) if h <= 1 else full
+        span = min(self.trimmed_range, full) if h <= 1 else full
         root = math.sqrt(self._cells(domain))
         return min((h * root * span + distance.moved_l12) / kept, root * full)
 
-    def _trim(self) -> int:
-        return whole("trim", self.trim)
-
-    def _range(self) -> float:
-        return number("trimmed_range", self.trimmed_range)
-
     def _statistic(self, table: FloatArray) -> FloatArray:
         ordered, counts = _ordered(table)
-        ranks, trim = np.arange(table.shape[0])[:, None], self._trim()
+        ranks, trim = np.arange(table.shape[0])[:, None], self.trim
         kept = (ranks >= trim) & (ranks < counts - trim)
         size = np.maximum(kept.sum(axis=0), 1)
         return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
@@ -341,20 +387,20 @@ class RegressionImputer(Imputer):
            [0.2, 0.4]])
     """
 
-    target: int
-    regularization: float = 0.0
-    least_eigenvalue: float = 0.0
+    target: int = count(least=0)
+    regularization: float = real(0.0)
+    least_eigenvalue: float = real(0.0)
 
-    def assumed(self) -> tuple[Condition, ...]:
-        """Return the bound on the spectrum; none if the ridge alone is enough."""
-        least = number("least_eigenvalue", self.least_eigenvalue)
-        return (LeastEigenvalue(least),) if least > 0 else ()
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the spectrum, unless the ridge is enough."""
+        spectrum = (LeastEigenvalue(self.least_eigenvalue),) if self.least_eigenvalue > 0 else ()
+        return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return the bound: up to p rows move with the fitted coefficients."""
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
-        strength = domain.rows * sum(self._strength())
+        strength = domain.rows * (self.least_eigenvalue + self.regularization)
         pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
         return Response(
             lipschitz=stretch if distance.moved_rows else 1.0,
@@ -365,7 +411,7 @@ class RegressionImputer(Imputer):
     def output_domain(self, domain: RowDomain) -> RowDomain:
         """Return a complete domain; refuse one without the target or a predictor beside it."""
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
-        self._column(domain.columns)
+        require(self.target < domain.columns, "target must be a column of the table")
         return super().output_domain(domain)
 
     def filled_radius(self, domain: RowDomain) -> float:
@@ -373,40 +419,125 @@ class RegressionImputer(Imputer):
         return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
 
     def _coefficient_norm(self, domain: RowDomain) -> float:
-        least, ridge = self._strength()
-        spare = domain.radius**2 - (domain.columns - 1) * least
+        strength = self.least_eigenvalue + self.regularization
+        require(strength > 1e-100, "declare least_eigenvalue, or use regularization")
+        spare = domain.radius**2 - (domain.columns - 1) * self.least_eigenvalue
         require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
-        return math.sqrt(spare / (least + ridge))
+        return math.sqrt(spare / strength)
 
-    def _column(self, columns: int) -> int:
-        target = whole("target", self.target, least=0)
-        require(target < columns, "target must be a column of the table")
-        return target
-
-    def _strength(self) -> tuple[float, float]:
-        """Lower bounds on the predictors' spectrum: declared, and added by the ridge."""
-        least = number("least_eigenvalue", self.least_eigenvalue)
-        ridge = number("regularization", self.regularization)
-        require(least + ridge > 1e-100, "declare least_eigenvalue, or use regularization")
-        return least, ridge
-
-    def _parts(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Predictors, missing ones as 0, and the target."""
-        target = self._column(table.shape[1])
-        predictors = np.delete(table, target, axis=1)
-        return np.nan_to_num(predictors, nan=0.0), table[:, target]
-
-    def _learn(self, table: FloatArray) -> Mapping[str, Any]:
+    def _learn(self, table: FloatArray) -> RowFunction:
+        require(self.target < table.shape[1], "target must be a column of the table")
         predictors, target = self._parts(table)
         seen = ~np.isnan(target)
         X, y, n = predictors[seen], target[seen], table.shape[0]
-        least, ridge = self._strength()
         # Off the collection the solution could be huge; on it this floor changes nothing.
         values, vectors = np.linalg.eigh(X.T @ X)
-        inverse = 1 / (np.maximum(values, n * least) + n * ridge)
-        return {"w": (vectors * inverse) @ (vectors.T @ (X.T @ y))}
+        strength = np.maximum(values, n * self.least_eigenvalue) + n * self.regularization
+        coefficients = (vectors / strength) @ (vectors.T @ (X.T @ y))
 
-    def _apply(self, table: FloatArray, state: PrivateState) -> FloatArray:
-        predictors, target = self._parts(table)
-        filled = np.where(np.isnan(target), predictors @ state["w"], target)
-        return np.insert(predictors, self._column(table.shape[1]), filled, axis=1)
+        def fill(rows: FloatArray) -> FloatArray:
+            predictors, target = self._parts(rows)
+            filled = np.where(np.isnan(target), predictors @ coefficients, target)
+            return np.insert(predictors, self.target, filled, axis=1)
+
+        return fill
+
+    def _parts(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the predictors, missing ones as 0, and the target."""
+        predictors = np.delete(rows, self.target, axis=1)
+        return np.nan_to_num(predictors, nan=0.0), rows[:, self.target]
+
+
+_BLOCK = 4_000_000  # Distances held in memory at once.
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeighbourImputer(Imputer):
+    """Fill the missing cells of a row with the mean of its k nearest complete rows.
+
+    Nearness is Euclidean distance on the row's observed cells; ties go to the lower row number.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+        Number of donors k, at least 1.
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p).
+    max_donations : int or None, default None
+        Condition, if given: no row is a donor of more incomplete rows than this (M).
+
+    Notes
+    -----
+    Replacing a row changes each donor set by at most one swap: if the old row leaves a set,
+    either the new row or the runner-up takes its place; otherwise at most the new row enters.
+    The imputed cells are means of k donors within the ball of radius R, so they move by at most
+    2 R min(h, k) / k for h replaced rows. Rows that move do so only if a replaced row donates to
+    them in one of the two tables: at most min(p, 2 M h) of them. Nearness is not continuous in
+    the values, so rows that moved before this step are counted as replaced.
+
+    The donors of `missdp.statistics` are chosen by other code: there rows come and go, so that ties
+    cannot go by row number but need an order of all possible rows, which a finite domain has and
+    real vectors have not.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = NeighbourImputer(n_neighbors=4, max_incomplete=50, max_donations=3)
+    >>> after = step.stability(NEIGHBOURS, RowDomain(rows=500, columns=3, complete=False))
+    >>> after.moved_rows, after.moved_max
+    (6, 0.5)
+    """
+
+    n_neighbors: int = count(5)
+    # No donation at all means no incomplete row: each takes from k rows.
+    max_donations: int | None = count(None, least=0)
+
+    _continuous = False
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on donations, if that is declared."""
+        most = self.max_donations
+        return (*super().assumed(domain), *(() if most is None else (BoundedDonations(most),)))
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p rows move, or 2 M for each replaced row."""
+        k, hit, h = self.n_neighbors, self._p(domain), distance.replaced
+        if self.max_donations is not None:
+            hit = min(hit, 2 * self.max_donations * h)
+        return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: donated cells are a mean of vectors in the ball."""
+        self._p(domain)
+        return domain.radius * math.sqrt(2)
+
+    def _p(self, domain: RowDomain) -> int:
+        enough = self.max_incomplete <= domain.rows - self.n_neighbors
+        require(enough, "max_incomplete must leave n_neighbors complete rows")
+        return self.max_incomplete
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        donors = table[~np.isnan(table).any(axis=1)]
+        size = max(1, _BLOCK // max(1, donors.shape[0]))
+
+        def fill(rows: FloatArray) -> FloatArray:
+            filled, missing = rows.copy(), np.isnan(rows)
+            for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+                alike = np.flatnonzero((missing == pattern).all(axis=1))
+                for block in np.split(alike, range(size, alike.size, size)):
+                    filled[np.ix_(block, pattern)] = self._donated(rows[block], pattern, donors)
+            return filled
+
+        return fill
+
+    def _donated(
+        self, rows: FloatArray, pattern: NDArray[np.bool_], donors: FloatArray
+    ) -> FloatArray:
+        if donors.shape[0] == 0:
+            return np.zeros((rows.shape[0], int(pattern.sum())))
+        # Direct differences, not |a|^2 - 2ab + |b|^2: equal rows must tie exactly.
+        gaps = np.zeros((rows.shape[0], donors.shape[0]))
+        for column in np.flatnonzero(~pattern):
+            gaps += (rows[:, [column]] - donors[:, column]) ** 2
+        order = np.argsort(gaps, axis=1, kind="stable")[:, : self.n_neighbors]
+        return np.asarray(donors[order][:, :, pattern].mean(axis=1))
