@@ -32,7 +32,7 @@ from missdp import (
 )
 from missdp import pricing as mp
 from missdp.accounting import MissingCompletelyAtRandom
-from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, UnprovenError
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError
 from missdp.pricing import load_pipeline, plan_test, price, rows_of
 from missdp.schema import Equation, Impossible, Ordinal
 from missdp.sources.filling import ROWS_AT_ONCE
@@ -310,24 +310,6 @@ def test_the_guarantee_is_the_models_and_the_rows_stay_private():
     assert "as private as the rows were" in IMPUTER.in_words()
 
 
-def test_the_ground_truth_gains_nothing_from_filled_cells():
-    nullable = Schema(SCHEMA.attributes[:3])
-    rows = holey().drop(columns="weight")
-    model = AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(rows, schema=nullable)
-    table = Table.read(rows, nullable)
-    filled = DPImputer(model=model, random_state=0).transform(table)
-    known = missdp.accounting.MissingCompletelyAtRandom(dict.fromkeys(nullable.names, 0.5))
-    gains = []
-    for data in (table, filled):
-        dropped = PrivBayes(epsilon=1.0, missing="complete-rows").fit(data)
-        gains.append(dropped.ground_truth_guarantee(known).epsilon)
-    assert gains[0] < 0.5
-    assert gains[1] == pytest.approx(1.0)
-    again = DPImputer(model=model, random_state=0).transform(filled)
-    assert same(again, filled)
-    assert again.schema == filled.schema
-
-
 # Rules
 
 
@@ -424,12 +406,6 @@ def test_a_row_that_cannot_be_filled_keeps_its_holes():
 # Pipelines
 
 
-def numeric_schema(d=3):
-    return Schema(
-        tuple(Numeric(name=n, lower=-1, upper=1, bins=4, nullable=True) for n in "abc"[:d])
-    )
-
-
 def test_rows_of_numbers_are_filled_as_tables_are():
     rows = Table.read(holey(300), SCHEMA)
     filled, numbers = IMPUTER.transform(rows), IMPUTER.transform(rows_of(rows))
@@ -495,14 +471,6 @@ def test_what_is_not_applicable_has_no_number():
     step = DPImputer(model=ruled_model(False))
     with pytest.raises(ParameterError, match="not applicable to some rows"):
         step.output_domain(mp.RowDomain(rows=10, columns=3, complete=False))
-
-
-def test_a_schema_with_open_facts_is_not_priced():
-    facts = Categorical(name="x", levels=("a", "b"), nullable=True, undeclared=("levels",))
-    table = Table.from_codes(Schema((facts,)), {"x": [0, 1, 2] * 100})
-    model = AllPairs(epsilon=1.0, delta=1e-6).fit(table, undeclared="accept")
-    with pytest.raises(SchemaError, match="not yet declared public"):
-        DPImputer(model=model).output_domain(mp.RowDomain(rows=10, columns=2, complete=False))
 
 
 PIPELINE = """

@@ -1,24 +1,31 @@
-"""Whatever a fit shows was released: answers of one table, repeated for a fit on another one."""
+"""Whatever a fit shows was released; estimators see answers only; and nothing is left out."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import gc
+import inspect
 import pickle
 import types
 import warnings
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
+import missdp.pricing as room
 from missdp import pricing as mp
-from missdp.accounting import Budget, Guarantee
+from missdp.accounting import Budget, Condition, Guarantee
 from missdp.errors import MissDPError, ParameterError
 from missdp.mechanisms.noise import SeededNoise
-from missdp.pricing import propose_test_release
+from missdp.pricing import estimators, propose_test_release
 from missdp.pricing import replace_one as prices
+from missdp.pricing.prices import _MECHANISMS, _STEPS
+from pricing import stability_cases
 from pricing.cases import CHAINS, ESTIMATORS, released, target
 from pricing.witnesses import Different, Tape
 
@@ -301,3 +308,110 @@ def test_scikit_learn_habits_of_a_fitted_estimator(name):
     assert not hasattr(fresh, "guarantee_")
     assert released(fresh.fit(x, y)) == released(fitted)
     assert isinstance(fitted.guarantee_, Guarantee)
+
+
+SOURCE = Path(estimators.__file__).read_text(encoding="utf-8")
+NAMES = {
+    "missdp.pricing.replace_one": {"PrivateEstimator"},
+    "missdp.pricing.domain": {
+        *("FloatArray", "RowDomain", "as_rows", "check_fillable", "clip_rows"),
+        *("count", "one_of", "real"),
+    },
+    "missdp.pricing.questions": {
+        *("GradientSteps", "Loss", "NoiseKind", "Question", "SecretStop", "VectorQuery"),
+    },
+}
+SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")
+
+
+def offences(source):
+    """Return what an estimator must not do, as lines."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("missdp")]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level or module in ("missdp", "missdp.pricing") or module.startswith(SHUT):
+                found.append(module or "a whole module")
+            if module in NAMES:
+                found += [a.name for a in node.names if a.name not in NAMES[module]]
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            own = ast.unparse(node.value) in ("self", "super()")
+            found += [] if own else [ast.unparse(node)]
+    return found
+
+
+def test_estimators_see_answers_only():
+    assert offences(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from missdp.pricing.replace_one import PreparedRows",
+        "from missdp.pricing.replace_one import ReplaceOneDoor",
+        "from missdp.pricing.domain import rows_of",
+        "from missdp.pricing import replace_one",
+        "from missdp.mechanisms import SecureNoise",
+        "from missdp import Table",
+        "from .replace_one import PreparedRows",
+        "from missdp.pricing.questions import row_gradients",
+        "answer._gradients()",
+        "import_ = question.x._y",
+    ],
+)
+def test_reaching_for_rows_is_seen(line):
+    assert offences(line)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "price-of-preprocessing.md"
+FREE = {room.RowClipper, room.ConstantImputer}
+
+
+def exported(base):
+    found = {vars(room)[name] for name in room.__all__}
+    found = {kind for kind in found if inspect.isclass(kind) and issubclass(kind, base)}
+    return found - {base, room.Imputer, room.ColumnImputer, room.StepCondition}
+
+
+def test_every_step_is_tried_with_random_neighbours():
+    pair = stability_cases.complete_pair(0, d=3)
+    public = {n: f for n, f in vars(stability_cases).items() if not n.startswith("_")}
+    tried = {type(case(pair)[0]) for name, case in public.items() if name.endswith("_case")}
+    assert exported(mp.StableTransformer) == tried | FREE
+
+
+def test_every_step_and_estimator_has_a_word_for_files():
+    assert set(_STEPS.values()) == exported(mp.StableTransformer)
+    assert set(_MECHANISMS.values()) == exported(mp.PrivateEstimator)
+
+
+def test_every_estimator_meets_the_promises_of_the_door():
+    assert exported(mp.PrivateEstimator) == {type(estimator) for estimator in ESTIMATORS.values()}
+
+
+def test_the_page_names_every_step():
+    page = PAGE.read_text(encoding="utf-8")
+    missing = [k.__name__ for k in exported(mp.StableTransformer) if f"`{k.__name__}`" not in page]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(exported(mp.StableTransformer) | exported(mp.PrivateEstimator), key=str)
+)
+def test_parameters_are_fields_by_name_and_objects_are_themselves(kind):
+    init = [f for f in dataclasses.fields(kind) if f.init]
+    assert all(f.kw_only for f in init)
+    assert {f.name for f in init} == set(kind._get_param_names())
+    assert kind.__eq__ is object.__eq__
+    assert kind.__hash__ is object.__hash__
+
+
+@pytest.mark.parametrize("kind", sorted(exported(Condition), key=str))
+def test_a_condition_is_a_sentence_with_its_numbers(kind):
+    facts = {field.name: 40 + i for i, field in enumerate(dataclasses.fields(kind))}
+    text = kind(**facts).statement()
+    assert text.endswith(".")
+    assert "{" not in text
+    assert all(str(fact) in text for fact in facts.values())

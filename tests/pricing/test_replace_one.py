@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -161,14 +162,6 @@ def test_a_query_and_a_loss_are_plain_functions():
         query(given=([1],))
 
 
-@pytest.mark.parametrize(
-    "bad", [{"multiplier": 0.0}, {"multiplier": math.nan}, {"size": 0}, {"noise": "cauchy"}]
-)
-def test_public_parameters_are_checked(bad):
-    with pytest.raises(ParameterError):
-        query(**bad)
-
-
 def test_a_question_about_other_rows_is_refused_before_it_is_charged():
     budget = Budget(1e6, 1e-3, adjacency="replace-one")
     for other in (replace(DOMAIN, rows=41), replace(DOMAIN, radius=0.5)):
@@ -213,18 +206,22 @@ def test_gradients_are_taken_within_the_ball_of_the_loss(bad):
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("ask", "bad"),
     [
-        {"loss": replace(LOSS, radius=0.5)},
-        {"batch": 41},
-        {"batch": 0},
-        {"steps": 0},
-        {"multiplier": -1.0},
+        *[(query, bad) for bad in ({"multiplier": math.nan}, {"size": 0}, {"noise": "cauchy"})],
+        *[
+            (steps, bad)
+            for bad in ({"batch": 41}, {"batch": 0}, {"steps": 0}, {"multiplier": -1.0})
+        ],
+        (steps, {"loss": replace(LOSS, radius=0.5)}),
+        (partial(replace, LOSS), {"lipschitz": math.inf}),
+        (partial(VectorNoise, "gaussian", 1.0), {"sensitivity": math.inf}),
+        (mp.Sensitivity, {"replaced": 0.0}),
     ],
 )
-def test_steps_that_are_none_are_refused(bad):
+def test_questions_that_are_none_are_refused(ask, bad):
     with pytest.raises(ParameterError):
-        steps(**bad)
+        ask(**bad)
 
 
 def broken(scores, target):
@@ -270,14 +267,14 @@ def test_samples_are_fresh_and_without_replacement(noise):
     drawn = list(samples(steps(steps=300, batch=5), noise))
     assert all(len(set(sample.tolist())) == 5 for sample in drawn)
     counts = np.bincount(np.concatenate(drawn), minlength=40)
-    assert chisquare(counts).pvalue > 1e-4
+    assert chisquare(counts).pvalue > 1e-7
     assert len({tuple(sorted(sample.tolist())) for sample in drawn}) > 290
 
 
 @pytest.mark.parametrize("seeds", [[SeededNoise(i) for i in range(2000)], [SecureNoise()] * 2000])
 def test_the_secret_stop_is_uniform(seeds):
     stops = [_secret_stop(8, noise) for noise in seeds]
-    assert chisquare(np.bincount(stops, minlength=9)[1:]).pvalue > 1e-4
+    assert chisquare(np.bincount(stops, minlength=9)[1:]).pvalue > 1e-7
 
 
 def test_a_hidden_run_releases_its_last_iterate_only():

@@ -12,13 +12,11 @@ from missdp import pricing as mp
 from missdp.accounting import (
     Budget,
     ExplicitSeed,
-    PureEvent,
     epsilon_under,
 )
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError, ParameterError, UnprovenError
 from missdp.pricing import propose_test_release
-from missdp.statistics import ImputedStatistics, KNNImputation
 from pricing.cases import ESTIMATORS
 
 RNG = np.random.default_rng(0)
@@ -141,15 +139,6 @@ def test_estimators_share_an_adaptive_budget_in_its_currency(currency):
     assert len(budget.events) == charged
 
 
-def test_a_pure_adaptive_budget_takes_laplace_noise():
-    budget = Budget(1.0, adjacency="replace-one", schedule="adaptive")
-    mp.PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
-    assert budget.left.amount == pytest.approx(0.75, rel=1e-5)
-    with pytest.raises(BudgetExceededError):
-        mp.PrivateMean(noise_multiplier=1.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
-    assert len(budget.events) == 1
-
-
 @pytest.mark.parametrize("schedule", ["fixed", "adaptive"])
 def test_synthesizers_and_estimators_share_a_replace_one_budget(schedule):
     """What is promised under add-remove costs a replace-one budget its proven conversion."""
@@ -167,15 +156,3 @@ def test_synthesizers_and_estimators_share_a_replace_one_budget(schedule):
     with pytest.raises(BudgetExceededError):
         PrivBayes(epsilon=0.5, budget=tight).fit(TABLE)
     assert not tight.events
-
-
-def test_statistics_and_estimators_share_a_replace_one_budget():
-    imputation = KNNImputation(impute="income", match_on="sex")
-    budget = Budget(5.0, adjacency="replace-one")
-    asked = ImputedStatistics(TABLE, imputation, budget=budget, random_state=0)
-    asked.count(where="income > 4", epsilon=0.5)
-    mp.PrivateMean(noise_multiplier=4.0, mechanism="laplace", budget=budget, delta=0.0).fit(X)
-    pure = [e.to_replace_one() for e in budget.events]
-    assert budget.spent.epsilon == pytest.approx(epsilon_under(pure, 0.0, "replace-one"))
-    assert budget.spent.epsilon >= 2 * 0.5 + 0.25
-    assert any(isinstance(e, PureEvent) for e in budget.events)

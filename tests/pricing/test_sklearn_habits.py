@@ -61,14 +61,6 @@ def test_nothing_learned_is_shown_or_pickled(step):
         pickle.dumps(fitted._private)
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda s: type(s).__name__)
-def test_output_shape_is_the_same_for_any_data_of_one_shape(step):
-    shapes = {clone(step).fit_transform(t).shape for t in (table(), np.zeros((40, 3)), table(1))}
-    assert len(shapes) == 1
-    for data in (table(), np.zeros((40, 3))):
-        assert np.isfinite(clone(step).fit_transform(data)).all()
-
-
 def test_steps_work_in_a_scikit_learn_pipeline():
     holes = table()
     holes[3, 1] = np.nan

@@ -283,19 +283,3 @@ def test_steps_without_conditions_never_fail():
     domain = mp.RowDomain(rows=30, columns=2)
     for step in (mp.RowClipper(), mp.StandardScaler(least_std=0.4, below="floor")):
         assert step.failure_margin(np.zeros((30, 2)), mp.NEIGHBOURS, domain) == np.inf
-
-
-def test_projection_chance_of_eigen_gap_constants():
-    """The gap can move by almost 3 sqrt(3) / n, and the covariance by almost 4 / n."""
-    n = 4000
-    base = np.zeros((n, 2))
-    base[:, 0] = -1.0
-    base[1::2, 0] = -0.999
-    x, y = base.copy(), base.copy()
-    x[0], y[0] = [1.0, 0.0], [-1.0, 0.0]
-    change = np.linalg.norm(np.cov(x.T) - np.cov(y.T)) * n
-    assert 3.95 < change <= 4
-    up, down = base.copy(), base.copy()
-    up[0], down[0] = [0.5, np.sqrt(0.75)], [0.5, -np.sqrt(0.75)]
-    spread = np.ptp(np.linalg.eigvalsh(np.cov(up.T) - np.cov(down.T))) * n
-    assert 0.99 * 3 * np.sqrt(3) < spread <= 3 * np.sqrt(3)

@@ -7,16 +7,15 @@ by one question about the rows, answered with noise. From both follows what the 
 
 Read the files in this order:
 
-* `domain`: what is publicly known of private rows, and how arrays and tables are read as rows.
-* `maps`: how far two tables are apart, and what that means for the outputs of a mechanism.
-* `steps`: what a step must state and prove. The steps: `impute` (by columns), `near_rows` (by
-  neighbours and clusters), `scale` (and principal components), and `model_imputer`, by a released
-  model (`completed_rows` fills tables, `encoded_rows` rows of numbers).
-* `vector_query`: a noisy vector computed from rows. `gradient_steps` asks for noisy gradients,
-  whose privacy maps are in `gradient_maps`.
-* `chain`: a chain of steps, and the best bound on what a question after it reveals.
-* `replace_one`: the door that holds rows, charges and answers, and who may ask there.
-* `estimators`, `pipeline` (and propose-test-release), `prices` (table, picture, TOML file).
+* ``domain``: what is publicly known of private rows, how tables become rows of numbers, and how far
+  two tables are apart.
+* ``steps``: what a step assumes, states and proves. ``imputers`` fill missing cells,
+  ``transforms`` scale, reduce and merge rows; ``model_imputer`` fills by a released model
+  (``completed_rows``: row by row, as the schema's rules have it).
+* ``privacy_maps``: what a distance between tables means for outputs, and the best bound.
+* ``questions``: a noisy vector, noisy gradients, or the last iterate of a hidden run.
+* ``replace_one``: chains of steps, and the door that holds rows, charges and answers.
+* ``estimators``, ``pipeline`` (and propose-test-release), ``prices`` (table, picture, TOML file).
 
 All guarantees are under *replace-one* adjacency with a public number of rows, the setting in which
 the stability of preprocessing is proven; they are never converted to add-remove.
