@@ -143,10 +143,12 @@ def shipped(columns: int) -> dict[str, PrivacyMap]:
     """The shipped mean of rows in the unit ball, at the same noise in units of sensitivity."""
     domain = RowDomain(rows=N, columns=columns)
     return {
-        "mean, Gaussian noise": PrivateMean(noise_multiplier=1 / EPSILON).question(domain).privacy_map,
-        "mean, Laplace noise": PrivateMean(
-            noise_multiplier=1 / EPSILON, mechanism="laplace"
-        ).question(domain).privacy_map,
+        "mean, Gaussian noise": PrivateMean(noise_multiplier=1 / EPSILON)
+        .question(domain)
+        .privacy_map,
+        "mean, Laplace noise": PrivateMean(noise_multiplier=1 / EPSILON, mechanism="laplace")
+        .question(domain)
+        .privacy_map,
     }
 
 

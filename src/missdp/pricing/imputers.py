@@ -138,6 +138,11 @@ class ColumnImputer(Imputer):
         number of replaced rows. A bound on missing cells per row can fail at a single row.
         """
         if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
+            if self._cells(domain) < domain.columns and not domain.complete:
+                raise UnprovenError(
+                    "a bound on missing cells per row can fail at a single row; leave "
+                    "cells_per_row unset to make the condition testable"
+                )
             return super().failure_margin(values, incoming, domain)
         incomplete = int(np.isnan(values).any(axis=1).sum())
         return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
