@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import gc
+import importlib
 import inspect
 import pickle
 import types
@@ -20,6 +21,7 @@ from sklearn.base import BaseEstimator, clone
 import missdp.pricing as room
 from missdp import pricing as mp
 from missdp.accounting import Budget, Condition, Guarantee
+from missdp.aliases import MOVED
 from missdp.errors import MissDPError, ParameterError
 from missdp.mechanisms.noise import SeededNoise
 from missdp.pricing import estimators, propose_test_release
@@ -415,3 +417,11 @@ def test_a_condition_is_a_sentence_with_its_numbers(kind):
     assert text.endswith(".")
     assert "{" not in text
     assert all(str(fact) in text for fact in facts.values())
+
+
+@pytest.mark.parametrize("old", [old for old in MOVED if old.startswith("missdp.preprocess.")])
+def test_what_pricing_was_called_leads_there_with_a_warning(old):
+    room, name = old.rsplit(".", 1)
+    with pytest.warns(DeprecationWarning, match=f"missdp.pricing.{name} now"):
+        found = getattr(importlib.import_module(room), name)
+    assert found is getattr(mp, name)
