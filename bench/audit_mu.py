@@ -20,7 +20,7 @@ import pandas as pd
 
 from missdp import AIM, MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.mechanisms import Door, Training
-from missdp.preprocess import PrivateMean
+from missdp.pricing import PrivateMean
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import TINY, Audit, audit, audit_synthesizer, canary

@@ -26,8 +26,8 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from missdp import AllPairs, DPImputer, Numeric, Schema, Table
-from missdp.preprocess import rows_of
-from missdp.preprocess.encoded_rows import table_of
+from missdp.pricing import rows_of
+from missdp.pricing.completed_rows import table_of
 
 PILES = {"capital-gain": (0.0,), "capital-loss": (0.0,), "hours-per-week": (40.0,)}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from sklearn.base import clone
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "preprocess"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "pricing"))
 
 import stability_cases as cases
 import test_tightness as pairs
 
-from missdp.preprocess import NEIGHBOURS, TableDistance
+from missdp.pricing import NEIGHBOURS, TableDistance
 
 PAIRS = {
     "mean, one cell a row": (cases.mean_one_cell_case, pairs.single_cell_pair),

@@ -17,7 +17,7 @@ from missdp.errors import (
     whole,
 )
 from missdp.evaluate import classifier_f1
-from missdp.preprocess import load_pipeline
+from missdp.pricing import load_pipeline
 from missdp.schema import Determined, Impossible, NotApplicable
 from missdp.schema.predicates import parse_names, parse_where
 from missdp.sources.strategies import strategy_named

@@ -40,8 +40,8 @@ from missdp.inference.heads import Heads
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import Levels
 from missdp.inference.pair_model import PairModel
-from missdp.preprocess.assumptions import StepCondition
-from missdp.preprocess.prices import Price, PriceStep
+from missdp.pricing import StepCondition
+from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics import Estimate, Histogram

@@ -13,7 +13,7 @@ from missdp import MST, DPImputer
 from missdp.datasets import yrbss
 from missdp.evaluate import classifier_f1, classifiers
 from missdp.inference.graphical import Recipe
-from missdp.preprocess import (
+from missdp.pricing import (
     MeanImputer,
     PricedPipeline,
     PrivateMean,

@@ -18,7 +18,7 @@ from _tables import Found, markdown, run, save_figure
 from matplotlib.figure import Figure
 
 from missdp.accounting import RDPEvent, epsilon_of
-from missdp.preprocess import (
+from missdp.pricing import (
     NEIGHBOURS,
     MeanImputer,
     PCARankReducer,
@@ -28,8 +28,7 @@ from missdp.preprocess import (
     TableDistance,
     bounds,
 )
-from missdp.preprocess.chain import ORDERS, theorem_two
-from missdp.preprocess.maps import GaussianMap, Sensitivity
+from missdp.pricing.privacy_maps import ORDERS, GaussianMap, Sensitivity, theorem_two
 
 DELTA, NOISE = 1e-6, 10.0
 MECHANISM = GaussianMap(sensitivity=Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0), sigma=NOISE)
@@ -44,12 +43,10 @@ def ours(step: StableTransformer, domain: RowDomain) -> tuple[float, float]:
 
 def published(tau: float) -> float:
     """Theorem 2 with c = 2, orders of at least 11, and the published sensitivities."""
-    moved = TableDistance(replaced=1, moved_rows=1, moved_l12=tau)
+    moved = TableDistance(replaced=0, moved_rows=1, moved_l12=tau)
     orders = [a for a in ORDERS if a >= 11]
     curve = [
-        theorem_two(
-            a, lambda o: o / (2 * NOISE**2), lambda o: MECHANISM.moved_curve(o, moved), c=2.0
-        )
+        theorem_two(a, lambda o: o / (2 * NOISE**2), lambda o: MECHANISM.curve(o, moved), c=2.0)
         for a in orders
     ]
     return epsilon_of(RDPEvent(orders=orders, epsilons=curve), DELTA)

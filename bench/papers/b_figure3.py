@@ -41,7 +41,7 @@ from scipy.special import expit
 from sklearn.datasets import make_classification
 
 from missdp.accounting import SampledGaussianEvent, epsilon_of, zcdp_rho
-from missdp.preprocess import (
+from missdp.pricing import (
     PCARankReducer,
     PricedPipeline,
     PrivateLogisticRegression,

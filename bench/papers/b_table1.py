@@ -15,12 +15,19 @@ import math
 
 import numpy as np
 from _tables import Found, markdown, run
+from b_shared import ExponentialMap
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from missdp.preprocess import NEIGHBOURS, TableDistance
-from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
-from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.pricing import NEIGHBOURS, TableDistance
+from missdp.pricing.privacy_maps import (
+    GaussianMap,
+    IterationMap,
+    LaplaceMap,
+    PrivacyMap,
+    Sensitivity,
+    SubsampledMap,
+)
 
 ALPHA, EPSILON, N = 11.0, 0.01, 1000
 SHORT_WAY = TableDistance(replaced=0, moved_rows=20, moved_max=0.01)
@@ -114,7 +121,7 @@ def measure(short: bool) -> Found:
     rows = []
     for name, mechanism in mechanisms().items():
         for moved in (SHORT_WAY, LONG_WAY):
-            group = mechanism.replaced_curve(ALPHA, moved.moved_rows)
+            group = mechanism.curve(ALPHA, TableDistance(replaced=moved.moved_rows))
             rows.append(
                 {
                     "mechanism": name,
@@ -123,7 +130,7 @@ def measure(short: bool) -> Found:
                     "printed_rdp": printed_rdp(name),
                     "rdp": mechanism.curve(ALPHA, NEIGHBOURS),
                     "printed_srdp": printed(name, moved),
-                    "srdp": mechanism.moved_curve(ALPHA, moved),
+                    "srdp": mechanism.curve(ALPHA, moved),
                     "group": group,
                 }
             )

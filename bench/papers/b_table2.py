@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from _tables import Found, markdown, run
+from b_shared import ExponentialMap
 from scipy.optimize import brentq
 
-from missdp.preprocess import (
+from missdp.pricing import (
     NEIGHBOURS,
     Deduplicator,
     MeanImputer,
@@ -39,9 +40,15 @@ from missdp.preprocess import (
     TableDistance,
     overall_curve,
 )
-from missdp.preprocess.chain import theorem_two
-from missdp.preprocess.gradient_maps import IterationMap, SubsampledMap
-from missdp.preprocess.maps import ExponentialMap, GaussianMap, LaplaceMap, PrivacyMap, Sensitivity
+from missdp.pricing.privacy_maps import (
+    GaussianMap,
+    IterationMap,
+    LaplaceMap,
+    PrivacyMap,
+    Sensitivity,
+    SubsampledMap,
+    theorem_two,
+)
 
 ALPHA, EPSILON = 11.0, 0.1
 N, P, ETA, GAP, STD = 1000, 20, 0.01, 0.5, 0.7
@@ -136,10 +143,12 @@ def shipped(columns: int) -> dict[str, PrivacyMap]:
     """The shipped mean of rows in the unit ball, at the same noise in units of sensitivity."""
     domain = RowDomain(rows=N, columns=columns)
     return {
-        "mean, Gaussian noise": PrivateMean(noise_multiplier=1 / EPSILON).privacy_map(domain),
-        "mean, Laplace noise": PrivateMean(
-            noise_multiplier=1 / EPSILON, mechanism="laplace"
-        ).privacy_map(domain),
+        "mean, Gaussian noise": PrivateMean(noise_multiplier=1 / EPSILON)
+        .question(domain)
+        .privacy_map,
+        "mean, Laplace noise": PrivateMean(noise_multiplier=1 / EPSILON, mechanism="laplace")
+        .question(domain)
+        .privacy_map,
     }
 
 
@@ -169,10 +178,10 @@ def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None,
         return published(name, step), at_paper, at_paper, mechanism.pure(step.ours) / base
 
     def replaced(a: float) -> float:
-        return mechanism.replaced_curve(a, 1)
+        return mechanism.curve(a, NEIGHBOURS)
 
     def moved(a: float) -> float:
-        return mechanism.moved_curve(a, paper)
+        return mechanism.curve(a, replace(paper, replaced=0))
 
     return (
         published(name, step),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from _tables import Found, markdown, run
 
-from missdp.preprocess import (
+from missdp.pricing import (
     NEIGHBOURS,
     MeanImputer,
     MedianImputer,

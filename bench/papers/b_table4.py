@@ -26,7 +26,7 @@ from b_figure3 import (
 )
 
 from missdp.errors import UnprovenError
-from missdp.preprocess import PCARankReducer, RowClipper
+from missdp.pricing import PCARankReducer, RowClipper
 
 CLIPS = (0.1, 0.7, 0.99, 1.0)
 PUBLISHED = {1.0: (0.84, 0.89, 0.88, 0.89), 2.0: (0.84, 0.89, 0.89, 0.89),

@@ -12,7 +12,7 @@ ROOMS = tuple(
         "table",
         "synth",
         "statistics",
-        "preprocess",
+        "pricing",
         "accounting",
         "ground_truth",
         "evaluate",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
-    from missdp.preprocess import DPImputer
+    from missdp.pricing import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
     from missdp.synth import (
         AIM,
@@ -55,7 +55,7 @@ _HOMES = {
     "Categorical": "schema",
     "DPAutoGAN": "synth",
     "DPCTGAN": "synth",
-    "DPImputer": "preprocess",
+    "DPImputer": "pricing",
     "DPMisGAN": "synth",
     "Guarantee": "accounting",
     "Kamino": "synth",
@@ -77,7 +77,8 @@ _ROOMS = frozenset(
         "inference",
         "mechanisms",
         "missingness",
-        "preprocess",
+        "preprocess",  # as `pricing` was called
+        "pricing",
         "schema",
         "sources",
         "statistics",

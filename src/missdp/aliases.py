@@ -4,6 +4,19 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 
+_PRICING = """
+    NEIGHBOURS Bound BoundedDonations CentralGaps ColumnImputer ConstantImputer CovarianceGap
+    DPImputer Deduplicator ExtremeGaps FrameOverlap Imputer IncompleteRows LargestCluster
+    LeastEigenvalue LeastRange LeastStandardDeviation MeanImputer MedianImputer MinMaxScaler
+    ModelPaidApart NeighbourImputer NotFittedOnThisTable PCADimensionReducer PCARankReducer
+    Price PriceStep PricedPipeline PrivateCovariance PrivateEstimator PrivateHistogram
+    PrivateLinearRegression PrivateLogisticRegression PrivateMean Quantizer Refused
+    RegressionImputer Released Response RowClipper RowDomain StableTransformer Stage
+    StandardScaler StepCondition TableDistance TestPlan TrimmedMeanImputer TrimmedRange bounds
+    calibrated column_names load_pipeline overall_curve packing_number plan_test plot_price
+    price propose_test_release rows_of trace
+"""
+
 #: Old public name -> where it stands now. Kept for one release.
 MOVED: dict[str, str] = {
     "missdp.accounting.GDPAccountant": "missdp.accounting.GDP",
@@ -11,6 +24,7 @@ MOVED: dict[str, str] = {
     "missdp.accounting.PureAccountant": "missdp.accounting.PURE",
     "missdp.accounting.RDPAccountant": "missdp.accounting.RENYI",
     "missdp.accounting.ZCDPAccountant": "missdp.accounting.ZCDP",
+    **{f"missdp.preprocess.{name}": f"missdp.pricing.{name}" for name in _PRICING.split()},
 }
 
 

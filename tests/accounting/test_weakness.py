@@ -12,7 +12,7 @@ from missdp.accounting.guarantee import weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
 from missdp.mechanisms.laws import Witness
-from missdp.preprocess import PricedPipeline, PrivateMean
+from missdp.pricing import PricedPipeline, PrivateMean
 from missdp.statistics import ImputedStatistics, KNNImputation
 
 SCHEMA = Schema(

@@ -6,8 +6,8 @@ import pytest
 
 from missdp import PrivBayes
 from missdp.datasets import yrbss
-from missdp.preprocess import column_names
-from missdp.preprocess.prices import Price
+from missdp.pricing import column_names
+from missdp.pricing.prices import Price
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from missdp import AIM, MST, Budget, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.accounting import DataDependentDomain, PublicDomain
 from missdp.errors import ParameterError, SchemaError
 from missdp.mechanisms import domain_conditions
-from missdp.preprocess import MeanImputer, PricedPipeline, PrivateMean
+from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean
 from missdp.statistics import ImputedStatistics, KNNImputation
 
 

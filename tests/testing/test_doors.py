@@ -21,8 +21,8 @@ from missdp.mechanisms.choices import Best
 from missdp.mechanisms.laws import Handle
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
-from missdp.preprocess import PrivateLogisticRegression, PrivateMean
-from missdp.preprocess.vector_query import VectorNoise
+from missdp.pricing import PrivateLogisticRegression, PrivateMean
+from missdp.pricing.questions import VectorNoise
 from missdp.sources import MemorySource, strategy_named
 from missdp.statistics import ImputedStatistics, KNNImputation
 from missdp.testing import (
@@ -156,7 +156,7 @@ def iterated(witness, rows):
 
 def test_what_cannot_be_checked_is_never_called_passed():
     report = check_sensitivity(iterated, pairs=replaced(2))
-    assert [f.case for f in report.unchecked] == ["iterated, LastIterate"]
+    assert [f.case for f in report.unchecked] == ["iterated, SecretStop"]
     assert not any(f.passed for f in report.unchecked)
     assert "NOT CHECKED" in str(report)
     assert "1 not checked" in str(report)
@@ -376,14 +376,11 @@ def test_smooth_noise_is_scaled_too():
 
 
 def test_a_last_iterate_tells_nothing():
-    from missdp.preprocess import RowDomain
-    from missdp.preprocess.gradient_maps import LogisticLoss
-    from missdp.preprocess.gradient_steps import Labels, LastIterate, SecretStop
+    from missdp.pricing import Loss, RowDomain, SecretStop
 
-    loss = LogisticLoss(radius=1.0, coefficient_norm=1.0)
+    loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
     domain = RowDomain(rows=2, columns=1)
-    facts = {"domain": domain, "loss": loss, "target": Labels(1), "multiplier": 1.0}
-    law = LastIterate(SecretStop(**facts, rate=0.1))
+    law = SecretStop(domain=domain, loss=loss, multiplier=1.0, rate=0.1)
     with pytest.raises(UnprovenError):
         law.exceeds(ZCDPEvent(rho=1.0), None, None)
 

@@ -158,7 +158,7 @@ def impute(
 
     Each row is filled by itself, so this costs no privacy; only the model is a release.
     """
-    from missdp.preprocess.model_imputer import STAYS_PRIVATE, DPImputer
+    from missdp.pricing.model_imputer import STAYS_PRIVATE, DPImputer
 
     del memory  # in force by now, though this takes no more for more rows
     output_format(output)
@@ -242,8 +242,8 @@ def price(
 
 
 def _price_pipeline(path: Path, delta: float | None, plot: Path | None, *, as_json: bool) -> None:
-    from missdp.preprocess import load_pipeline, plot_price
-    from missdp.preprocess import price as price_pipeline
+    from missdp.pricing import load_pipeline, plot_price
+    from missdp.pricing import price as price_pipeline
 
     if plot is not None:
         check_writable(plot)

@@ -261,7 +261,7 @@ def choose_donors(layout: Layout, k: int) -> IntArray:
     after l on the circle of labels. Both are fixed by the two rows alone, so the order over all
     possible donors is fixed before any table is seen, as the sensitivity theorem needs; the
     donee's own label spreads the donees of a cell evenly over its donors. (Where no row comes or
-    goes, as for `missdp.preprocess.NeighbourImputer`, row numbers break ties of real vectors.)
+    goes, as for `missdp.pricing.NeighbourImputer`, row numbers break ties of real vectors.)
     """
     donors, donees = layout.donors, layout.donees
     chosen = room(len(donees.rows) * k, np.int64, filled=-1).reshape(-1, k)

@@ -1,0 +1,30 @@
+"""The exponential mechanism of Tables 1 and 2 of Hu et al. (2024); no estimator uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from missdp.pricing import Sensitivity, TableDistance
+from missdp.pricing.privacy_maps import PrivacyMap
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialMap(PrivacyMap):
+    """The exponential mechanism with mass proportional to exp(score * epsilon / (2 Delta)).
+
+    ``sensitivity`` is that of the scores, in maximum norm; ``sensitivity.replaced`` is Delta. If
+    every score moves by at most s, log-ratios of probabilities lie in an interval of length
+    epsilon s / Delta: pure DP of that size and, by bounded range, an eighth of its square in zCDP
+    (Cesar & Rogers 2021).
+    """
+
+    sensitivity: Sensitivity
+    epsilon: float
+
+    def pure(self, distance: TableDistance) -> float:
+        """Return epsilon times the shift in units of Delta."""
+        return self.epsilon * self.sensitivity.shift(distance) / self.sensitivity.replaced
+
+    def rho(self, distance: TableDistance) -> float:
+        """Return an eighth of the squared range."""
+        return self.pure(distance) ** 2 / 8

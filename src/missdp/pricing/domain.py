@@ -1,0 +1,487 @@
+"""What is public about private rows, how tables become rows, and how far two are apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from functools import partial
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from missdp.errors import DataError, ParameterError, SchemaError, number, replacing, whole
+from missdp.mechanisms.laws import no_warnings
+from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
+from missdp.schema.applicable import not_everywhere
+from missdp.table import Table
+
+FloatArray = NDArray[np.float64]
+Rows: TypeAlias = ArrayLike | Table
+
+
+def require(truth: bool, message: str) -> None:
+    """Raise ParameterError with ``message`` unless ``truth``."""
+    if not truth:
+        raise ParameterError(message)
+
+
+class Parameters(BaseEstimator):  # type: ignore[misc]
+    """Base of dataclasses whose public parameters are checked whenever they are set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = type(self).__dataclass_fields__.get(name)
+        check = known.metadata.get("check") if known else None
+        if check and not (value is None and known.default is None):
+            value = check(name, value)
+        super().__setattr__(name, value)
+
+
+def _parameter(default: Any, check: Callable[[str, Any], Any]) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+def real(default: Any = MISSING, *, least: float = 0.0, most: float = 1e100) -> Any:
+    """Return a field that holds a number within these bounds."""
+    return _parameter(default, partial(number, least=least, most=most))
+
+
+def count(default: Any = MISSING, *, least: int = 1) -> Any:
+    """Return a field that holds a whole number."""
+    return _parameter(default, partial(whole, least=least))
+
+
+def one_of(*known: str) -> Any:
+    """Return the metadata of a field that holds one of some words."""
+
+    def check(name: str, value: Any) -> Any:
+        require(isinstance(value, str) and value in known, f"{name} must be one of {known}")
+        return value
+
+    return {"check": check}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowDomain:
+    """What is publicly known about a table: its shape, the norm of its rows, whether cells miss.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows, public under replace-one adjacency; at least 2.
+    columns : int
+        Number of columns, at least 1.
+    radius : float, default 1.0
+        Every row's observed part has Euclidean norm at most this; from 1e-100 to 1e100, so that
+        no product of a few of them overflows.
+    complete : bool, default True
+        Whether no cell is missing.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> RowDomain(rows=100, columns=3).diameter
+    2.0
+    """
+
+    rows: int
+    columns: int
+    radius: float = 1.0
+    complete: bool = True
+
+    def __post_init__(self) -> None:
+        enough = whole("rows", self.rows) >= 2 and whole("columns", self.columns) >= 1
+        require(enough, "a domain needs at least 2 rows and 1 column")
+        number("radius", self.radius, least=1e-100)
+        require(isinstance(self.complete, bool), "complete must be True or False")
+
+    @classmethod
+    def of(cls, schema: Schema, *, rows: int) -> RowDomain:
+        """Return what is known of the rows that `rows_of` makes of any table with this schema.
+
+        Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
+        read from private data, and not declared public since, is refused (`SchemaError`).
+
+        Examples
+        --------
+        >>> from missdp import Categorical, Numeric, Schema
+        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+        ...                  Categorical(name="sex", levels=("f", "m"))))
+        >>> RowDomain.of(schema, rows=1000)
+        RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+        """
+        return cls(
+            rows=rows,
+            columns=len(column_names(schema)),
+            radius=math.sqrt(len(schema)),
+            complete=not any(a.kinds for a in schema),
+        )
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two rows."""
+        return 2 * self.radius
+
+    def enforce(self, values: Rows) -> FloatArray:
+        """Return the table with every row brought into the domain, row by row.
+
+        Longer rows are scaled down to the radius; in a complete domain a missing cell becomes 0.
+        Each row is mapped on its own, so neighbours stay neighbours.
+
+        Parameters
+        ----------
+        values : array_like of shape (rows, columns), or Table
+            NaN (or infinity) is a missing cell.
+
+        Raises
+        ------
+        DataError
+            If the shape is not the declared one.
+        SchemaError
+            If cells of a table are filled that may be not applicable.
+
+        Examples
+        --------
+        >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
+        array([[0.6, 0.8],
+               [0. , 0. ]])
+        """
+        table = as_rows(values)
+        if table.shape != (self.rows, self.columns):
+            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+        if self.complete:
+            check_fillable(values)
+            table = np.where(np.isnan(table), 0.0, table)
+        return clip_rows(table, self.radius)
+
+
+# How arrays and tables become rows of numbers
+
+
+def column_names(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the columns that `rows_of` makes; refuse facts that are not public.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Ordinal, Schema
+    >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
+    ...                      Categorical(name="sex", levels=("f", "m")))))
+    ('grade', 'sex=f', 'sex=m')
+    """
+    if marked := schema.undeclared:
+        raise SchemaError(
+            "the schema marks facts read from the private data as not yet declared public, for "
+            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks"
+        )
+    names: list[str] = []
+    for a in schema:
+        levels = a.levels if isinstance(a, Categorical) else ()
+        names += [f"{a.name}={level}" for level in levels] or [a.name]
+    return tuple(names)
+
+
+def check_fillable(values: Any) -> None:
+    """Refuse a table with an attribute that is not applicable to some rows; reads no cell.
+
+    Imputations, and estimators that count a missing cell as 0, give every cell a number. Where
+    there is nothing to ask for, that number would be invented. What is no `Table` passes.
+    """
+    if not isinstance(values, Table):
+        return
+    if names := not_everywhere(values.schema, values.schema.names):
+        raise SchemaError(
+            f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} not applicable to "
+            "some rows, and preprocessing would fill every cell that has no value. Leave such "
+            "columns out (Table.subset), or take the fact 'not_applicable' and the rules that "
+            "imply it out of the schema if they are to be filled like any hole"
+        )
+
+
+def table_shape(table: Table) -> tuple[int, int]:
+    """Return the shape of ``rows_of(table)``, or refuse the table, without reading a cell."""
+    for a in table.schema:
+        if isinstance(a, Numeric):
+            table.values(a.name)  # refuses a table that holds bins only
+    return len(table), len(column_names(table.schema))
+
+
+def rows_of(table: Table) -> FloatArray:
+    """Return a table as rows of numbers, each from its own cells and public facts alone; private.
+
+    A numeric attribute becomes one column, [lower, upper] mapped on [-1, 1]; an ordinal one too,
+    its levels evenly spaced; a categorical one a column of 0 and 1 for each level (one-hot). A
+    cell without a value, missing of whatever kind or not applicable, is NaN in all its columns.
+    Neighbouring tables stay one replaced row apart.
+
+    Raises
+    ------
+    SchemaError
+        If a fact of the schema is not declared public.
+    DataError
+        If a numeric attribute has bins only, no values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Numeric, Schema, Table
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+    ...                  Categorical(name="sex", levels=("f", "m"))))
+    >>> rows_of(Table.read(pd.DataFrame({"age": [25.0, None], "sex": ["m", "f"]}), schema))
+    array([[-0.5,  0. ,  1. ],
+           [ nan,  1. ,  0. ]])
+    """
+    table_shape(table)
+    blocks = [
+        np.where(table.mask(a.name)[:, None], np.nan, _numbers_of(a, table)) for a in table.schema
+    ]
+    return np.concatenate(blocks, axis=1)
+
+
+def _numbers_of(attribute: AnyAttribute, table: Table) -> FloatArray:
+    codes = table.codes(attribute.name)[:, None]
+    if isinstance(attribute, Categorical):
+        return np.asarray(codes == np.arange(attribute.size), dtype=np.float64)
+    if isinstance(attribute, Numeric):
+        width = attribute.upper - attribute.lower
+        unit = (table.values(attribute.name)[:, None] - attribute.lower) / width
+    else:
+        unit = codes / (attribute.size - 1) if attribute.size > 1 else np.full(codes.shape, 0.5)
+    return np.asarray(np.clip(2 * unit - 1, -1.0, 1.0))
+
+
+def as_rows(values: Rows) -> FloatArray:
+    """Return a two-dimensional float copy; whatever is not a finite number becomes NaN.
+
+    Every cell is read on its own: one row's odd cell neither refuses the table nor changes how
+    the other rows are read. A `Table` is read by `rows_of`; what is no table is refused.
+    """
+    if isinstance(values, Table):
+        return rows_of(values)
+    refused = DataError("expected a two-dimensional table")
+    with replacing(TypeError, ValueError, by=refused), no_warnings():
+        table = _numbers(values)
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise DataError("expected a two-dimensional table with at least one column")
+    return table
+
+
+def _numbers(values: Any) -> FloatArray:
+    # Without dtype=object, NumPy would read a list with one text cell as text throughout.
+    array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if array.dtype.kind == "c":  # one complex cell makes NumPy read all cells as complex
+        array = np.where(array.imag == 0, array.real, np.nan)
+    if array.dtype.kind not in "fiub":
+        cells = np.asarray(values, dtype=object)
+        array = np.fromiter(map(as_number, cells.flat), np.float64, cells.size).reshape(cells.shape)
+    found = np.array(array, dtype=np.float64)
+    found[~np.isfinite(found)] = np.nan
+    return found
+
+
+def as_number(cell: Any) -> float:
+    """Return one cell as a number; NaN if it is none."""
+    try:
+        return float(cell)
+    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+        return np.nan
+
+
+def clip_rows(table: FloatArray, radius: float) -> FloatArray:
+    """Return the rows projected on the ball; missing cells stay missing and count as 0.
+
+    The projection on a convex set is 1-Lipschitz, so no distance grows.
+    """
+    filled = np.where(np.isnan(table), 0.0, table)
+    # Scale by the largest entry first: squares of huge finite entries would overflow.
+    largest = np.maximum(np.abs(filled).max(axis=1, keepdims=True), np.finfo(float).tiny)
+    unit = np.sqrt(((filled / largest) ** 2).sum(axis=1, keepdims=True))
+    with no_warnings():  # the norm itself may overflow; a warning would tell of a row
+        inside = largest * unit <= radius
+    scaled = (filled / largest) * (radius / np.maximum(unit, 1.0))
+    return np.where(np.isnan(table), np.nan, np.where(inside, filled, scaled))
+
+
+# How far two tables are apart
+
+
+def row_movements(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the distance of each pair of rows; infinite if their missing cells differ."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ParameterError("two tables can be compared only if their shapes are the same")
+    missing_a, missing_b = np.isnan(a), np.isnan(b)
+    gap = np.where(missing_a | missing_b, 0.0, a - b)
+    norms = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    return np.asarray(np.where((missing_a != missing_b).any(axis=1), np.inf, norms))
+
+
+# Room for floating-point error when a distance is compared with its bound.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDistance:
+    """An upper bound on the distance between two tables with the same number of rows.
+
+    Row i of one table is compared with row i of the other. At most ``replaced`` rows are
+    unrelated; among the rest at most ``moved_rows`` differ, each by at most ``moved_max`` in
+    Euclidean norm, by ``moved_l12`` summed, and by ``moved_frobenius`` in root sum of squares. A
+    row that keeps its values but whose missing cells change counts as replaced.
+
+    Parameters
+    ----------
+    replaced : int
+        Rows replaced outright (h), at least 0.
+    moved_rows : int, default 0
+        Other rows that moved.
+    moved_max, moved_l12, moved_frobenius : float, default infinity
+        Norms of the movement; each is tightened to what the others imply. With no row moved all
+        are 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is negative, or rows move without any finite norm.
+
+    Notes
+    -----
+    Replacing one row is ``TableDistance(replaced=1)``. For any number of replaced rows, the
+    choice of the rows that moved most minimises every norm at once, so the distance of two given
+    tables is computable exactly (``between``).
+
+    Examples
+    --------
+    >>> step = TableDistance(replaced=1, moved_rows=4, moved_max=0.5)
+    >>> step.moved_l12, step.moved_frobenius
+    (2.0, 1.0)
+    """
+
+    replaced: int
+    moved_rows: int = 0
+    moved_max: float = math.inf
+    moved_l12: float = math.inf
+    moved_frobenius: float = math.inf
+
+    def __post_init__(self) -> None:
+        norms = (self.moved_max, self.moved_l12, self.moved_frobenius)
+        if self.replaced < 0 or self.moved_rows < 0 or not all(v >= 0 for v in norms):
+            raise ParameterError("distances are counts and norms, and cannot be negative or NaN")
+        if self.moved_rows and math.isinf(min(norms)):
+            raise ParameterError("rows that move need at least one finite norm of their movement")
+        rows = self.moved_rows
+        largest = min(norms) if rows else 0.0
+        l12 = min(self.moved_l12, rows * largest, math.sqrt(rows) * self.moved_frobenius)
+        frobenius = min(self.moved_frobenius, math.sqrt(rows) * largest, l12) if rows else 0.0
+        object.__setattr__(self, "moved_max", largest)
+        object.__setattr__(self, "moved_l12", l12 if rows else 0.0)
+        object.__setattr__(self, "moved_frobenius", frobenius)
+        if largest == 0:
+            object.__setattr__(self, "moved_rows", 0)
+
+    @classmethod
+    def between(cls, first: ArrayLike, second: ArrayLike, *, replaced: int = 1) -> Self:
+        """Return the exact distance of two tables, the ``replaced`` worst rows set aside.
+
+        Parameters
+        ----------
+        first, second : array_like of shape (n, d)
+            Tables; NaN is a missing cell.
+        replaced : int, default 1
+            How many rows count as replaced.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        ParameterError
+            If more rows than ``replaced`` changed which of their cells are missing.
+
+        Examples
+        --------
+        >>> TableDistance.between([[0.0], [1.0]], [[0.5], [9.0]]).moved_l12
+        0.5
+        """
+        rest = np.sort(row_movements(first, second))[::-1][replaced:]
+        same = bool(np.isfinite(rest).all())
+        require(same, "more rows than `replaced` changed which cells are missing")
+        return cls(
+            replaced=replaced,
+            moved_rows=int(np.count_nonzero(rest)),
+            moved_max=float(rest.max(initial=0.0)),
+            moved_l12=float(rest.sum()),
+            moved_frobenius=float(np.sqrt((rest**2).sum())),
+        )
+
+    def covers(self, first: ArrayLike, second: ArrayLike) -> bool:
+        """Whether two tables are within this distance (up to rounding of 1e-9).
+
+        Examples
+        --------
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.0], [9.0]])
+        True
+        >>> NEIGHBOURS.covers([[0.0], [1.0]], [[0.1], [9.0]])
+        False
+        """
+        rest = np.sort(row_movements(first, second))[::-1][self.replaced :]
+        room = _TOLERANCE * (1 + self.moved_max)
+        return bool(
+            np.count_nonzero(rest > room) <= self.moved_rows
+            and rest.max(initial=0.0) <= self.moved_max + room
+            and rest.sum() <= self.moved_l12 + room * max(1, rest.size)
+            and np.sqrt((rest**2).sum()) <= self.moved_frobenius + room * max(1, rest.size)
+        )
+
+    def forget_movement(self) -> TableDistance:
+        """Return the coarser distance in which every moved row counts as replaced.
+
+        Examples
+        --------
+        >>> TableDistance(replaced=1, moved_rows=3, moved_max=0.1).forget_movement().replaced
+        4
+        """
+        return TableDistance(replaced=self.replaced + self.moved_rows)
+
+    def after(
+        self, *, rows: int, lipschitz: float, shift: float, hit: int, diameter: float
+    ) -> TableDistance:
+        """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows of the table.
+        lipschitz : float
+            How much the fitted row function stretches distances, at least 0.
+        shift : float
+            How far the fitted function itself moves, at any row it is applied to.
+        hit : int
+            To how many rows ``shift`` applies.
+        diameter : float
+            Largest possible distance between two output rows.
+
+        Returns
+        -------
+        TableDistance
+            By the triangle inequality in each of the three norms.
+        """
+        others = max(0, rows - self.replaced)
+        hit = min(hit, others) if shift > 0 else 0
+        return TableDistance(
+            replaced=min(self.replaced, rows),
+            moved_rows=min(others, self.moved_rows + hit),
+            moved_max=min(diameter, lipschitz * self.moved_max + shift * (hit > 0)),
+            moved_l12=lipschitz * self.moved_l12 + hit * shift,
+            moved_frobenius=lipschitz * self.moved_frobenius + math.sqrt(hit) * shift,
+        )
+
+
+NEIGHBOURS = TableDistance(replaced=1)
+"""The distance of two neighbouring tables: one row is replaced, and no other moves."""

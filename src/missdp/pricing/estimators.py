@@ -1,0 +1,379 @@
+"""Private estimators: mean, covariance, histogram, logistic and linear regression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.errors import DataError, ParameterError, replacing
+from missdp.pricing.domain import (
+    FloatArray,
+    RowDomain,
+    as_rows,
+    check_fillable,
+    clip_rows,
+    count,
+    one_of,
+    real,
+)
+from missdp.pricing.privacy_maps import Sensitivity
+from missdp.pricing.questions import (
+    GradientSteps,
+    Loss,
+    NoiseKind,
+    Question,
+    SecretStop,
+    VectorQuery,
+)
+from missdp.pricing.replace_one import PrivateEstimator
+
+Method = Literal["gd", "sgd", "iteration"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateMean(PrivateEstimator):
+    """Mean of the rows with Gaussian or Laplace noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale over sensitivity, from 1e-9 to 1e10. Laplace noise is (1 / noise_multiplier)-DP.
+    mechanism : {"gaussian", "laplace"}, default "gaussian"
+        Gaussian noise is calibrated to the Euclidean norm, Laplace noise to the sum of absolute
+        values.
+    radius : float, default 1.0
+        Rows are scaled down to this norm.
+    delta : float, default 1e-6
+        At which ``guarantee_`` is stated; 0 for Laplace noise if pure DP is wanted.
+    budget : Budget or None
+        Charged before anything is computed.
+    random_state : None, int, Generator or NoiseSource
+        None: secure noise. A seed is for tests and becomes a condition.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (d,)
+        Released.
+
+    Notes
+    -----
+    One replaced row moves the mean by 2 R / n, rows that move by tau / n; in L1 both times
+    sqrt(d).
+
+    Examples
+    --------
+    >>> estimator = PrivateMean(noise_multiplier=5.0, random_state=0).fit([[0.1], [0.3]] * 500)
+    >>> round(float(estimator.mean_[0]), 1), round(estimator.guarantee_.epsilon, 3)
+    (0.2, 0.9)
+    """
+
+    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+
+    def question(self, domain: RowDomain) -> VectorQuery:
+        """Return the query for the mean row."""
+        return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
+
+    def keep(self, question: Question, answer: FloatArray) -> None:
+        """Keep the noisy mean."""
+        del question
+        self.mean_ = answer
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateCovariance(PrivateEstimator):
+    """Covariance matrix (divisor n - 1) with symmetric Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier, radius, delta, budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    covariance_ : ndarray of shape (d, d)
+        Released; symmetric, not necessarily positive.
+
+    Notes
+    -----
+    Replacing z by z' beside n - 1 rows of mean m changes the matrix by exactly (b b' - a a') / n,
+    a = z - m, b = z' - m. In Frobenius norm that is at most 4 R^2 / n: the square, |a|^4 + |b|^4 -
+    2 (a.b)^2, is convex in |a|^2 along each ray and in m, so it is largest with z (and z') either
+    at m, where it is at most (2R)^4, or on the sphere, where with m on the sphere too and
+    s = |z + z'|, in units of R, it is at most 16 - s^4. A row that moves by d adds at most
+    4 R d / n. The upper triangle is noised, with off-diagonal
+    entries scaled by sqrt(2) so that its Euclidean norm is the Frobenius norm.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.5], [-0.5, -0.5]] * 500
+    >>> estimator = PrivateCovariance(noise_multiplier=5.0, random_state=0).fit(rows)
+    >>> estimator.covariance_.shape
+    (2, 2)
+    """
+
+    def question(self, domain: RowDomain) -> VectorQuery:
+        """Return the query for the upper triangle, off-diagonal entries stretched by sqrt(2)."""
+        R, n = domain.radius, domain.rows
+        return VectorQuery(
+            domain=domain,
+            function=_stretched_covariance,
+            size=domain.columns * (domain.columns + 1) // 2,
+            sensitivity=Sensitivity(
+                replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n)
+            ),
+            multiplier=self.noise_multiplier,
+            averages=True,  # squared distances to the mean, R^2 on average at most
+        )
+
+    def keep(self, question: Question, answer: FloatArray) -> None:
+        """Keep the noisy covariance."""
+        columns = question.domain.columns
+        matrix = np.zeros((columns, columns))
+        matrix[np.triu_indices(columns)] = answer / _stretch(columns)
+        self.covariance_ = matrix + np.triu(matrix, 1).T
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateHistogram(PrivateEstimator):
+    """Counts of one column in declared bins, with discrete noise.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        Bin edges, increasing; public. Values outside count in the first or last bin.
+    column : int, default 0
+        Which column.
+    noise_multiplier, mechanism, radius, delta, budget, random_state
+        See `PrivateMean`. One replaced row changes two counts by 1.
+
+    Attributes
+    ----------
+    counts_ : ndarray of int
+        Released.
+
+    Notes
+    -----
+    Counts are not continuous in the values: however little a row moves, it may cross an edge. So
+    a row that moves counts as replaced, and after scaling or PCA only group privacy is left.
+
+    Examples
+    --------
+    >>> estimator = PrivateHistogram(edges=[0, 0.5, 1], noise_multiplier=5.0, random_state=0)
+    >>> estimator.fit([[0.2], [0.8]] * 500).counts_.shape
+    (2,)
+    """
+
+    edges: Sequence[float]
+    column: int = count(0, least=0)
+    mechanism: NoiseKind = field(default="gaussian", metadata=one_of("gaussian", "laplace"))
+
+    def question(self, domain: RowDomain) -> VectorQuery:
+        """Return the query for the counts."""
+        if self.column >= domain.columns:
+            raise ParameterError("column must be a column of the table")
+        return VectorQuery.bin_counts(
+            domain,
+            column=self.column,
+            edges=self._edges(),
+            multiplier=self.noise_multiplier,
+            noise=self.mechanism,
+        )
+
+    def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
+        """Keep the noisy counts."""
+        del question
+        self.counts_ = answer
+
+    def _edges(self) -> FloatArray:
+        with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
+            edges = np.asarray(self.edges, dtype=np.float64)
+        if edges.ndim != 1 or edges.size < 2 or not np.all(np.diff(edges) > 0):
+            raise ParameterError("edges must be at least two increasing numbers")
+        return edges
+
+
+def _stretched_covariance(rows: FloatArray) -> FloatArray:
+    """Return the upper triangle such that its Euclidean norm is the matrix's Frobenius norm."""
+    centred = rows - rows.mean(axis=0)
+    exact = centred.T @ centred / (len(rows) - 1)
+    columns = rows.shape[1]
+    return np.asarray(exact[np.triu_indices(columns)] * _stretch(columns))
+
+
+def _stretch(columns: int) -> FloatArray:
+    upper = np.triu_indices(columns)
+    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _LinearModel(PrivateEstimator):
+    """Projected noisy gradient descent on a linear model without intercept."""
+
+    coefficient_norm: float = real(1.0, least=1e-100)
+    method: Method = field(default="gd", metadata=one_of("gd", "sgd", "iteration"))
+    n_iter: int = count(100)
+    batch_size: int = count(100)
+    learning_rate: float = real(1.0, least=1e-30, most=1e30)
+
+    def loss(self, radius: float) -> Loss:
+        """Return the loss with its constants on rows of this norm; public."""
+        raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        if y is None:
+            raise DataError("this estimator needs a target y")
+        with replacing(TypeError, by=DataError("y must have one entry for every row")):
+            shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
+        if tuple(shape) != (rows,):
+            raise DataError("y must have one entry for every row")
+
+    def question(self, domain: RowDomain) -> GradientSteps | SecretStop:
+        """Return what is asked: noisy gradients, or the last iterate of a hidden run."""
+        asked: dict[str, Any] = {
+            "domain": domain,
+            "loss": self.loss(domain.radius),
+            "multiplier": self.noise_multiplier,
+        }
+        if self.method == "iteration":
+            return SecretStop(**asked, rate=self.learning_rate)
+        batch = min(self.batch_size, domain.rows) if self.method == "sgd" else None
+        return GradientSteps(**asked, steps=self.n_iter, batch=batch)
+
+    def keep(self, question: Question, answer: Any) -> None:
+        """Follow the noisy gradients and keep the mean iterate, or the last one of a hidden run."""
+        if not isinstance(question, GradientSteps):
+            self.coef_ = answer
+            return
+        point = np.zeros(question.domain.columns)
+        total, norm = np.zeros_like(point), self.coefficient_norm
+        for _ in range(question.steps):
+            point = clip_rows((point - self.learning_rate * answer.at(point))[None, :], norm)[0]
+            total = total + point
+        self.coef_ = total / question.steps  # post-processing, like each iterate
+
+    def _predictor(self, X: ArrayLike) -> FloatArray:
+        coefficients = self.coef_
+        check_fillable(X)
+        rows = np.nan_to_num(as_rows(X), nan=0.0)
+        if rows.shape[1] != len(coefficients):
+            raise DataError(f"expected {len(coefficients)} columns")
+        return np.asarray(rows @ coefficients)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLogisticRegression(_LinearModel):
+    """Binary logistic regression without intercept, by DP-GD or DP-SGD.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise of one step over its sensitivity 2 L / (rows read), above 0.
+    coefficient_norm : float, default 1.0
+        Coefficients are projected on this ball (B); the constants depend on it.
+    method : {"gd", "sgd", "iteration"}, default "gd"
+        All rows each step; a fresh sample without replacement each step; one row each step in
+        fixed order, stopped at a secret time.
+    n_iter : int, default 100
+        Steps, for "gd" and "sgd".
+    batch_size : int, default 100
+        Rows per step, for "sgd".
+    learning_rate : float, default 1.0
+        Step size.
+    classes : pair, default (0, 1)
+        The two labels, public. Any other label counts as the first.
+    radius, delta, budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Released. Scores are for rows as they reached the estimator.
+
+    Examples
+    --------
+    >>> rows, labels = [[0.9], [-0.9]] * 500, [1, 0] * 500
+    >>> model = PrivateLogisticRegression(noise_multiplier=20.0, random_state=0).fit(rows, labels)
+    >>> model.predict([[0.5], [-0.5]]).tolist()
+    [1, 0]
+    """
+
+    classes: Sequence[object] = (0, 1)
+
+    def loss(self, radius: float) -> Loss:
+        """Return the logistic loss with its constants."""
+        _, second = self._pair()
+        return Loss.logistic(
+            radius=radius, coefficient_norm=self.coefficient_norm, positive=(second,)
+        )
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Return the scores of rows, positive for the second class."""
+        return self._predictor(X)
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the probabilities of both classes."""
+        from scipy.special import expit
+
+        second = expit(self._predictor(X))
+        return np.column_stack([1 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray[np.generic]:
+        """Return the likelier class of each row."""
+        first, second = self._pair()
+        return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
+
+    def _pair(self) -> tuple[object, object]:
+        with replacing(TypeError, ValueError, by=ParameterError("classes must be two labels")):
+            first, second = self.classes
+        if first == second:
+            raise ParameterError("classes must be two different labels")
+        return first, second
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearRegression(_LinearModel):
+    """Least-squares regression without intercept, by DP-GD or DP-SGD.
+
+    Parameters
+    ----------
+    target_bound : float, default 1.0
+        Targets are clipped to [-target_bound, target_bound]; public. Whatever is not a number
+        counts as 0.
+    noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
+        See `PrivateLogisticRegression`.
+    radius, delta, budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Released.
+
+    Examples
+    --------
+    >>> rows, target = [[0.8], [-0.8]] * 500, [0.4, -0.4] * 500
+    >>> model = PrivateLinearRegression(noise_multiplier=20.0, random_state=0).fit(rows, target)
+    >>> round(float(model.predict([[0.8]])[0]), 1)
+    0.4
+    """
+
+    target_bound: float = real(1.0, least=1e-100)
+    learning_rate: float = real(0.5, least=1e-30, most=1e30)
+
+    def loss(self, radius: float) -> Loss:
+        """Return the squared loss with its constants."""
+        return Loss.squared(
+            radius=radius,
+            coefficient_norm=self.coefficient_norm,
+            target_bound=self.target_bound,
+        )
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Return the predicted targets."""
+        return self._predictor(X)

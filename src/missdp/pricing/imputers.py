@@ -1,0 +1,548 @@
+"""Imputation by a constant, by a column's own statistic, by regression, and by near rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Condition
+from missdp.errors import UnprovenError
+from missdp.pricing.domain import FloatArray, RowDomain, TableDistance, count, real, require
+from missdp.pricing.steps import (
+    BoundedDonations,
+    CentralGaps,
+    IncompleteRows,
+    LeastEigenvalue,
+    Response,
+    RowFunction,
+    StableTransformer,
+    TrimmedRange,
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConstantImputer(StableTransformer):
+    """Fill every missing cell with a declared value.
+
+    Parameters
+    ----------
+    value : float, default 0.0
+        Public; not read from the data.
+
+    Notes
+    -----
+    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
+    condition, no price: the baseline every fitted imputation has to beat.
+
+    Examples
+    --------
+    >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
+    array([[0.1, 0.5]])
+    """
+
+    value: float = real(0.0, least=-1e100)
+
+    _needs_complete, _fills = False, True
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that nothing moves further than before."""
+        del distance, domain
+        return Response()
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the norm of a row and of another one of imputed cells."""
+        return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        del table
+        return lambda rows: np.where(np.isnan(rows), self.value, rows)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Imputer(StableTransformer):
+    """Base class of steps that fill the missing cells of a few rows.
+
+    Rows of a complete domain stay as they are: nothing is assumed of them, and nothing moves.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p); at least 1.
+    """
+
+    max_incomplete: int = count()
+
+    _needs_complete, _fills = False, True
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on incomplete rows."""
+        return (IncompleteRows(self._p(domain), self._cells(domain)),)
+
+    def _p(self, domain: RowDomain) -> int:
+        require(self.max_incomplete < domain.rows, "max_incomplete must be below the row count")
+        return self.max_incomplete
+
+    def _cells(self, domain: RowDomain) -> int:
+        """Bound on the missing cells of one row."""
+        return domain.columns
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ColumnImputer(Imputer):
+    """Fill the missing cells of each column with one statistic of its observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `Imputer`.
+    cells_per_row : int or None, default None
+        Condition: no row misses more cells than this. None: as many as there are columns.
+
+    Notes
+    -----
+    At most p rows move, and of each only the imputed cells. The observed cells of a row and its
+    imputed ones are different coordinates, so a row that moved by d before moves by at most
+    hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
+    """
+
+    cells_per_row: int | None = count(None)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p other rows move by `shift`."""
+        return Response(shift=self.shift(distance, domain), hit=self._p(domain))
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return how far the imputed cells of one row can move."""
+        raise NotImplementedError
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: imputed cells are added to observed ones."""
+        if domain.columns == 1:  # A row is either observed or imputed.
+            return domain.radius
+        return math.hypot(domain.radius, self._imputed_norm(domain))
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return p + 1 less the number of incomplete rows, per row replaced.
+
+        Rows that merely move keep their missing cells, so the count changes by at most the
+        number of replaced rows. A bound on missing cells per row can fail at a single row.
+        """
+        if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
+            if self._cells(domain) < domain.columns and not domain.complete:
+                raise UnprovenError(
+                    "a bound on missing cells per row can fail at a single row; leave "
+                    "cells_per_row unset to make the condition testable"
+                )
+            return super().failure_margin(values, incoming, domain)
+        incomplete = int(np.isnan(values).any(axis=1).sum())
+        return max(0.0, (self._p(domain) + 1 - incomplete) / max(1, incoming.replaced))
+
+    def _cells(self, domain: RowDomain) -> int:
+        return min(self.cells_per_row or domain.columns, domain.columns)
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        return domain.radius * math.sqrt(self._cells(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        fill = self._statistic(table)
+        return lambda rows: np.where(np.isnan(rows), fill, rows)
+
+
+class MeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete, cells_per_row
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
+    column j, if the table with more observed values has n_j of them, the two means differ by
+    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``: D is the summed movement of common
+    rows (norm at most tau), Z and Z' the sums of the replaced rows' observed values, c_j how many
+    more replaced rows are observed on one side, and mu_j the mean on the other side.
+
+    One replaced row: where both rows are observed, u_j = z_j - z'_j; where one is, z_j less the
+    mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2 + 2 |mu|^2
+    <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most its mean
+    square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R. Hu et al.,
+    Corollary 4, state 2 R / m for every case; that fails for rows with two or more missing cells
+    if the replaced row's own cells are missing differently (two columns: (1, ?) becomes (?, 1),
+    other rows (-0.7, -0.7), an empty row moves by 2.4 / m).
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> domain = RowDomain(rows=1000, columns=1, complete=False)
+    >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
+    >>> after.moved_rows, round(after.moved_l12, 5)
+    (10, 0.0202)
+    """
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.moved_l12
+        least = n - self._p(domain)
+        if self._cells(domain) == 1:
+            own = 2 * R * h
+        elif h == 1:
+            # The other side's mean may itself have moved, by at most tau / least.
+            own = R * math.sqrt(4 + 2 * (n - 1) / least) + tau / least
+        else:
+            own = h * R * (2 + math.sqrt(2 * n / least))
+        return (own * (h > 0) + tau) / least
+
+    def _imputed_norm(self, domain: RowDomain) -> float:
+        if self._cells(domain) == 1:
+            return domain.radius
+        # |mu|^2 <= sum over columns of the mean square <= n R^2 / (n - p).
+        n = domain.rows
+        average = domain.radius * math.sqrt(n / (n - self._p(domain)))
+        return min(average, super()._imputed_norm(domain))
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        seen = ~np.isnan(table)
+        totals = np.where(seen, table, 0.0).sum(axis=0)
+        return np.asarray(totals / np.maximum(seen.sum(axis=0), 1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MedianImputer(ColumnImputer):
+    """Fill missing cells with the median of the column's observed values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    central_gap : float
+        Condition: near the median, consecutive observed values of a column differ by at most
+        this much. Without it the median of a bounded column can jump across its whole range.
+    central_ranks : int, default 2
+        How many ranks on either side of the middle ``central_gap`` covers; one more than the
+        number of rows that may be replaced before this step.
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
+    rows. With A(r) the value at rank r (from 0, interpolated halfway), the median m = A((N - 1)/2)
+    becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), s = (a + b)/2 <= h, if these
+    ranks exist: h gaps of at most g, all within h + 1 ranks of the middle. If they do not, and in
+    the other table neither, at most min(a, b) values are common to both. If there is one at all,
+    the smallest common value (rank at most a, at most b) is within (N - 1)/2 gaps of the one
+    median from below and within b - (N' - 1)/2 of the other, or the other way round; together
+    again s gaps. If there is none, the gaps of each table say nothing of the other, however small
+    they are: so unless n - p > h, the median may move by 2 R. Values that move by at most Delta
+    move any order statistic by at most Delta. A row's imputed cells move by at most
+    sqrt(q) (h g + Delta), q the missing cells of a row. Hu et al., Table 3, in the same spirit.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = MedianImputer(max_incomplete=10, central_gap=0.01)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=500, columns=4, complete=False)), 6)
+    0.02
+    """
+
+    central_gap: float = real()
+    central_ranks: int = count(2)
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the gaps around the median."""
+        return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
+        jump = h * self.central_gap
+        if h > 0 and (h >= self.central_ranks or common < 1):
+            # The declared gaps do not reach that far, or lie between values that are all replaced.
+            jump = 2 * domain.radius
+        each = min(jump + distance.moved_max, 2 * domain.radius)
+        return math.sqrt(self._cells(domain)) * each
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        rows = np.arange(table.shape[1])
+        low = np.maximum((counts - 1) // 2, 0)
+        high = np.minimum(counts // 2, np.maximum(counts - 1, 0))
+        middle = (ordered[low, rows] + ordered[high, rows]) / 2
+        return np.where(counts > 0, middle, 0.0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrimmedMeanImputer(ColumnImputer):
+    """Fill missing cells with the mean of the column less its extreme values.
+
+    Parameters
+    ----------
+    max_incomplete : int
+        See `ColumnImputer`.
+    trim : int
+        How many observed values to drop at either end (m); at least 1.
+    trimmed_range : float
+        Condition: the m-th smallest and m-th largest observed value of a column differ by at
+        most this much (r).
+    cells_per_row : int or None, default None
+        See `ColumnImputer`.
+
+    Notes
+    -----
+    Let N be the observed values of a column, N >= n - p. Replacing one value shifts the window of
+    kept order statistics by at most one rank: its sum changes by at most r, the mean by
+    r / (N - 2m). Dropping one of N + 1 values removes one kept value v (or shifts the window by
+    one): the mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in
+    the summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
+    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row,
+    since tables in between need not satisfy the condition.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
+    >>> round(step.shift(NEIGHBOURS, RowDomain(rows=550, columns=1, complete=False)), 6)
+    0.001
+    """
+
+    trim: int = count()
+    trimmed_range: float = real()
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the trimmed range."""
+        return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the movement of one row's imputed cells."""
+        kept = domain.rows - self._p(domain) - 2 * self.trim
+        if kept < 1:
+            raise UnprovenError("trimming may leave no observed value: trim less")
+        h, full = distance.replaced, 2 * domain.radius
+        span = min(self.trimmed_range, full) if h <= 1 else full
+        root = math.sqrt(self._cells(domain))
+        return min((h * root * span + distance.moved_l12) / kept, root * full)
+
+    def _statistic(self, table: FloatArray) -> FloatArray:
+        ordered, counts = _ordered(table)
+        ranks, trim = np.arange(table.shape[0])[:, None], self.trim
+        kept = (ranks >= trim) & (ranks < counts - trim)
+        size = np.maximum(kept.sum(axis=0), 1)
+        return np.asarray(np.where(kept, ordered, 0.0).sum(axis=0) / size)
+
+
+def _ordered(table: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return the columns sorted with missing cells last (as 0), and how many are observed."""
+    counts = (~np.isnan(table)).sum(axis=0)
+    return np.nan_to_num(np.sort(table, axis=0), nan=0.0), counts
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressionImputer(Imputer):
+    """Fill one column with its linear prediction from the other columns.
+
+    Parameters
+    ----------
+    target : int
+        The column to predict. A missing cell of any other column becomes 0: each row is mapped on
+        its own, so no table is refused for the holes of one row.
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p).
+    regularization : float, default 0.0
+        Ridge penalty rho on the mean squared error, at least 0.
+    least_eigenvalue : float, default 0.0
+        Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
+        target is at least this (lambda). At least one of the two must be above 0; with
+        ``regularization`` alone the conditioning needs no condition.
+
+    Notes
+    -----
+    With A = X'X + n rho, b = X'y and w = A^-1 b, two tables give ``w' - w = A'^-1 (e - E w)``
+    where E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
+    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2; a
+    row that moves by d contributes at most 2 R sqrt(1 + W^2) d. The norm W of w is at most
+    sqrt((R^2 - (d - 1) lambda) / (lambda + rho)), since |A^-1/2 X'| <= 1 and the targets' squares
+    sum to at most n R^2 less the trace of X'X. An imputed cell x'w then moves by R |w - w'|, and
+    a row's own movement is stretched by at most sqrt(1 + W^2). Only the second table's A' and the
+    first table's w enter, so no table in between matters.
+
+    Hu et al., Table 3, perturb one table by an added row only, and with the absolute spectrum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step = RegressionImputer(target=1, max_incomplete=1, least_eigenvalue=0.01)
+    >>> step.fit_transform([[0.1, 0.2], [0.3, 0.6], [0.2, np.nan]]).round(6)
+    array([[0.1, 0.2],
+           [0.3, 0.6],
+           [0.2, 0.4]])
+    """
+
+    target: int = count(least=0)
+    regularization: float = real(0.0)
+    least_eigenvalue: float = real(0.0)
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on the spectrum, unless the ridge is enough."""
+        spectrum = (LeastEigenvalue(self.least_eigenvalue),) if self.least_eigenvalue > 0 else ()
+        return (*super().assumed(domain), *spectrum)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p rows move with the fitted coefficients."""
+        W = self._coefficient_norm(domain)
+        R, stretch = domain.radius, math.sqrt(1 + W * W)
+        strength = domain.rows * (self.least_eigenvalue + self.regularization)
+        pull = distance.replaced * R**2 * (W + stretch) + 2 * R * stretch * distance.moved_l12
+        return Response(
+            lipschitz=stretch if distance.moved_rows else 1.0,
+            shift=R * min(pull / strength, 2 * W),
+            hit=self._p(domain),
+        )
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain; refuse one without the target or a predictor beside it."""
+        require(domain.columns >= 2, "a regression needs a predictor beside its target")
+        require(self.target < domain.columns, "target must be a column of the table")
+        return super().output_domain(domain)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: an imputed cell is at most W times its row's norm."""
+        return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
+
+    def _coefficient_norm(self, domain: RowDomain) -> float:
+        strength = self.least_eigenvalue + self.regularization
+        require(strength > 1e-100, "declare least_eigenvalue, or use regularization")
+        spare = domain.radius**2 - (domain.columns - 1) * self.least_eigenvalue
+        require(spare >= 0, "no table in this domain has so large a least_eigenvalue")
+        return math.sqrt(spare / strength)
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        require(self.target < table.shape[1], "target must be a column of the table")
+        predictors, target = self._parts(table)
+        seen = ~np.isnan(target)
+        X, y, n = predictors[seen], target[seen], table.shape[0]
+        # Off the collection the solution could be huge; on it this floor changes nothing.
+        values, vectors = np.linalg.eigh(X.T @ X)
+        strength = np.maximum(values, n * self.least_eigenvalue) + n * self.regularization
+        coefficients = (vectors / strength) @ (vectors.T @ (X.T @ y))
+
+        def fill(rows: FloatArray) -> FloatArray:
+            predictors, target = self._parts(rows)
+            filled = np.where(np.isnan(target), predictors @ coefficients, target)
+            return np.insert(predictors, self.target, filled, axis=1)
+
+        return fill
+
+    def _parts(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the predictors, missing ones as 0, and the target."""
+        predictors = np.delete(rows, self.target, axis=1)
+        return np.nan_to_num(predictors, nan=0.0), rows[:, self.target]
+
+
+_BLOCK = 4_000_000  # Distances held in memory at once.
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeighbourImputer(Imputer):
+    """Fill the missing cells of a row with the mean of its k nearest complete rows.
+
+    Nearness is Euclidean distance on the row's observed cells; ties go to the lower row number.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+        Number of donors k, at least 1.
+    max_incomplete : int
+        Condition: at most this many rows have a missing cell (p).
+    max_donations : int or None, default None
+        Condition, if given: no row is a donor of more incomplete rows than this (M).
+
+    Notes
+    -----
+    Replacing a row changes each donor set by at most one swap: if the old row leaves a set,
+    either the new row or the runner-up takes its place; otherwise at most the new row enters.
+    The imputed cells are means of k donors within the ball of radius R, so they move by at most
+    2 R min(h, k) / k for h replaced rows. Rows that move do so only if a replaced row donates to
+    them in one of the two tables: at most min(p, 2 M h) of them. Nearness is not continuous in
+    the values, so rows that moved before this step are counted as replaced.
+
+    The donors of `missdp.statistics` are chosen by other code: there rows come and go, so that ties
+    cannot go by row number but need an order of all possible rows, which a finite domain has and
+    real vectors have not.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = NeighbourImputer(n_neighbors=4, max_incomplete=50, max_donations=3)
+    >>> after = step.stability(NEIGHBOURS, RowDomain(rows=500, columns=3, complete=False))
+    >>> after.moved_rows, after.moved_max
+    (6, 0.5)
+    """
+
+    n_neighbors: int = count(5)
+    # No donation at all means no incomplete row: each takes from k rows.
+    max_donations: int | None = count(None, least=0)
+
+    _continuous = False
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on incomplete rows and on donations, if that is declared."""
+        most = self.max_donations
+        return (*super().assumed(domain), *(() if most is None else (BoundedDonations(most),)))
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to p rows move, or 2 M for each replaced row."""
+        k, hit, h = self.n_neighbors, self._p(domain), distance.replaced
+        if self.max_donations is not None:
+            hit = min(hit, 2 * self.max_donations * h)
+        return Response(shift=2 * domain.radius * min(h, k) / k, hit=hit)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the bound: donated cells are a mean of vectors in the ball."""
+        self._p(domain)
+        return domain.radius * math.sqrt(2)
+
+    def _p(self, domain: RowDomain) -> int:
+        enough = self.max_incomplete <= domain.rows - self.n_neighbors
+        require(enough, "max_incomplete must leave n_neighbors complete rows")
+        return self.max_incomplete
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        donors = table[~np.isnan(table).any(axis=1)]
+        size = max(1, _BLOCK // max(1, donors.shape[0]))
+
+        def fill(rows: FloatArray) -> FloatArray:
+            filled, missing = rows.copy(), np.isnan(rows)
+            for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+                alike = np.flatnonzero((missing == pattern).all(axis=1))
+                for block in np.split(alike, range(size, alike.size, size)):
+                    filled[np.ix_(block, pattern)] = self._donated(rows[block], pattern, donors)
+            return filled
+
+        return fill
+
+    def _donated(
+        self, rows: FloatArray, pattern: NDArray[np.bool_], donors: FloatArray
+    ) -> FloatArray:
+        if donors.shape[0] == 0:
+            return np.zeros((rows.shape[0], int(pattern.sum())))
+        # Direct differences, not |a|^2 - 2ab + |b|^2: equal rows must tie exactly.
+        gaps = np.zeros((rows.shape[0], donors.shape[0]))
+        for column in np.flatnonzero(~pattern):
+            gaps += (rows[:, [column]] - donors[:, column]) ** 2
+        order = np.argsort(gaps, axis=1, kind="stable")[:, : self.n_neighbors]
+        return np.asarray(donors[order][:, :, pattern].mean(axis=1))

@@ -1,0 +1,378 @@
+"""Imputation by a released model: filling new rows costs no privacy, and they stay private."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Condition, Guarantee
+from missdp.errors import DataError, NotFittedError, ParameterError
+from missdp.inference.conditionals import Conditionals, fit_conditionals
+from missdp.pricing.completed_rows import completed, filled_numbers
+from missdp.pricing.domain import (
+    FloatArray,
+    RowDomain,
+    TableDistance,
+    column_names,
+    count,
+    one_of,
+    require,
+)
+from missdp.pricing.steps import ModelPaidApart, Response, StableTransformer
+from missdp.schema import Schema
+from missdp.schema.applicable import not_everywhere
+from missdp.schema.grid import uncut
+from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
+from missdp.sources.modelled import Modelled
+from missdp.table import Holes, Table, check_holes
+from missdp.table.blocks import in_order, in_sizes, read_columns
+from missdp.table.encode import Column
+from missdp.table.streams import stream_of
+from missdp.threads import one_blas_thread
+
+_ROWS = 20_000  # of the model, by which laws are fitted
+_SEED = 0  # of these rows: the same laws for the same model, wherever it was loaded
+
+STAYS_PRIVATE = (
+    "The filled rows are as private as the rows were: they hold every observed cell. Only the "
+    "imputer's model is a release."
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPImputer(StableTransformer):
+    """Fill missing cells from a released model, each row by itself, at no privacy cost.
+
+    The model was fitted within a privacy budget; all that is used of it is post-processing. Rows
+    that it draws say how each attribute depends on all others (one multinomial logistic regression
+    each, fitted once), and the holes of a row are drawn from these laws given its observed cells,
+    by Gibbs sampling. `fit` learns nothing: what is filled in depends on no row but the one that
+    has the hole.
+
+    **The filled rows are private.** They hold every observed cell, and may be shown to nobody who
+    may not see the rows themselves. Only the model is a release, and `guarantee_` is the model's.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
+        clones.
+    filling : {"random", "likely", "mean"}, default "random"
+        ``"random"`` draws from the law of each hole, so that margins and dependence come out right;
+        numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest level, or the
+        middle of the likeliest bin: more cells are right, but rare levels get rarer still.
+        ``"mean"`` does the same for levels, and fills in the mean of a number's law: nearest to the
+        true number on average, and with too little spread.
+    random_state : int or None
+        None draws afresh each time. A number makes fillings repeatable: a row at the same place
+        then becomes the same, whatever the other rows are.
+
+    Notes
+    -----
+    Given the model, row i becomes f(row i, random numbers i): rows that are appended, removed or
+    changed elsewhere change nothing, and random numbers are independent of the table. So under
+    either adjacency neighbours become neighbours, with as many rows replaced or added as before,
+    and whatever releases the filled rows under differential privacy keeps its guarantee (the proof
+    is that of ``missdp.sources.filling.fill_codes``). If the model was fitted to the same rows, its
+    own guarantee composes with that, as for any two releases: use one budget for both. Filled cells
+    are read although nothing was observed in them, and tell of their row's other cells: of what is
+    fitted to filled rows, no rate at which values were observed amplifies the guarantee for the
+    table before values went missing. A filled `Table` says so itself; of a filled frame nobody
+    knows but you.
+
+    What is not applicable stays so, and what follows from other cells is computed. If no filling
+    that obeys the rules of the schema was found in 25 attempts, the holes of that row stay.
+    Rules about two rows are not looked at, since no other row may have a part in it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import AllPairs, Categorical, DPImputer, Schema
+    >>> schema = Schema((
+    ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
+    ...     Categorical(name="ill", levels=("no", "yes")),
+    ... ))
+    >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 500, "ill": ["yes", "no", "no"] * 500})
+    >>> model = AllPairs(epsilon=1.0, random_state=0).fit(people, schema=schema)
+    >>> imputer = DPImputer(model=model, filling="likely", random_state=0)
+    >>> new = pd.DataFrame({"smoker": [None, None, "no"], "ill": ["yes", "no", "yes"]})
+    >>> imputer.transform(new)["smoker"].tolist()
+    ['yes', 'no', 'no']
+    """  # noqa: E501
+
+    model: Any
+    filling: Filling = field(default="random", metadata=one_of("random", "likely", "mean"))
+    random_state: int | None = count(None, least=0)
+
+    _needs_complete, _fills = False, True
+    _continuous: ClassVar[bool] = False
+
+    # What was released
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The guarantee of the model; the filled rows have none."""
+        found: Guarantee = self._released().guarantee_
+        return found
+
+    @property
+    def schema_(self) -> Schema:
+        """Public facts about the columns of tables that can be filled."""
+        found: Schema = self._released().schema_
+        return found
+
+    def in_words(self) -> str:
+        """Return the guarantee of the model in words, and what it does not cover."""
+        return f"{self.guarantee_.in_words()}\n\n{STAYS_PRIVATE}"
+
+    # Filling
+
+    def fit(self, X: Any = None, y: object = None) -> Self:
+        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        ParameterError
+            If it is no synthesizer, or a parameter is out of range.
+        DataError
+            If ``X`` is a `Table` with another schema than the model's.
+        """
+        del y
+        self._released()
+        if isinstance(X, Table):
+            _recut(X, self.schema_)
+        _laws_of(self._released())
+        return self
+
+    def transform(self, X: Any, *, multiple: int | None = None, holes: Holes = "nulls") -> Any:
+        """Return the rows with their holes filled. They are as private as they were.
+
+        Parameters
+        ----------
+        X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of floats
+            Rows with the columns of the model's schema; n of them, n may be 0. An array has the
+            columns that :func:`~missdp.pricing.rows_of` makes of a table, NaN in each hole.
+        multiple : int, optional
+            Fill the holes that many times, at least 2, with independent draws from one model. Its
+            own error is not in them: pooled intervals do not hold where holes depend on other
+            answers.
+        holes : {"nulls", "codes"}, default "nulls"
+            What cells that are not applicable come back as; see `Table.to_arrow`.
+
+        Returns
+        -------
+        the kind of frame that came in, or a list of them if ``multiple`` is given
+            As many rows, in the same order; columns and types are those of the schema. A pandas
+            frame keeps its index. The schema of a Table says of what may have been missing that it
+            may have been filled (``settled``).
+
+        Raises
+        ------
+        DataError
+            If the data does not fit the model's schema. The message quotes no value.
+        """
+        self._released()
+        check_holes(holes)
+        if multiple is None:
+            return self._filled(X, holes)(0)
+        whole = isinstance(multiple, (int, np.integer)) and not isinstance(multiple, bool)
+        require(whole and multiple >= 2, "multiple must be a whole number of tables, at least 2")
+        fill = self._filled(X, holes)
+        return [fill(draw) for draw in range(int(multiple))]
+
+    def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
+        """Yield rows that stream with their holes filled, in blocks. They stay private.
+
+        Parameters
+        ----------
+        data : DuckDB relation, RowStream, str or Path
+            Read once; with a seed, rows are filled as :meth:`transform` fills them.
+        draws : int, default 1
+            How often to fill the holes.
+
+        Yields
+        ------
+        list of Table
+            The next rows, filled that many times; at least one block, perhaps without rows.
+
+        Raises
+        ------
+        DataError
+            If the data does not fit the model's schema, or is no such data.
+        """
+        self._released()
+        stream = stream_of(data)
+        if stream is None:
+            raise DataError("only files, DuckDB relations and streams are filled in blocks")
+        laws, schema, modelled = _laws_of(self._released()), self.schema_, Modelled(self.schema_)
+        entropy = self._entropy()
+
+        def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
+            table = Table(schema, block[1])
+            return [
+                completed(
+                    table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling,
+                    first=block[0] * _BLOCK_ROWS,
+                )
+                for draw in range(draws)
+            ]  # fmt: skip
+
+        blocks = in_sizes(read_columns(stream, schema), _BLOCK_ROWS, schema)
+        return in_order(filled, enumerate(blocks), n_jobs=2)
+
+    def _filled(self, X: Any, holes: Holes) -> Callable[[int], Any]:
+        """Return what fills the rows, by the number of the draw."""
+        import pandas as pd
+
+        laws, schema = _laws_of(self._released()), self.schema_
+        entropy = self._entropy()
+        if isinstance(X, (np.ndarray, list)):
+            return lambda draw: filled_numbers(
+                X, schema, laws, entropy=entropy, draw=draw, filling=self.filling
+            )
+        table = _recut(X, schema) if isinstance(X, Table) else Table.read(X, schema)
+        modelled = Modelled(table.schema)
+
+        def fill(draw: int) -> Any:
+            found = completed(
+                table, laws, modelled, entropy=entropy, draw=draw, filling=self.filling
+            )
+            if isinstance(X, Table):
+                return _marked(found.coded_as(X.schema))
+            frame = found.to_native(holes=holes)
+            if isinstance(X, pd.DataFrame):
+                frame.index = X.index
+            return frame
+
+        return fill
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the columns, which stay as they are."""
+        names = self.schema_.names if input_features is None else input_features
+        return np.asarray(names, dtype=object)
+
+    # Stability
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return that the model is paid for apart; nothing is assumed of the rows."""
+        del domain
+        return (ModelPaidApart(),)
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return infinity: no table fails."""
+        del values, incoming, domain
+        return float("inf")
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that no row but the replaced ones moves: each is filled by itself.
+
+        A row that moved may be replaced, since its movement may change what is drawn for it.
+        """
+        del distance, domain
+        return Response()
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return a complete domain, with room for filled cells in the norm of a row."""
+        schema = self.schema_
+        if names := not_everywhere(schema, schema.names):
+            raise ParameterError(
+                f"{', '.join(map(repr, names))}: not applicable to some rows, and what comes after "
+                "needs a number in every cell"
+            )
+        columns = len(column_names(schema))
+        require(domain.columns == columns, f"the model's schema makes {columns} columns of a table")
+        return super().output_domain(domain)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return the longest row of any table of the schema, or of those that are complete."""
+        return max(domain.radius, math.sqrt(len(self.schema_)))
+
+    # Habits
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; those of the model are released facts, not to be set."""
+        del deep
+        return dict(super().get_params(deep=False))
+
+    def __sklearn_clone__(self) -> DPImputer:
+        return type(self)(**self.get_params())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True  # there is nothing to learn
+
+    def _entropy(self) -> int:
+        return secrets.randbits(128) if self.random_state is None else self.random_state
+
+    def _released(self) -> Any:
+        """Return the model, or refuse what is none or is not fitted."""
+        model = self.model
+        if not callable(getattr(type(model), "sample_table", None)):
+            raise ParameterError(
+                "model must be a fitted synthesizer; missdp.load reads a saved one"
+            )
+        if not isinstance(getattr(model, "guarantee_", None), Guarantee):
+            raise NotFittedError("the imputer's model is not fitted yet; fit or load it first")
+        return model
+
+
+def _recut(table: Table, schema: Schema) -> Table:
+    """Return rows in the bins of a model's schema, or refuse those of another table."""
+    for known in (schema, uncut(schema)):
+        if _same(table.schema, known):
+            settled = (
+                replace(a, settled=b.settled) for a, b in zip(schema, table.schema, strict=True)
+            )
+            return table.coded_as(Schema(tuple(settled), schema.rules))
+    raise DataError("the table was read with another schema than the imputer's model was fitted to")
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    """Whether two schemas differ in nothing but what may have been filled."""
+    plain = [tuple(replace(a, settled=False) for a in schema) for schema in (one, other)]
+    return plain[0] == plain[1] and one.rules == other.rules
+
+
+def _marked(table: Table) -> Table:
+    """Return filled rows whose schema says that holes may have been filled."""
+    found = tuple(replace(a, settled=True) if a.nullable else a for a in table.schema)
+    columns = {name: table.column(name) for name in table.schema.names}
+    return Table(Schema(found, table.schema.rules), columns, kind=table.kind)
+
+
+_BLOCK_ROWS = 16 * ROWS_AT_ONCE
+_LAWS: WeakKeyDictionary[Any, tuple[Guarantee, Conditionals]] = WeakKeyDictionary()
+
+
+@one_blas_thread()
+def _laws_of(model: Any) -> Conditionals:
+    """Return the law of each attribute given all others, fitted to rows of the model, once."""
+    kept = isinstance(model, Hashable)
+    known = _LAWS.get(model) if kept else None
+    if known is not None and known[0] is model.guarantee_:  # not fitted again since
+        return known[1]
+    modelled = Modelled(model.schema_)
+    sizes = [attribute.size for attribute in modelled.schema]
+    drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
+    rows = modelled_codes(modelled.table(drawn))
+    rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
+    place = {name: i for i, name in enumerate(modelled.schema.names)}
+    impossible = {
+        (place[names[0]], place[names[1]]): table
+        for names, table in modelled.impossible.items()
+        if len(names) == 2
+    }
+    laws = fit_conditionals(rows, sizes, impossible=impossible)
+    if kept:
+        _LAWS[model] = (model.guarantee_, laws)
+    return laws

@@ -1,0 +1,458 @@
+"""Pipelines: preprocessing that is fitted on private rows, then a private estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from missdp.accounting import (
+    ApproximateEvent,
+    Budget,
+    Condition,
+    Event,
+    Guarantee,
+    PureEvent,
+    epsilon_under,
+)
+from missdp.accounting.guarantee import warn_if_weak
+from missdp.errors import DataError, ParameterError, UnprovenError, number
+from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, require, table_shape
+from missdp.pricing.privacy_maps import Bound
+from missdp.pricing.questions import Question, rounding_slack
+from missdp.pricing.replace_one import (
+    PreparedRows,
+    PrivateEstimator,
+    RandomState,
+    ReplaceOneDoor,
+    Stage,
+    trace,
+    unfitted,
+)
+from missdp.pricing.steps import StableTransformer
+from missdp.table import Table
+
+# The discrete law's tail exceeds the continuous one's by less than this factor (grid of 2^20).
+_TAIL_ROOM = 2.0**-18
+
+
+@dataclass(eq=False, repr=False)
+class PricedPipeline(Parameters):
+    """Preprocessing fitted on the private table, then a private estimator, accounted as one.
+
+    Parameters
+    ----------
+    steps : sequence of (str, StableTransformer)
+        Preprocessing, in order; may be empty. Fitted on the private table, without noise.
+    estimator : PrivateEstimator
+        What is released. Its radius, delta and random_state are not used; a budget is refused.
+    rows, columns : int
+        Shape of the table; public.
+    radius : float, default 1.0
+        Rows are scaled down to this norm first.
+    complete : bool, default True
+        Whether no cell is missing; if True, a missing cell counts as 0.
+    delta : float, default 1e-6
+        At which the guarantee is stated.
+    budget, random_state
+        See `PrivateMean`.
+
+    Attributes
+    ----------
+    estimator_ : PrivateEstimator
+        After `fit`: the released estimator. It works on rows as they leave the steps.
+    guarantee_ : Guarantee
+        After `fit`: under replace-one adjacency, with every step's conditions.
+
+    Notes
+    -----
+    The fitted steps are thrown away: what they learned is private. After the charge nothing raises,
+    whatever a table of the declared shape holds: cells that are not finite numbers are missing, and
+    rows outside the radius are scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, MeanImputer
+    >>> pipeline = PricedPipeline(
+    ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
+    ...     PrivateMean(noise_multiplier=5.0), rows=1000, columns=2, complete=False)
+    >>> round(pipeline.guarantee().epsilon, 3)
+    0.914
+    """
+
+    steps: Sequence[tuple[str, StableTransformer]]
+    estimator: PrivateEstimator
+    _: KW_ONLY
+    rows: int
+    columns: int
+    radius: float = 1.0
+    complete: bool = True
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
+
+    __getattr__ = unfitted
+
+    @property
+    def domain(self) -> RowDomain:
+        """Public facts about the raw table."""
+        return RowDomain(
+            rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
+        )
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the trace of one replaced row through the steps; public."""
+        return trace(self.steps, self.domain)
+
+    def facts(self) -> PreparedRows:
+        """Return what is public about the rows on their way to the estimator."""
+        if not isinstance(self.estimator, PrivateEstimator):
+            raise UnprovenError(
+                f"{type(self.estimator).__name__} is not a private estimator of this library"
+            )
+        return PreparedRows(
+            raw=self.domain,
+            label=type(self.estimator).__name__,
+            delta=self.delta,
+            steps=self.stages(),
+        )
+
+    def asked(self) -> tuple[PreparedRows, Question]:
+        """Return these facts, and what the estimator asks of such rows; public."""
+        facts = self.facts()
+        return facts, self.estimator.question(facts.domain)
+
+    def bounds(self) -> tuple[Bound, ...]:
+        """Return every bound on the whole pipeline at ``delta``, the best first; public."""
+        facts, question = self.asked()
+        return facts.bounds(question)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return everything the guarantee rests on, noise source aside; public."""
+        facts, question = self.asked()
+        return facts.conditions(question)
+
+    def guarantee(self) -> Guarantee:
+        """Return the guarantee a `fit` with secure noise will have; reads no data."""
+        facts, question = self.asked()
+        return facts.guarantee(question, facts.bounds(question)[0].event)
+
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
+        """Charge the budget, preprocess, release.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, columns), or Table
+            NaN is a missing cell. A table is read by `rows_of`; see `RowDomain.of`.
+        y : array_like of shape (rows,), optional
+            Target; not preprocessed.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the release; nothing was computed.
+        DataError
+            If X or y has another shape than declared; nothing was charged.
+        UnprovenError
+            If no bound is known for this chain.
+        """
+        from sklearn.base import clone
+
+        with self.door(X, y, noise_source(self.random_state)) as door:
+            question = self.estimator.question(door.domain)
+            guarantee = door.guarantee(question)
+            warn_if_weak(guarantee.epsilon, guarantee.delta, n=self.rows)
+            self.check_shapes(X, y)
+            estimator: PrivateEstimator = clone(self.estimator)
+            estimator.release(question, door.ask(question), guarantee)
+        self.estimator_, self.guarantee_ = estimator, guarantee
+        return self
+
+    def with_noise(self, multiplier: float) -> PricedPipeline:
+        """Return a clone whose estimator has this ``noise_multiplier``."""
+        from sklearn.base import clone
+
+        fresh: PricedPipeline = clone(self)
+        fresh.estimator.noise_multiplier = multiplier
+        return fresh
+
+    def door(self, X: Rows, y: ArrayLike | None, noise: NoiseSource) -> ReplaceOneDoor:
+        """Return the door behind which the steps are fitted; reads nothing."""
+        wrong = "a pipeline's budget is charged, never its estimator's: give it to the pipeline"
+        require(getattr(self.estimator, "budget", None) in (None, self.budget), wrong)
+        return ReplaceOneDoor(X, self.facts(), target=y, budget=self.budget, noise=noise)
+
+    def check_shapes(self, X: Rows, y: ArrayLike | None) -> None:
+        """Refuse other shapes than the declared ones (public), before anything is charged."""
+        declared = (self.rows, self.columns)
+        shape = table_shape(X) if isinstance(X, Table) else getattr(X, "shape", declared)
+        if isinstance(X, (list, tuple)):
+            shape = as_rows(X).shape  # refused here if some rows are longer than others
+        if tuple(shape) != declared:
+            raise DataError(f"the table must have the declared shape ({self.rows}, {self.columns})")
+        self.estimator.check_target(y, self.rows)
+
+
+def calibrated(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
+    """Return the pipeline with the least noise whose whole guarantee is within ``epsilon``.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its estimator's ``noise_multiplier`` is replaced; its delta is kept.
+    epsilon : float
+        Target for the whole pipeline at its delta, finite and above 0.
+
+    Returns
+    -------
+    PricedPipeline
+        A clone; the noise exceeds the least by a relative 1e-3 at most.
+
+    Raises
+    ------
+    UnprovenError
+        If no amount of noise up to 1e9 sensitivities is enough.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, calibrated, MeanImputer
+    >>> pipeline = PricedPipeline(
+    ...     [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))],
+    ...     PrivateMean(noise_multiplier=1.0), rows=1000, columns=2, complete=False)
+    >>> round(calibrated(pipeline, 1.0).estimator.noise_multiplier, 2)
+    4.6
+    """
+    epsilon = number("epsilon", epsilon, least=1e-9)
+
+    def fits(multiplier: float) -> bool:
+        try:
+            return pipeline.with_noise(multiplier).bounds()[0].epsilon <= epsilon
+        except UnprovenError:
+            if multiplier < 1e9:
+                return False
+            raise
+
+    low, high = 1e-6, 1.0
+    while not fits(high):
+        low, high = high, high * 4
+        if high > 1e9:
+            raise UnprovenError("no amount of noise is proven to be enough for this pipeline")
+    while high / low > 1 + 1e-3:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return pipeline.with_noise(high)
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """A private test of a pipeline's conditions, with what it costs; public.
+
+    Parameters
+    ----------
+    test_epsilon : float
+        Of the noisy distance to failure.
+    threshold : float
+        The test passes if the noisy distance exceeds this.
+    failure_delta : float
+        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+    guarantee : Guarantee
+        Of the whole, whatever the table: none of the tested conditions is left. Its one event
+        states what is proven for test and release together (see `plan_test`).
+    charges : tuple of Event
+        What a budget is charged: test and release one by one, which costs a little more at the
+        same delta and composes better with other releases.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, plan_test, PCARankReducer
+    >>> steps = [("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), len(plan.guarantee.conditions)
+    (139.2, 2)
+    """
+
+    __test__ = False  # Not a test class, whatever its name starts with.
+
+    test_epsilon: float
+    threshold: float
+    failure_delta: float
+    guarantee: Guarantee
+    charges: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Released:
+    """Outcome of propose-test-release: the test passed, and this is the release.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        Fitted; released.
+    guarantee : Guarantee
+        Of test and release together.
+    """
+
+    estimator: PrivateEstimator
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Outcome of propose-test-release: the test did not pass, which is all that is released.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The same as for a release: that the test did not pass is an output too.
+    """
+
+    guarantee: Guarantee
+
+
+def plan_test(
+    pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
+) -> TestPlan:
+    """Return the test and the total guarantee of `propose_test_release`; reads no data.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its delta is the total's.
+    test_epsilon : float
+        Spent on the test, finite and above 0.
+    failure_delta : float or None
+        At most the pipeline's delta. None: half of it, so that a budget with the same delta can
+        account for the whole as a composition.
+
+    Returns
+    -------
+    TestPlan
+
+    Raises
+    ------
+    UnprovenError
+        If a condition has no known distance to failure.
+
+    Notes
+    -----
+    Let J be the smallest of the steps' distances to failure; each is 1-Lipschitz where the steps
+    before it meet their conditions and 0 where its own fail, so J is 1-Lipschitz, and 0 where any
+    condition fails. The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
+
+    *Neighbours one of which fails*: J <= 1 on both, so either passes with probability at most d,
+    and the test is e-DP: (e, d)-DP. *Both in the collection*: the e-DP test composed with the
+    pipeline, whose bound applies. A pair is of one kind or the other, so the total is the larger
+    of both at the same delta, not their sum. Algorithm 1 of Hu et al. uses the threshold
+    log(2 / delta) / e, for which its proof needs e <= log 4, and adds e to a closed form
+    (Theorem 8); here the composition is computed, and never exceeds that sum.
+    """
+    facts, question = pipeline.asked()
+    return _plan(facts, question, facts.bounds(question)[0], test_epsilon, failure_delta)
+
+
+def _plan(
+    facts: PreparedRows,
+    question: Question,
+    best: Bound,
+    test_epsilon: float,
+    failure_delta: float | None,
+) -> TestPlan:
+    epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
+    failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
+    if not 0 < failure <= delta or failure >= 0.5:
+        raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
+    for step in facts.steps:
+        # A public dummy table: only whether the step knows its distance to failure matters.
+        step.margin(np.zeros((2, step.domain.columns)))
+    spent = epsilon + rounding_slack("laplace", 1)
+    test = PureEvent(epsilon=spent, label="test", adjacency="replace-one")
+    composed = epsilon_under([test, best.event], delta, "replace-one")
+    whole = ApproximateEvent(
+        epsilon=max(spent, min(spent + best.epsilon, composed)),
+        delta=delta,
+        label="propose-test-release",
+        adjacency="replace-one",
+    )
+    charged = ApproximateEvent(epsilon=spent, delta=failure, label="test", adjacency="replace-one")
+    return TestPlan(
+        test_epsilon=epsilon,
+        threshold=1 + (math.log(1 / (2 * failure)) + _TAIL_ROOM) / epsilon,
+        failure_delta=failure,
+        guarantee=facts.guarantee(question, whole, tested=True),
+        charges=(charged, best.event),
+    )
+
+
+def propose_test_release(
+    pipeline: PricedPipeline,
+    X: Rows,
+    y: ArrayLike | None = None,
+    *,
+    test_epsilon: float,
+    failure_delta: float | None = None,
+) -> Released | Refused:
+    """Test the pipeline's conditions privately; release only if they hold by a margin.
+
+    The pipeline's budget is charged for test and release before anything is computed, whether or
+    not the test will pass.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Its steps must know their distance to failure: PCA (rank), mean imputation, standard
+        scaling, deduplication, quantisation, and steps without conditions.
+    X, y
+        As for `PricedPipeline.fit`.
+    test_epsilon, failure_delta
+        As for `plan_test`.
+
+    Returns
+    -------
+    Released or Refused
+
+    Raises
+    ------
+    UnprovenError
+        If a condition has no known distance to failure.
+    BudgetExceededError
+        If the budget cannot afford it; nothing was computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(least_std=0.3))],
+    ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
+    >>> wide, narrow = np.resize([-0.9, 0.9], (4000, 1)), np.zeros((4000, 1))
+    >>> type(propose_test_release(pipeline, wide, test_epsilon=0.5)).__name__
+    'Released'
+    >>> type(propose_test_release(pipeline, narrow, test_epsilon=0.5)).__name__
+    'Refused'
+    """
+    from sklearn.base import clone
+
+    noise = noise_source(pipeline.random_state)
+    with pipeline.door(X, y, noise) as door:
+        question = pipeline.estimator.question(door.domain)
+        plan = _plan(pipeline.facts(), question, door.price(question), test_epsilon, failure_delta)
+        guarantee = plan.guarantee.with_conditions(*noise.conditions)
+        warn_if_weak(guarantee.epsilon, guarantee.delta, n=pipeline.rows)
+        pipeline.check_shapes(X, y)
+        answer = door.ask_if(
+            question, test=plan.charges[0], epsilon=plan.test_epsilon, threshold=plan.threshold
+        )
+        if answer is None:
+            return Refused(guarantee)
+        estimator: PrivateEstimator = clone(pipeline.estimator)
+        estimator.release(question, answer, guarantee)
+    return Released(estimator, guarantee)

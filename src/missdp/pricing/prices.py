@@ -1,0 +1,445 @@
+"""The price of a pipeline: a table, a picture, and pipelines described in a TOML file."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from missdp.accounting import Guarantee
+from missdp.accounting.events import Adjacency
+from missdp.errors import (
+    MissingDependencyError,
+    ParameterError,
+    UnprovenError,
+    did_you_mean,
+    replacing,
+)
+from missdp.pricing import estimators, imputers, steps, transforms
+from missdp.pricing.domain import NEIGHBOURS, RowDomain, require
+from missdp.pricing.model_imputer import DPImputer
+from missdp.pricing.pipeline import PricedPipeline
+from missdp.pricing.privacy_maps import bounds
+from missdp.pricing.replace_one import Stage
+from missdp.record import Record
+from missdp.schema.schema import load_toml
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class PriceStep(Record):
+    """What one step does to a pair of neighbouring tables.
+
+    Parameters
+    ----------
+    name, transformer : str
+        The step's name and class.
+    rows_moved : int
+        How many other rows the step moves when one row is replaced (Delta infinity).
+    movement : float
+        By how much each at most (Delta 2).
+    rows_moved_so_far, summed_so_far, frobenius_so_far : int, float, float
+        Movement of the whole chain up to and including this step.
+    radius : float
+        Bound on the norm of a row after the step.
+    conditions : tuple of str
+        What the step assumes.
+    """
+
+    name: str
+    transformer: str
+    rows_moved: int
+    movement: float
+    rows_moved_so_far: int
+    summed_so_far: float
+    frobenius_so_far: float
+    radius: float
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Price(Record):
+    """The price of a pipeline: what is claimed without preprocessing, and what holds with it.
+
+    Parameters
+    ----------
+    steps : tuple of PriceStep
+        Preprocessing, in order.
+    mechanism : str
+        The private estimator.
+    delta : float
+        At which every epsilon is stated.
+    naive_epsilon : float
+        Of the estimator, had the rows reached it raw: not a guarantee of this pipeline.
+    epsilon : float
+        Of the whole pipeline: the best bound.
+    bound : str
+        Which bound that is.
+    alternatives : tuple of (str, float)
+        Every bound that applies, the best first.
+    guarantee : Guarantee
+        The whole guarantee with its conditions, under replace-one adjacency.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, price, Quantizer
+    >>> result = price(PricedPipeline([("round", Quantizer(eta=0.01, max_cluster=10))],
+    ...                               PrivateMean(noise_multiplier=5.0), rows=1000, columns=2))
+    >>> result.bound, round(result.naive_epsilon, 3), round(result.epsilon, 3)
+    ('direct', 0.9, 1.897)
+    """
+
+    steps: tuple[PriceStep, ...]
+    mechanism: str
+    delta: float
+    naive_epsilon: float
+    epsilon: float
+    bound: str
+    alternatives: tuple[tuple[str, float], ...]
+    guarantee: Guarantee
+
+    derived: ClassVar[tuple[str, ...]] = ("adjacency", "group_epsilon")
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation of every epsilon: that of the guarantee."""
+        return self.guarantee.adjacency
+
+    @property
+    def group_epsilon(self) -> float:
+        """Epsilon by group privacy alone; infinite if even that has no finite bound."""
+        if not self.steps or self.steps[-1].rows_moved_so_far == 0:
+            return self.epsilon
+        return dict(self.alternatives).get("group privacy", math.inf)
+
+    def __str__(self) -> str:
+        lines = ["no preprocessing"]
+        if self.steps:
+            shown = [[form.format(step) for form in _SHOWN.values()] for step in self.steps]
+            lines = _table([list(_SHOWN), *shown])
+        lines += ["", f"mechanism: {self.mechanism}, delta = {self.delta:g}, replace-one adjacency"]
+        claims = {"naive claim (wrong here)" if self.steps else "claim": self.naive_epsilon}
+        claims[f"whole pipeline, by {self.bound}"] = self.epsilon
+        claims |= {f"  (by {name})": e for name, e in self.alternatives if name != self.bound}
+        width = max(map(len, claims))
+        lines += [f"{name:<{width}}  epsilon = {epsilon:.4g}" for name, epsilon in claims.items()]
+        lines += ["", "conditions:"]
+        lines += [f"- {condition.statement()}" for condition in self.guarantee.conditions]
+        return "\n".join(lines)
+
+
+_SHOWN = {
+    "step": "{0.name}",
+    "kind": "{0.transformer}",
+    "rows moved": "{0.rows_moved}",
+    "each by": "{0.movement:.4g}",
+    "chain: rows": "{0.rows_moved_so_far}",
+    "summed": "{0.summed_so_far:.4g}",
+    "Frobenius": "{0.frobenius_so_far:.4g}",
+}
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def price(
+    pipeline: PricedPipeline | Pipeline,
+    *,
+    domain: RowDomain | None = None,
+    delta: float | None = None,
+) -> Price:
+    """Return what a pipeline really costs; reads public facts only.
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline or sklearn.pipeline.Pipeline
+        The latter must consist of this library's transformations and end in one of its private
+        estimators, and needs ``domain``.
+    domain : RowDomain or None
+        Public facts about the raw table, for a scikit-learn pipeline.
+    delta : float or None
+        At which epsilon is stated. None: the pipeline's (the estimator's) own.
+
+    Returns
+    -------
+    Price
+
+    Raises
+    ------
+    UnprovenError
+        If a step's or the chain's stability is not known, or no bound is finite.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from missdp.pricing import PrivateMean, PCARankReducer, RowDomain
+    >>> steps = make_pipeline(PCARankReducer(n_components=2, least_gap=0.2),
+    ...                       PrivateMean(noise_multiplier=5.0))
+    >>> result = price(steps, domain=RowDomain(rows=1000, columns=9))
+    >>> result.bound, result.steps[0].rows_moved, round(result.steps[0].movement, 3)
+    ('direct', 999, 0.013)
+    """
+    priced = _priced(pipeline, domain, delta)
+    stages = priced.stages()
+    end = stages[-1].domain_after if stages else priced.domain
+    found = priced.bounds()
+    alone = priced.estimator.question(end).privacy_map
+    naive = bounds(alone, NEIGHBOURS, priced.delta)[0]
+    guarantee = priced.guarantee()
+    return Price(
+        steps=tuple(_step(stage) for stage in stages),
+        mechanism=type(priced.estimator).__name__,
+        delta=priced.delta,
+        naive_epsilon=naive.epsilon,
+        epsilon=guarantee.epsilon,
+        bound=found[0].name,
+        alternatives=tuple((bound.name, bound.epsilon) for bound in found),
+        guarantee=guarantee,
+    )
+
+
+def _priced(
+    pipeline: PricedPipeline | Pipeline, domain: RowDomain | None, delta: float | None
+) -> PricedPipeline:
+    from sklearn.pipeline import Pipeline
+
+    if isinstance(pipeline, Pipeline):
+        if domain is None:
+            raise ParameterError("a scikit-learn pipeline has no public domain: pass domain=")
+        *chain, (_, estimator) = pipeline.steps
+        return PricedPipeline(
+            [pair for pair in chain if pair[1] not in (None, "passthrough")],
+            estimator,
+            **vars(domain),
+            delta=getattr(estimator, "delta", 0.0) if delta is None else delta,
+        )
+    if domain is not None and domain != pipeline.domain:
+        raise ParameterError("this pipeline declares its own domain")
+    if delta is None:
+        return pipeline
+    return PricedPipeline(**{**pipeline.get_params(deep=False), "delta": delta})
+
+
+def _step(stage: Stage) -> PriceStep:
+    return PriceStep(
+        name=stage.name,
+        transformer=type(stage.step).__name__,
+        rows_moved=stage.alone.moved_rows,
+        movement=stage.alone.moved_max,
+        rows_moved_so_far=stage.distance_after.moved_rows,
+        summed_so_far=stage.distance_after.moved_l12,
+        frobenius_so_far=stage.distance_after.moved_frobenius,
+        radius=stage.domain_after.radius,
+        conditions=tuple(condition.statement() for condition in stage.conditions),
+    )
+
+
+def plot_price(
+    pipeline: PricedPipeline,
+    path: str | Path,
+    *,
+    multipliers: Sequence[float] | None = None,
+) -> tuple[Price, ...]:
+    """Write a picture of epsilon against the noise, like Figure 2 of Hu et al. (2024).
+
+    Parameters
+    ----------
+    pipeline : PricedPipeline
+        Public facts only are read.
+    path : str or Path
+        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+    multipliers : sequence of float or None
+        Noise multipliers of the estimator. None: from half to eight times the pipeline's own.
+
+    Returns
+    -------
+    tuple of Price
+        What was drawn, one for each multiplier.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    absent = MissingDependencyError("plotting the price needs matplotlib: pip install matplotlib")
+    with replacing(ImportError, by=absent):
+        from matplotlib.figure import Figure
+    own = float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)
+    noise = [float(m) for m in (own if multipliers is None else multipliers)]
+    prices = tuple(price(pipeline.with_noise(m)) for m in noise)
+    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+    axes: Any = figure.subplots()
+    lines = {
+        "naive claim": [p.naive_epsilon for p in prices],
+        "whole pipeline": [p.epsilon for p in prices],
+        "group privacy": [p.group_epsilon for p in prices],
+    }
+    for (name, values), style in zip(lines.items(), (":", "-", "--"), strict=True):
+        axes.plot(noise, values, style, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="noise multiplier", ylabel="epsilon")
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    return prices
+
+
+_STEPS: dict[str, type[steps.StableTransformer]] = {
+    "clip": steps.RowClipper,
+    "impute-constant": imputers.ConstantImputer,
+    "impute-mean": imputers.MeanImputer,
+    "impute-median": imputers.MedianImputer,
+    "impute-trimmed-mean": imputers.TrimmedMeanImputer,
+    "impute-regression": imputers.RegressionImputer,
+    "impute-knn": imputers.NeighbourImputer,
+    "impute-model": DPImputer,
+    "scale-standard": transforms.StandardScaler,
+    "scale-min-max": transforms.MinMaxScaler,
+    "pca-rank": transforms.PCARankReducer,
+    "pca-dimension": transforms.PCADimensionReducer,
+    "deduplicate": transforms.Deduplicator,
+    "quantize": transforms.Quantizer,
+}
+_MECHANISMS: dict[str, Any] = {
+    "mean": estimators.PrivateMean,
+    "covariance": estimators.PrivateCovariance,
+    "histogram": estimators.PrivateHistogram,
+    "logistic-regression": estimators.PrivateLogisticRegression,
+    "linear-regression": estimators.PrivateLinearRegression,
+}
+_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}
+
+
+def load_pipeline(
+    path: str | Path, *, open_model: Callable[[Path], Any] | None = None
+) -> PricedPipeline:
+    """Read a pipeline from a TOML file.
+
+    Parameters
+    ----------
+    path : str or Path
+        With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
+        ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
+        and one ``[mechanism]`` (kind and parameters).
+    open_model : callable, optional
+        Opens the model that a step ``impute-model`` names by its path beside this file:
+        :func:`missdp.load`.
+
+    Returns
+    -------
+    PricedPipeline
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read, or names an unknown kind or parameter.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> text = '''
+    ... delta = 1e-6
+    ... [table]
+    ... rows = 1000
+    ... columns = 4
+    ... complete = false
+    ... [[step]]
+    ... kind = "impute-mean"
+    ... max_incomplete = 30
+    ... [[step]]
+    ... kind = "pca-rank"
+    ... n_components = 2
+    ... least_gap = 0.2
+    ... [mechanism]
+    ... kind = "mean"
+    ... noise_multiplier = 8.0
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pipeline.toml"
+    ...     _ = path.write_text(text)
+    ...     [name for name, step in load_pipeline(path).steps]
+    ['impute-mean', 'pca-rank']
+    """
+    document = load_toml(Path(path), ParameterError)
+    _known("the pipeline file", document, {"delta", "table", "step", "mechanism"})
+    table = _section(document, "table")
+    _known("[table]", table, {"rows", "columns", "radius", "complete"})
+    require({"rows", "columns"} <= set(table), "[table] needs rows and columns")
+    listed = document.get("step", [])
+    tables = isinstance(listed, list) and all(isinstance(step, Mapping) for step in listed)
+    require(tables, "steps are written as [[step]] tables")
+    chain = []
+    for number, entry in enumerate(listed, start=1):
+        facts = dict(entry)
+        name = str(facts.pop("name", facts.get("kind", number)))
+        step = _make(f"[[step]] {number}", facts, _STEPS)
+        if isinstance(step, DPImputer):
+            _open_model(step, Path(path).parent, open_model)
+        chain.append((name, step))
+    distinct = len({name for name, _ in chain}) == len(chain)
+    require(distinct, "two steps share a name: give each [[step]] its own `name`")
+    mechanism = _make("[mechanism]", dict(_section(document, "mechanism")), _MECHANISMS)
+
+    def unread(error: BaseException) -> ParameterError:
+        return ParameterError(f"[table] or delta cannot be read: {error}")
+
+    with replacing(TypeError, ValueError, by=unread):
+        delta = float(document.get("delta", 0.0))
+        pipeline = PricedPipeline(chain, mechanism, delta=delta, **table)
+        _ = pipeline.domain
+    # Parameters out of range are refused here, where the file is known to be the cause; that no
+    # bound is proven is the pipeline's own matter, which `price` states.
+    wrong = ParameterError("a step or the mechanism has a parameter of the wrong type")
+    with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
+        pipeline.bounds()
+    return pipeline
+
+
+def _open_model(step: DPImputer, folder: Path, opened: Callable[[Path], Any] | None) -> None:
+    """Put the model in the place of its name."""
+    require(isinstance(step.model, str), "impute-model needs model, the path of a saved model")
+    if opened is None:
+        raise ParameterError("impute-model needs load_pipeline(open_model=missdp.load)")
+    step.model = opened(folder / step.model)
+    step.fit()
+
+
+def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section: Any = document.get(name)
+    require(isinstance(section, Mapping), f"the pipeline file needs one [{name}] table")
+    found: Mapping[str, Any] = section
+    return found
+
+
+def _make(where: str, facts: dict[str, Any], kinds: Mapping[str, Any]) -> Any:
+    kind = facts.pop("kind", None)
+    require(kind in kinds, f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")
+    found, where = kinds[kind], f"{where} ({kind})"
+    hidden = _NOT_IN_FILES if kinds is _MECHANISMS else set()
+    _known(where, facts, set(found._get_param_names()) - hidden)
+    stated = inspect.signature(found).parameters.values()
+    lacking = [p.name for p in stated if p.default is p.empty and p.name not in facts]
+    require(not lacking, f"{where} needs {', '.join(lacking)}")
+
+    def refusal(error: BaseException) -> ParameterError:
+        return ParameterError(f"{where}: {error}")
+
+    with replacing(TypeError, ParameterError, by=refusal):
+        return found(**facts)
+
+
+def _known(where: str, facts: Mapping[str, Any], names: set[str]) -> None:
+    if unknown := sorted(set(facts) - names):
+        raise ParameterError(
+            f"{where} does not take {', '.join(unknown)}; it takes {', '.join(sorted(names))}"
+            f"{did_you_mean(unknown[0], sorted(names))}"
+        )

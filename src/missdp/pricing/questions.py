@@ -1,0 +1,730 @@
+"""Questions about rows whose number is public: a noisy vector, noisy gradients, a hidden run.
+
+A question is public: what rows it reads, what is computed from them, and how far one replaced row
+can move that. Answers are noised as whole numbers: counts as they are, others on a public grid.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Assumption, Condition, Event, RDPEvent
+from missdp.errors import DataError, ParameterError, UnprovenError, number, replacing, whole
+from missdp.mechanisms.laws import Law, Noise, no_warnings, plain_function, read_only
+from missdp.mechanisms.noise import (
+    NoiseSource,
+    SeededNoise,
+    above,
+    add_noise,
+    distance,
+    gaussian_exceeds,
+    laplace_exceeds,
+    too_far,
+)
+from missdp.pricing.domain import (
+    NEIGHBOURS,
+    FloatArray,
+    RowDomain,
+    TableDistance,
+    as_number,
+    clip_rows,
+    require,
+)
+from missdp.pricing.privacy_maps import (
+    GaussianMap,
+    IterationMap,
+    LaplaceMap,
+    PrivacyMap,
+    Sensitivity,
+    SubsampledMap,
+)
+
+NoiseKind = Literal["gaussian", "laplace"]
+"""The noise of a private estimator."""
+Sample = NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VectorQuery:
+    """A vector computed from rows, with noise calibrated to what one replaced row can change.
+
+    Parameters
+    ----------
+    domain : RowDomain
+        What the rows are like, made true before the function sees them.
+    function : callable
+        ``function(rows, *given)``, or ``function(rows, target, *given)`` if a target is read,
+        returns ``size`` finite numbers. A plain function without a closure or defaults; arrays
+        are handed over read-only.
+    size : int
+        Number of entries of the vector; public.
+    sensitivity : Sensitivity
+        How far the vector moves: the author's proof, in Euclidean norm for Gaussian noise, in L1
+        norm for Laplace noise. `mean` and `bin_counts` know theirs.
+    multiplier : float
+        Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
+    noise : {"gaussian", "laplace"}, default "gaussian"
+    whole : bool, default False
+        Whether the vector holds whole numbers, which get whole noise.
+    given : tuple, default ()
+        Public or released arrays, numbers and text for the function.
+    target_bound : float or None, default None
+        If given, a target is read: numbers clipped to this absolute value, 0 for what is none.
+    averages : bool, default False
+        Whether the function averages a term of each row in floating point, of a norm of at most
+        ``rows * sensitivity.replaced / 2`` on average: what rounding adds is then in the price.
+        Otherwise the author's proof has to include it.
+
+    Examples
+    --------
+    >>> def share_of_positive(rows):
+    ...     return (rows[:, :1] > 0).mean(axis=0)
+    >>> domain = RowDomain(rows=100, columns=2)
+    >>> query = VectorQuery(domain=domain, function=share_of_positive, size=1,
+    ...               sensitivity=Sensitivity(replaced=1 / 100), multiplier=5.0)
+    >>> query.scale
+    0.05
+    """
+
+    domain: RowDomain
+    function: Callable[..., Any]
+    size: int
+    sensitivity: Sensitivity
+    multiplier: float
+    noise: NoiseKind = "gaussian"
+    whole: bool = False
+    given: tuple[Any, ...] = ()
+    target_bound: float | None = None
+    averages: bool = False
+
+    def __post_init__(self) -> None:
+        plain_function(self.function, "the function of a query")
+        _check_kind(self.noise)
+        check_multiplier(self.multiplier)
+        whole("size", self.size)
+        if self.target_bound is not None:
+            number("target_bound", self.target_bound)
+        for value in self.given:
+            read_only(value)
+
+    @classmethod
+    def mean(
+        cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
+    ) -> VectorQuery:
+        """Return the query for the mean row; times the public number of rows it is the sum.
+
+        One replaced row moves it by at most the diameter over n, since rows are scaled down to
+        the radius behind the door; rows that move, by their mean movement. In L1 norm both times
+        sqrt(d).
+        """
+        n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
+        unit = Sensitivity(
+            replaced=spread * domain.diameter / n, l12=spread / n, frobenius=spread / math.sqrt(n)
+        )
+        return cls(
+            domain=domain,
+            function=_mean,
+            size=domain.columns,
+            sensitivity=unit,
+            multiplier=multiplier,
+            noise=noise,
+            averages=True,
+        )
+
+    @classmethod
+    def bin_counts(
+        cls,
+        domain: RowDomain,
+        *,
+        column: int,
+        edges: ArrayLike,
+        multiplier: float,
+        noise: NoiseKind = "gaussian",
+    ) -> VectorQuery:
+        """Return the query for the number of rows in each bin of a column.
+
+        One replaced row changes two counts by 1. However little a row moves, it may cross an
+        edge: there is no Lipschitz constant.
+        """
+        known = np.array(edges, dtype=np.float64)
+        return cls(
+            domain=domain,
+            function=_bin_counts,
+            size=known.size - 1,
+            sensitivity=Sensitivity(replaced=2.0 if noise == "laplace" else math.sqrt(2)),
+            multiplier=multiplier,
+            noise=noise,
+            whole=True,
+            given=(column, known),
+        )
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise on each entry."""
+        return self.multiplier * self.sensitivity.replaced
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """No condition."""
+        return ()
+
+    @property
+    def privacy_map(self) -> PrivacyMap:
+        """What the noisy vector reveals."""
+        slack = self.law(NEIGHBOURS).slack(self.size)
+        if self.averages:
+            slack += sum_slack(self.domain.rows, self.multiplier)
+        if self.noise == "laplace":
+            return LaplaceMap(sensitivity=self.sensitivity, scale=self.scale, slack=slack)
+        return GaussianMap(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
+
+    def law(self, distance: TableDistance) -> VectorNoise:
+        """Return the law of the answer, for neighbours that are this far apart where it reads."""
+        most = self.sensitivity.largest_shift(distance)
+        return VectorNoise(self.noise, self.scale, sensitivity=most, whole=self.whole)
+
+    def read(self, y: Any) -> FloatArray | None:
+        """Return the target as numbers, each entry by itself; None if none is read."""
+        return None if self.target_bound is None else _bounded_numbers(y, self.target_bound)
+
+    def exact(self, rows: FloatArray, target: FloatArray | None) -> NDArray[Any]:
+        """Return the vector without noise; private."""
+        failed = DataError("the function of a query failed")  # an error or a warning could tell
+        read = () if target is None else (read_only(target),)
+        with replacing(Exception, by=failed), no_warnings():
+            found = self.function(read_only(rows), *read, *map(read_only, self.given))
+            vector = np.asarray(found, dtype=None if self.whole else np.float64)
+        if vector.shape != (self.size,) or not np.isfinite(vector).all():
+            raise DataError(f"the function of a query must return {self.size} finite numbers")
+        return vector
+
+
+def _mean(rows: FloatArray) -> FloatArray:
+    return np.asarray(rows.mean(axis=0))
+
+
+def _bin_counts(rows: FloatArray, column: int, edges: FloatArray) -> NDArray[np.int64]:
+    bins = np.searchsorted(edges[1:-1], rows[:, column], side="right")
+    return np.bincount(bins, minlength=edges.size - 1)
+
+
+def check_multiplier(value: float) -> float:
+    """Return a noise multiplier; refuse what is not a number from 1e-9 to 1e10."""
+    return number("noise_multiplier", value, least=1e-9, most=1e10)
+
+
+def _check_kind(kind: Any) -> None:
+    require(kind in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
+
+
+# Gradients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A convex loss of a linear model on bounded rows and coefficients, with its target.
+
+    The loss of a row x depends on its score, theta'x, and its target; so its gradient is the slope
+    in the score, times x. `logistic` and `squared` know their constants.
+
+    Parameters
+    ----------
+    radius, coefficient_norm : float
+        Largest norm of a row, R, and of the coefficients, B, that the constants hold for.
+    lipschitz : float
+        Largest norm of one row's gradient.
+    smoothness : float
+        How much one row's gradient stretches a movement of the row (target fixed).
+    curvature : float
+        How much one row's gradient stretches a movement of the coefficients.
+    slope : callable
+        ``slope(scores, target)``, the derivative in the score, row by row. A plain function.
+    target_bound : float, default 1.0
+        The target is read as numbers, clipped to this absolute value; what is none counts as 0.
+    positive : tuple, default ()
+        If not empty, the target is read as labels instead: these count as 1, all others as -1.
+
+    Examples
+    --------
+    >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0, positive=("yes",))
+    >>> loss.read(["yes", "no", None]).tolist(), round(loss.lipschitz, 4)
+    ([1.0, -1.0, -1.0], 0.7311)
+    """
+
+    radius: float
+    coefficient_norm: float
+    lipschitz: float
+    smoothness: float
+    curvature: float
+    slope: Callable[..., Any]
+    target_bound: float = 1.0
+    positive: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        plain_function(self.slope, "the slope of a loss")
+        bounds = (self.radius, self.coefficient_norm, self.target_bound)
+        constants = (self.lipschitz, self.smoothness, self.curvature)
+        known = all(math.isfinite(value) and value > 0 for value in (*bounds, *constants))
+        require(known, "bounds and constants of a loss must be finite and above 0")
+
+    @classmethod
+    def logistic(
+        cls, *, radius: float, coefficient_norm: float, positive: tuple[object, ...] = (1,)
+    ) -> Loss:
+        """Return log(1 + exp(-y theta'x)), for labels that are read as -1 and 1.
+
+        With t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)), the gradient
+        is -y s x: norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta', of norm at
+        most s + s (1 - s) R B, maximised over s in [0, S]. Its derivative in theta is at most
+        R^2 / 4.
+        """
+        a = radius * coefficient_norm
+        require(a > 0, "radius and coefficient_norm must be finite and above 0")
+        steepest = 1 / (1 + math.exp(-a))
+        s = min(steepest, (1 + a) / (2 * a))
+        return cls(
+            radius=radius,
+            coefficient_norm=coefficient_norm,
+            lipschitz=radius * steepest,
+            smoothness=s + a * s * (1 - s),
+            curvature=radius**2 / 4,
+            slope=_logistic_slope,
+            positive=positive,
+        )
+
+    @classmethod
+    def squared(cls, *, radius: float, coefficient_norm: float, target_bound: float) -> Loss:
+        """Return (theta'x - y)^2 / 2, for targets in [-Y, Y].
+
+        The gradient (theta'x - y) x has norm at most R (R B + Y); its derivative in x,
+        (theta'x - y) I + x theta', at most 2 R B + Y; in theta at most R^2.
+        """
+        a = radius * coefficient_norm
+        return cls(
+            radius=radius,
+            coefficient_norm=coefficient_norm,
+            lipschitz=radius * (a + target_bound),
+            smoothness=2 * a + target_bound,
+            curvature=radius**2,
+            slope=_squared_slope,
+            target_bound=target_bound,
+        )
+
+    def read(self, y: Any) -> FloatArray:
+        """Return the target as numbers, each entry by itself."""
+        if not self.positive:
+            return _bounded_numbers(y, self.target_bound)
+        return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
+
+
+def _logistic_slope(scores: FloatArray, target: FloatArray) -> FloatArray:
+    from scipy.special import expit
+
+    return np.asarray(-target * expit(-target * scores))
+
+
+def _squared_slope(scores: FloatArray, target: FloatArray) -> FloatArray:
+    return np.asarray(scores - target)
+
+
+def _each(read: Callable[[Any], float], y: Any) -> FloatArray:
+    """Read a target row by row: an odd entry neither refuses it nor changes how others are read."""
+    return np.fromiter(map(read, y), np.float64, len(y))
+
+
+def _bounded_numbers(y: Any, bound: float) -> FloatArray:
+    return np.asarray(np.clip(np.nan_to_num(_each(as_number, y), nan=0.0), -bound, bound))
+
+
+def _among(label: Any, wanted: tuple[object, ...]) -> bool:
+    try:
+        return any(bool(label == one) for one in wanted)
+    except Exception:  # noqa: BLE001 - pandas' NA, an array, or whatever refuses to be compared
+        return False
+
+
+def row_gradients(
+    loss: Loss, rows: FloatArray, target: FloatArray
+) -> Callable[[FloatArray, Sample], FloatArray]:
+    """Return the mean gradient of a sample of rows (None: of all) as a function; private.
+
+    Of the coefficients. The gradient of each row is scaled down to the loss's ``lipschitz``.
+    """
+    rows, target = read_only(rows), read_only(target)
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+    def mean(point: FloatArray, sample: Sample) -> FloatArray:
+        pick = slice(None) if sample is None else sample
+        X, y, lengths = rows[pick], target[pick], norms[pick]
+        failed = DataError("the loss failed")  # an error or a warning could tell of rows
+        with replacing(Exception, by=failed), no_warnings():
+            slopes = np.asarray(loss.slope(X @ point, y), dtype=float)
+        if slopes.shape != lengths.shape or not np.isfinite(slopes).all():
+            raise DataError("a loss must have one finite slope for each row")
+        shorter = loss.lipschitz / np.maximum(np.abs(slopes) * lengths, loss.lipschitz)
+        return np.asarray(X.T @ (slopes * shorter) / X.shape[0])
+
+    return mean
+
+
+def _check_loss(question: GradientSteps | SecretStop) -> None:
+    check_multiplier(question.multiplier)
+    enough = question.loss.radius >= question.domain.radius
+    require(enough, "the constants of the loss must hold for the radius of the rows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSteps:
+    """Ask for noisy mean gradients of a linear model, ``steps`` of them, at points of one's choice.
+
+    Parameters
+    ----------
+    domain : RowDomain
+    loss : Loss
+        Its constants must hold for rows of the domain's radius.
+    multiplier : float
+        Standard deviation of the noise over 2 L / (rows read), the sensitivity of one step.
+    steps : int
+    batch : int or None, default None
+        Rows of a step, a fresh secret sample without replacement. None: all rows.
+
+    Examples
+    --------
+    >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
+    >>> domain = RowDomain(rows=1000, columns=2)
+    >>> round(GradientSteps(domain=domain, loss=loss, multiplier=8.0, steps=50).sigma, 4)
+    0.0117
+    """
+
+    domain: RowDomain
+    loss: Loss
+    multiplier: float
+    steps: int
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_loss(self)
+        whole("steps", self.steps)
+        if self.batch is not None and whole("batch", self.batch) > self.domain.rows:
+            raise ParameterError("batch must be at most the number of rows")
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each coordinate of a mean gradient."""
+        return self.multiplier * (2 * self.loss.lipschitz / (self.batch or self.domain.rows))
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """No condition."""
+        return ()
+
+    @property
+    def privacy_map(self) -> GaussianMap | SubsampledMap:
+        """What all steps together reveal.
+
+        A replaced row moves the mean gradient of all rows by at most 2 L / n (Hu, Sanyal &
+        Schölkopf 2024 write L / n in their proof of Theorem 13), rows that move by mu tau / n, at
+        every coefficient vector; the iterates are post-processing, and the steps compose
+        adaptively.
+        """
+        loss, n = self.loss, self.domain.rows
+        slack = rounding_slack("gaussian", self.domain.columns)
+        slack += sum_slack(self.batch or n, self.multiplier)
+        if self.batch is not None:
+            return SubsampledMap(
+                lipschitz=loss.lipschitz,
+                smoothness=loss.smoothness,
+                rows=n,
+                batch=self.batch,
+                sigma=self.sigma,
+                steps=self.steps,
+                slack=slack,
+            )
+        unit = Sensitivity(
+            replaced=2 * loss.lipschitz / n,
+            l12=loss.smoothness / n,
+            frobenius=loss.smoothness / math.sqrt(n),
+        )
+        return GaussianMap(sensitivity=unit, sigma=self.sigma, steps=self.steps, slack=slack)
+
+    def law(self, distance: TableDistance) -> VectorNoise:
+        """Return the law of one step, for neighbours that are this far apart where it reads.
+
+        Its sensitivity is for one and the same sample of rows.
+        """
+        most = self.privacy_map.largest_shift(distance)
+        return VectorNoise("gaussian", self.sigma, sensitivity=most)
+
+
+class NoisyGradients:
+    """Noisy mean gradients at points of one's choice; as many as were charged for.
+
+    Parameters
+    ----------
+    question : GradientSteps
+    answer : callable
+        ``answer(law, exact)`` is the door's place where numbers leave.
+    gradients : callable
+        Returns the private gradients.
+    law : VectorNoise
+    samples : iterator
+        The rows of each step.
+    """
+
+    def __init__(
+        self,
+        question: GradientSteps,
+        answer: Callable[[Law, Callable[[], Any]], Any],
+        gradients: Callable[[], Callable[[FloatArray, Sample], FloatArray]],
+        law: VectorNoise,
+        samples: Iterator[Sample],
+    ) -> None:
+        self._question, self._answer, self._gradients = question, answer, gradients
+        self._law, self._samples, self._left = law, samples, question.steps
+
+    @property
+    def left(self) -> int:
+        """How many gradients can still be asked for."""
+        return self._left
+
+    def at(self, point: ArrayLike) -> FloatArray:
+        """Return the noisy mean gradient of the next sample of rows.
+
+        Parameters
+        ----------
+        point : array_like of shape (d,)
+            Coefficients within the loss's ball; public or released.
+        """
+        point = np.array(point, dtype=np.float64)
+        most = self._question.loss.coefficient_norm * (1 + 1e-9)
+        if point.shape != (self._question.domain.columns,) or not np.linalg.norm(point) <= most:
+            raise ParameterError("a gradient is taken at coefficients within the loss's ball")
+        require(self._left > 0, "all gradients that were charged for have been released")
+        self._left -= 1
+        sample = next(self._samples)
+        found: FloatArray = self._answer(self._law, lambda: self._gradients()(point, sample))
+        return found
+
+
+def samples(question: GradientSteps, noise: NoiseSource) -> Iterator[Sample]:
+    """Yield the rows of each step: None for all, or a fresh secret sample without replacement."""
+    rows, batch = question.domain.rows, question.batch
+    if batch is None:
+        yield from (None for _ in range(question.steps))
+    elif isinstance(noise, SeededNoise):
+        seeded = noise.generator()
+        yield from (seeded.choice(rows, size=batch, replace=False) for _ in range(question.steps))
+    else:
+        secure = random.SystemRandom()
+        yield from (np.array(secure.sample(range(rows), batch)) for _ in range(question.steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretStop:
+    """Ask for the last iterate of a run over the rows, one a step, stopped at a secret time.
+
+    Nothing else of the run is released: neither its length nor any other iterate. The question is
+    its own law; what is exact is the gradient of every row as a function of the iterate.
+
+    Parameters
+    ----------
+    domain, loss, multiplier
+        See `GradientSteps`; a step reads one row. Iterates are projected on the loss's ball.
+    rate : float
+        Step size, at most 2 / curvature of the loss, so that steps are contractive.
+    """
+
+    domain: RowDomain
+    loss: Loss
+    multiplier: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        _check_loss(self)
+        if number("learning_rate", self.rate, least=1e-30) * self.loss.curvature > 2:
+            raise ParameterError(
+                "amplification by iteration needs learning_rate <= 2 / curvature of the loss "
+                f"({2 / self.loss.curvature:.6g} here)"
+            )
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each coordinate of a row's gradient."""
+        return self.multiplier * self.sensitivity
+
+    @property
+    def sensitivity(self) -> float:
+        """How far the gradient of a replaced row can move, at every iterate."""
+        return 2 * self.loss.lipschitz
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return the idealisation that amplification by iteration rests on."""
+        return (
+            Assumption(
+                "Noise on a fine grid is treated as continuous, which amplification by iteration "
+                "is proven for."
+            ),
+        )
+
+    @property
+    def privacy_map(self) -> IterationMap:
+        """What the last iterate reveals."""
+        return IterationMap(
+            lipschitz=self.loss.lipschitz,
+            smoothness=self.loss.smoothness,
+            rows=self.domain.rows,
+            sigma=self.sigma,
+            slack=rounding_slack("gaussian", self.domain.columns),
+        )
+
+    def law(self, distance: TableDistance) -> SecretStop:
+        """Return the question; neighbours' gradients are bounded row by row."""
+        del distance
+        return self
+
+    def draw(
+        self, exact: Callable[[FloatArray, Sample], FloatArray], source: NoiseSource
+    ) -> FloatArray:
+        """Return the last iterate."""
+        point = np.zeros(self.domain.columns)
+        for row in range(_secret_stop(self.domain.rows, source)):
+            gradient = exact(point, np.array([row]))
+            step = noisy_on_grid(gradient, "gaussian", self.sigma, source)
+            point = clip_rows((point - self.rate * step)[None, :], self.loss.coefficient_norm)[0]
+        return point
+
+    def exceeds(self, event: Event, exact: Any, other: Any) -> NoReturn:
+        """Refuse: gradients are functions of every iterate, of which some would be tried only."""
+        del event, exact, other
+        raise UnprovenError(
+            "how far a row moves gradients cannot be seen at every iterate: prove the constants "
+            "of the loss"
+        )
+
+
+def _secret_stop(rows: int, noise: NoiseSource) -> int:
+    if isinstance(noise, SeededNoise):
+        return int(noise.generator().integers(1, rows + 1))
+    return random.SystemRandom().randint(1, rows)
+
+
+Question: TypeAlias = VectorQuery | GradientSteps | SecretStop
+
+# Noise
+
+_FINENESS = 2**20  # Grid cells per standard deviation (or scale) of the noise.
+# Rounding two values to the grid moves their difference by at most one cell per coordinate; the
+# rest is room for the floating-point error of a few operations (of sums: see `sum_slack`).
+_CELLS = 1 + 2**-10
+_LARGEST = 2.0**61
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """The law of a noisy vector, with how far one replaced row can move what is exact.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    scale : float
+        Standard deviation, or Laplace scale, of the noise on each coordinate; above 0.
+    sensitivity : float
+        Bound on the distance of the exact vectors of two neighbouring tables, whatever happens to
+        rows on the way: in Euclidean norm for Gaussian noise, in L1 norm for Laplace noise.
+    whole : bool, default False
+        Whether the vector holds whole numbers. They get whole noise, other numbers are rounded to
+        a grid first (see `noisy_on_grid`).
+    """
+
+    kind: NoiseKind
+    scale: float
+    sensitivity: float
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind)
+        known = 0 < self.scale < math.inf and 0 <= self.sensitivity < math.inf
+        require(known, "scale and sensitivity must be finite, scale above 0")
+
+    def slack(self, dimension: int) -> float:
+        """Return what rounding adds to sensitivity / scale."""
+        return 0.0 if self.whole else rounding_slack(self.kind, dimension)
+
+    def draw(self, exact: NDArray[Any], source: NoiseSource) -> NDArray[Any]:
+        """Return the vector plus noise."""
+        if self.whole:
+            return add_noise(exact, self.kind, self.scale, source)
+        return noisy_on_grid(exact, self.kind, self.scale, source)
+
+    def exceeds(self, event: Event, exact: NDArray[Any], other: NDArray[Any]) -> str | None:
+        """Return why an event does not pay: the vector moves too far, or the noise is too small.
+
+        The noise is compared with what is charged as pure epsilon or as rho. A Rényi curve may
+        count on samples of the rows, too: there the declared sensitivity alone is checked.
+        """
+        moved = distance(exact, other, 1 if self.kind == "laplace" else 2)
+        if above(moved, self.sensitivity):
+            return too_far(moved, self.sensitivity)
+        if isinstance(event, RDPEvent):
+            return None
+        exceeds = laplace_exceeds if self.kind == "laplace" else gaussian_exceeds
+        return exceeds(event, moved, self.scale)
+
+    def log_ratio(self, answer: NDArray[Any], exact: NDArray[Any], other: NDArray[Any]) -> float:
+        """Return the log of the probability of an answer given one vector over that given another.
+
+        Examples
+        --------
+        >>> law = VectorNoise("gaussian", 2.0, sensitivity=1.0)
+        >>> law.log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]))
+        0.125
+        """
+        cell = 1.0 if self.whole else self.scale / _FINENESS
+        in_cells = (_cells(vector, cell) for vector in (answer, exact, other))
+        return Noise(self.kind, self.scale / cell).log_ratio(*in_cells)
+
+
+def rounding_slack(kind: NoiseKind, dimension: int) -> float:
+    """Return what rounding adds to shift / scale, for a vector of ``dimension`` coordinates."""
+    cells = math.sqrt(dimension) if kind == "gaussian" else dimension
+    return cells * _CELLS / _FINENESS
+
+
+def sum_slack(rows: int, multiplier: float) -> float:
+    """Return what adding up in floating point adds to shift / scale, for a mean over ``rows`` rows.
+
+    Neighbours' sums are rounded differently, behind the row that was replaced too (Casacuberta et
+    al. 2022). In whatever order m vectors of norm at most L are added up, their mean is off by at
+    most m 2^-53 L, but for a relative m 2^-53, in Euclidean norm; in L1 norm by sqrt(d) times that.
+    The noise is ``multiplier`` times the sensitivity, 2 L / m (or sqrt(d) times that).
+    """
+    return rows * (rows + 16) * 2.0**-53 / multiplier
+
+
+def noisy_on_grid(
+    values: FloatArray, kind: NoiseKind, scale: float, noise: NoiseSource
+) -> FloatArray:
+    """Round finite values to a grid of scale / 2**20 and add discrete noise.
+
+    Integers are noised and then rescaled, so no floating-point artefact of the private values
+    survives. Guarantee: as `GaussianMap` or `LaplaceMap` with `rounding_slack`.
+    """
+    cell = scale / _FINENESS
+    discrete = noise.discrete_gaussian if kind == "gaussian" else noise.discrete_laplace
+    noisy = _cells(values, cell) + discrete(_FINENESS, values.shape)
+    return noisy.astype(np.float64) * cell
+
+
+def _cells(values: FloatArray, cell: float) -> NDArray[np.int64]:
+    """Return the values as whole numbers of cells; the sum with the noise is then exact."""
+    cells = np.rint(np.asarray(values, dtype=np.float64) / cell)
+    # Clipping is a contraction; only noise of 1e-12 of the values could get here.
+    return np.clip(cells, -_LARGEST, _LARGEST).astype(np.int64)

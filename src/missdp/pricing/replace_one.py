@@ -1,0 +1,539 @@
+"""Chains of steps, the door to rows whose number is public, and who may ask there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee, PublicDomain
+from missdp.accounting.guarantee import warn_if_weak
+from missdp.errors import DataError, NotFittedError, ParameterError, UnprovenError, replacing
+from missdp.mechanisms.laws import Handle, Law, no_warnings
+from missdp.mechanisms.noise import NoiseSource, noise_source
+from missdp.pricing.domain import (
+    NEIGHBOURS,
+    FloatArray,
+    Parameters,
+    RowDomain,
+    Rows,
+    TableDistance,
+    as_rows,
+    check_fillable,
+    require,
+)
+from missdp.pricing.privacy_maps import Bound, bounds
+from missdp.pricing.questions import (
+    GradientSteps,
+    Loss,
+    NoisyGradients,
+    Question,
+    SecretStop,
+    VectorNoise,
+    VectorQuery,
+    row_gradients,
+    samples,
+)
+from missdp.pricing.steps import NotFittedOnThisTable, StableTransformer
+from missdp.threads import one_blas_thread
+
+RandomState: TypeAlias = int | np.random.Generator | NoiseSource | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a chain with the public facts on either side of it.
+
+    Parameters
+    ----------
+    name : str
+        The step's name.
+    step : StableTransformer
+        The step.
+    domain, distance : RowDomain, TableDistance
+        What reaches the step.
+    domain_after, distance_after : RowDomain, TableDistance
+        What leaves it.
+    alone : TableDistance
+        The step's own response to one replaced row.
+    conditions : tuple of Condition
+        What the step assumes of the tables that reach it.
+    """
+
+    name: str
+    step: StableTransformer
+    domain: RowDomain
+    distance: TableDistance
+    domain_after: RowDomain
+    distance_after: TableDistance
+    alone: TableDistance
+    conditions: tuple[Condition, ...]
+
+    def run(self, table: FloatArray) -> FloatArray:
+        """Fit the step on a table, apply it, and forget what was learned; private."""
+        from sklearn.base import clone
+
+        fresh: StableTransformer = clone(self.step)
+        return np.asarray(fresh.fit_transform(table))
+
+    def margin(self, table: FloatArray) -> float:
+        """Return the step's distance to failure of its conditions; private."""
+        return self.step.failure_margin(table, self.distance, self.domain)
+
+
+def trace(
+    steps: Iterable[tuple[str, StableTransformer]],
+    domain: RowDomain,
+    *,
+    distance: TableDistance = NEIGHBOURS,
+) -> tuple[Stage, ...]:
+    """Follow a pair of neighbouring tables through a chain of steps.
+
+    Each step's map takes the distance its predecessor leaves: maps are monotone, and two tables
+    of the collection satisfy every step's conditions where they reach it.
+
+    Parameters
+    ----------
+    steps : iterable of (str, StableTransformer)
+        In order.
+    domain : RowDomain
+        Public facts about the raw table.
+    distance : TableDistance, default one replaced row
+        Of the raw tables.
+
+    Returns
+    -------
+    tuple of Stage
+
+    Raises
+    ------
+    UnprovenError
+        If the map of a step is not known for what reaches it; the message names the step.
+    ParameterError
+        If something is not a transformation of this library, or cannot take its input.
+
+    Examples
+    --------
+    >>> from missdp.pricing import MeanImputer, PCARankReducer
+    >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
+    ...          ("pca", PCARankReducer(n_components=2, least_gap=0.2))]
+    >>> last = trace(steps, RowDomain(rows=1000, columns=5, complete=False))[-1]
+    >>> last.distance_after.moved_rows, round(last.distance_after.moved_max, 4)
+    (999, 0.0392)
+    """
+    stages: list[Stage] = []
+    for name, step in steps:
+        if not isinstance(step, StableTransformer):
+            raise UnprovenError(
+                f"step {name!r} is a {type(step).__name__}, whose stability is not known; use the "
+                "transformations of missdp.pricing"
+            )
+        stage = _stage(str(name), step, domain, distance)
+        stages.append(stage)
+        domain, distance = stage.domain_after, stage.distance_after
+    return tuple(stages)
+
+
+def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: TableDistance) -> Stage:
+    with (
+        replacing(UnprovenError, by=lambda e: UnprovenError(f"no bound for step {name!r}: {e}")),
+        replacing(ParameterError, by=lambda e: ParameterError(f"step {name!r}: {e}")),
+    ):
+        return Stage(
+            name=name,
+            step=step,
+            domain=domain,
+            distance=distance,
+            domain_after=step.output_domain(domain),
+            distance_after=step.stability(distance, domain),
+            alone=step.stability(NEIGHBOURS, domain),
+            conditions=step.conditions(domain),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRows:
+    """Public facts about rows on their way to a question, and what follows for its price.
+
+    Parameters
+    ----------
+    raw : RowDomain
+        What rows are brought into first.
+    label : str
+        Who asks: public name for events and refusals.
+    delta : float
+        At which guarantees are stated and the best bound is chosen.
+    steps : tuple of Stage, default ()
+        Preprocessing, in order.
+    assumed : tuple of Condition, default ()
+        What every answer rests on besides.
+    """
+
+    raw: RowDomain
+    label: str
+    delta: float
+    steps: tuple[Stage, ...] = ()
+    assumed: tuple[Condition, ...] = ()
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like where a question reads them."""
+        domain = self.steps[-1].domain_after if self.steps else self.raw
+        require(domain.complete, "the estimator takes complete rows; put an imputation before it")
+        return domain
+
+    @property
+    def distance(self) -> TableDistance:
+        """How far neighbours are apart there."""
+        return self.steps[-1].distance_after if self.steps else NEIGHBOURS
+
+    def bounds(self, question: Question) -> tuple[Bound, ...]:
+        """Return every bound on what the answer reveals, the best first."""
+        same = question.domain == self.domain
+        require(same, "the question is about rows of another domain than these")
+        return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
+
+    def conditions(self, question: Question, *, tested: bool = False) -> tuple[Condition, ...]:
+        """Return what an answer rests on; without the steps' conditions if these are tested.
+
+        What is not about the table is not tested.
+        """
+        stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
+        steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
+        shape = (DeclaredRowCount(self.raw.rows), PublicDomain())
+        return (*shape, *self.assumed, *question.conditions, *steps)
+
+    def guarantee(self, question: Question, event: Event, *, tested: bool = False) -> Guarantee:
+        """Return the guarantee of an answer that is charged with this event."""
+        return Guarantee.from_events(
+            [event],
+            delta=self.delta,
+            adjacency="replace-one",
+            conditions=self.conditions(question, tested=tested),
+        )
+
+
+class ReplaceOneDoor(Handle):
+    """One handle on private rows of public number: prices, and noisy answers charged for first.
+
+    Behind it the rows are brought into their domain, steps are fitted on them, and forgotten. Use
+    it in a ``with`` block: at its end the rows are forgotten too.
+
+    Parameters
+    ----------
+    values : array_like of shape (rows, columns), or Table
+        The private rows; nothing but a float that is finite counts as observed.
+    facts : PreparedRows
+        What is public about them.
+    target : array_like of shape (rows,), optional
+        Private; not preprocessed.
+    budget : Budget or None
+        Under replace-one adjacency. None: nothing is charged, the guarantee alone is stated.
+    noise : NoiseSource
+
+    Raises
+    ------
+    UnprovenError
+        If the budget's adjacency is add-remove.
+    SchemaError
+        If some attribute of a table is not applicable to all rows.
+    """
+
+    _budget: Budget | None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        values: Rows,
+        facts: PreparedRows,
+        *,
+        target: ArrayLike | None = None,
+        budget: Budget | None,
+        noise: NoiseSource,
+    ) -> None:
+        refuse_add_remove(budget, facts.label)
+        check_fillable(values)
+        super().__init__(budget=budget, noise=noise)  # type: ignore[arg-type]
+        self._facts = facts
+        self._values: Any = values
+        self._target: Any = target
+        self._open = True
+        self._known: dict[Any, Any] = {}  # what was made of the rows
+        self._priced: tuple[Question, Bound] | None = None
+
+    # Public facts
+
+    @property
+    def domain(self) -> RowDomain:
+        """What rows are like where questions read them."""
+        return self._facts.domain
+
+    def price(self, question: Question) -> Bound:
+        """Return the best bound on what the answer reveals: its event is charged by `ask`."""
+        if self._priced is None or self._priced[0] is not question:
+            self._priced = (question, self._facts.bounds(question)[0])
+        return self._priced[1]
+
+    def guarantee(self, question: Question) -> Guarantee:
+        """Return the guarantee that the answer to this question alone has."""
+        known = self._facts.guarantee(question, self.price(question).event)
+        return known.with_conditions(*self._noise.conditions)
+
+    # Answers
+
+    def ask(self, question: Question) -> Any:
+        """Charge for a question, then answer it.
+
+        Parameters
+        ----------
+        question : VectorQuery, GradientSteps or SecretStop
+
+        Returns
+        -------
+        ndarray or NoisyGradients
+            A noisy vector; for `GradientSteps` what releases noisy gradients, one by one.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford it; nothing was read.
+        """
+        event = self.price(question).event
+        self._pay(self._facts.conditions(question), event)
+        return self._pose(question, event)
+
+    def ask_if(self, question: Question, *, test: Event, epsilon: float, threshold: float) -> Any:
+        """Charge for a test of the steps' conditions and for a question; answer if it passes.
+
+        The test passes if the distance to failure, which one replaced row moves by at most 1, is
+        above the threshold with Laplace noise of scale 1 / epsilon.
+
+        Returns
+        -------
+        ndarray, NoisyGradients or None
+            None if the test did not pass: the question is then not answered, but was charged for.
+        """
+        event = self.price(question).event
+        self._pay(self._facts.conditions(question, tested=True), test, event)
+        law = VectorNoise("laplace", 1 / epsilon, sensitivity=1.0)
+        passed = self._answer(test, law, self._margin)[0] > threshold
+        return self._pose(question, event) if passed else None
+
+    def _pay(self, conditions: tuple[Condition, ...], *events: Event) -> None:
+        if self._budget is None:
+            return
+        named = f"{self._facts.label} cannot be charged to this budget"
+        with replacing(UnprovenError, by=lambda error: UnprovenError(f"{named}: {error}")):
+            self._budget.charge(*events, conditions=(*conditions, *self._noise.conditions))
+
+    @one_blas_thread()
+    def _pose(self, question: Question, event: Event) -> Any:
+        law: Any = question.law(self._facts.distance)
+
+        def answer(law: Law, exact: Callable[[], Any]) -> Any:
+            return self._answer(event, law, exact)
+
+        if isinstance(question, VectorQuery):
+            return answer(law, lambda: question.exact(self._rows(), self._read(question)))
+        if isinstance(question, SecretStop):
+            return answer(law, lambda: self._gradients(question))
+        drawn = samples(question, self._noise)
+        return NoisyGradients(question, answer, lambda: self._gradients(question), law, drawn)
+
+    # What is made of the rows, private
+
+    def _rows(self) -> FloatArray:
+        """Return the rows as questions read them."""
+        if "rows" not in self._known:
+            for _ in self._prepared():
+                pass
+        self._check_open()
+        found: FloatArray = self._known["rows"]
+        return found
+
+    def _margin(self) -> FloatArray:
+        """Return the smallest distance to failure along the chain, at most n."""
+        margin = float(self._facts.raw.rows)
+        for step, table in self._prepared():
+            with _hidden(step):
+                margin = min(margin, step.margin(table))
+        return np.array([margin])
+
+    def _prepared(self) -> Iterator[tuple[Stage, FloatArray]]:
+        """Yield each step with the table that reaches it; keep what the last one leaves."""
+        self._check_open()
+        facts, table = self._facts, self._facts.raw.enforce(self._values)
+        for step in facts.steps:
+            yield step, table
+            with _hidden(step):
+                table = step.run(table)
+        # The bound on row norms after the steps is proven; this guards against rounding only.
+        self._known["rows"] = facts.domain.enforce(table) if facts.steps else table
+
+    def _read(self, asked: VectorQuery | Loss) -> FloatArray | None:
+        """Return the target as numbers."""
+        failed = DataError("the target cannot be read")
+        with replacing(Exception, by=failed), no_warnings():
+            return asked.read(self._target)
+
+    def _gradients(self, question: GradientSteps | SecretStop) -> Any:
+        """Return the gradients of a loss at every row."""
+        self._check_open()
+        if self._known.get("question") is not question:
+            target: Any = self._read(question.loss)
+            found = row_gradients(question.loss, self._rows(), target)
+            self._known.update(question=question, gradients=found)
+        return self._known["gradients"]
+
+    def _check_open(self) -> None:
+        require(self._open, "the door is closed: its rows are forgotten")
+
+    # The end
+
+    def close(self) -> None:
+        """Forget the rows, for everything that this door has handed out too."""
+        self._open = False
+        self._values = self._target = None
+        self._known.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ReplaceOneDoor({self._facts.label})"
+
+
+@contextmanager
+def _hidden(step: Stage) -> Iterator[None]:
+    """Keep errors and warnings of a step from telling of rows."""
+    failed = DataError(f"step {step.name!r} failed")
+    with replacing(Exception, by=failed), no_warnings():
+        yield
+
+
+def refuse_add_remove(budget: Budget | None, label: str) -> None:
+    """Refuse a budget under add-remove, by the name of who would charge it; reads nothing."""
+    if budget is None or budget.adjacency == "replace-one":
+        return
+    raise UnprovenError(
+        f"{label} is private under replace-one adjacency, with a public number of rows: nothing "
+        "follows for adding or removing a row. Give it a budget made with "
+        "Budget(epsilon, delta, adjacency='replace-one'); such a budget takes releases under "
+        "add-remove too"
+    )
+
+
+def unfitted(self: object, name: str) -> Any:
+    """Say of an attribute that ``fit`` sets that it is not there yet; a class's ``__getattr__``."""
+    if name.endswith("_") and not name.startswith("_"):
+        raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit first")
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(Parameters):
+    """Base class of mechanisms that end a pipeline.
+
+    Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows, noise
+    or a budget to charge: a subclass states one `question` about rows, from public facts, and
+    what it makes of the answer (`keep`). The door charges for it, reads, and adds the noise;
+    ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row, so the
+    guarantee for raw rows depends on it alone.
+
+    Fitted on its own, an estimator assumes that nothing upstream was fitted on the same table
+    (condition `NotFittedOnThisTable`); `PricedPipeline` accounts for steps that were.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        After ``fit``: what the released attributes promise.
+    """
+
+    noise_multiplier: float
+    radius: float = 1.0
+    delta: float = 1e-6
+    budget: Budget | None = None
+    random_state: RandomState = None
+
+    __getattr__ = unfitted
+
+    def question(self, domain: RowDomain) -> Question:
+        """Return what is asked about rows of ``domain``; public facts only.
+
+        Parameters
+        ----------
+        domain : RowDomain
+
+        Returns
+        -------
+        VectorQuery, GradientSteps or SecretStop
+        """
+        raise NotImplementedError
+
+    def keep(self, question: Question, answer: Any) -> None:
+        """Set the released attributes; may raise for no answer, which was charged for.
+
+        Parameters
+        ----------
+        question : VectorQuery, GradientSteps or SecretStop
+            What `question` returned.
+        answer : ndarray or NoisyGradients
+            What the door answered.
+        """
+        raise NotImplementedError
+
+    def check_target(self, y: ArrayLike | None, rows: int) -> None:
+        """Refuse a target that is not there or of the wrong length, before anything is charged."""
+        del y, rows
+
+    def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
+        """Charge the budget, then release.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d), or Table
+            Rows are scaled down to norm ``radius``; a missing cell counts as 0.
+        y : array_like of shape (n,), optional
+            Target, for estimators that need one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford it; nothing was computed.
+        UnprovenError
+            If the budget is under add-remove adjacency; nothing was read.
+        """
+        label = type(self).__name__
+        refuse_add_remove(self.budget, label)
+        check_fillable(X)
+        table = as_rows(X)
+        domain = RowDomain(rows=table.shape[0], columns=table.shape[1], radius=self.radius)
+        self.check_target(y, domain.rows)
+        noise, question = noise_source(self.random_state), self.question(domain)
+        facts = PreparedRows(
+            raw=domain, label=label, delta=self.delta, assumed=(NotFittedOnThisTable(),)
+        )
+        with ReplaceOneDoor(table, facts, target=y, budget=self.budget, noise=noise) as door:
+            guarantee = door.guarantee(question)
+            warn_if_weak(guarantee.epsilon, guarantee.delta, n=domain.rows)
+            answer = door.ask(question)
+            # A fit that is broken off leaves no guarantee of an earlier one behind.
+            self.__dict__.pop("guarantee_", None)
+            self.release(question, answer, guarantee)
+        return self
+
+    def release(self, question: Question, answer: Any, guarantee: Guarantee) -> None:
+        """Keep an answer and the guarantee that it was released under."""
+        self.n_features_in_ = question.domain.columns
+        self.keep(question, answer)
+        self.guarantee_ = guarantee

@@ -1,0 +1,394 @@
+"""Steps of preprocessing: what each assumes and must prove; and the step that clips rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import TransformerMixin
+
+from missdp.accounting import Condition
+from missdp.errors import DataError, NotFittedError, UnprovenError
+from missdp.pricing.domain import (
+    FloatArray,
+    Parameters,
+    RowDomain,
+    Rows,
+    TableDistance,
+    as_rows,
+    check_fillable,
+    clip_rows,
+    real,
+    require,
+)
+
+
+@dataclass(frozen=True)
+class StepCondition(Condition, abstract=True):
+    """What a stability map assumes of every table it may see; its ``sentence`` names its fields.
+
+    Attributes
+    ----------
+    about_rows : bool
+        Class attribute: whether it is about the table, so that a private test can stand in for it.
+
+    Examples
+    --------
+    >>> print(IncompleteRows(10, 1))
+    At most 10 rows have a missing cell, and none has more than 1.
+    """
+
+    about_rows: ClassVar[bool] = True
+
+
+def _condition(name: str, sentence: str, **fields: type) -> Any:
+    """Return the class of an assumption, a frozen record with these fields."""
+    facts = {"sentence": sentence, "__doc__": sentence, "__module__": __name__}
+    return make_dataclass(
+        name, fields.items(), bases=(StepCondition,), namespace=facts, frozen=True
+    )
+
+
+NotFittedOnThisTable = _condition(
+    "NotFittedOnThisTable", "No preprocessing of these rows was fitted on the same table."
+)
+ModelPaidApart = _condition(
+    "ModelPaidApart",
+    "The imputer's model was not fitted to these rows, or its own guarantee is composed with this "
+    "one.",
+)
+ModelPaidApart.about_rows = False
+IncompleteRows = _condition(
+    "IncompleteRows",
+    "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",
+    at_most=int,
+    cells_per_row=int,
+)
+CentralGaps = _condition(
+    "CentralGaps",
+    "In every column, consecutive observed values within {0.ranks} ranks of the median differ by "
+    "at most {0.at_most:.6g}.",
+    at_most=float,
+    ranks=int,
+)
+TrimmedRange = _condition(
+    "TrimmedRange",
+    "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
+    "at most {0.at_most:.6g}.",
+    trim=int,
+    at_most=float,
+)
+LeastEigenvalue = _condition(
+    "LeastEigenvalue",
+    "The second-moment matrix of the regression's predictors, summed over the rows with an "
+    "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
+    at_least=float,
+)
+BoundedDonations = _condition(
+    "BoundedDonations",
+    "No row is a donor of more than {0.at_most} incomplete rows.",
+    at_most=int,
+)
+# A packing bound of the dimension says how many clusters meet, unless it is declared.
+LargestCluster = _condition(
+    "LargestCluster",
+    "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
+    "within three such radii of the centres of more than {0.neighbours} good clusters, whichever "
+    "rows are removed.",
+    radius=float,
+    at_most=int,
+    neighbours=int,
+)
+ExtremeGaps = _condition(
+    "ExtremeGaps",
+    "In every column, each of the {0.ranks} outermost gaps between consecutive values, at either "
+    "end, is at most {0.at_most:.6g}.",
+    at_most=float,
+    ranks=int,
+)
+LeastRange = _condition(
+    "LeastRange",
+    "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
+    at_least=float,
+)
+LeastStandardDeviation = _condition(
+    "LeastStandardDeviation",
+    "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
+    at_least=float,
+)
+CovarianceGap = _condition(
+    "CovarianceGap",
+    "The gap between the {0.k} largest eigenvalues and all others of the covariance matrix that "
+    "PCA sees is at least {0.at_least:.6g}.",
+    k=int,
+    at_least=float,
+)
+FrameOverlap = _condition(
+    "FrameOverlap",
+    "Every direction of the public reference frame has a cosine of at least {0.at_least:.6g} with "
+    "the principal subspace.",
+    at_least=float,
+)
+
+RowFunction: TypeAlias = Callable[[FloatArray], FloatArray]
+
+
+class Response(NamedTuple):
+    """How far a step can move rows whose fellow rows have changed.
+
+    Fitted on two tables, a step maps a row x by f and its counterpart x' by f'; then
+    |f(x) - f'(x')| <= lipschitz |x - x'| + shift, with a shift of 0 for all but ``hit`` rows. No
+    two output rows are farther apart than ``diameter``.
+    """
+
+    lipschitz: float = 1.0
+    shift: float = 0.0
+    hit: int = 0
+    diameter: float = math.inf
+
+
+class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
+    """Base class: row functions fitted on a table, with a proven bound on how neighbours part.
+
+    A step is fitted without noise, so what it has learned is as private as the table: it is kept
+    out of the object's public attributes, its repr and its pickle, and the *transformed table is
+    private too*. Only a private mechanism at the end of the pipeline makes an output, whose
+    guarantee `missdp.pricing.price` computes from `stability`.
+
+    Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
+    implement ``_learn``, which returns the row function that a table leads to, and state public
+    facts: `response`, `output_domain` and `conditions`. Conditions are never checked against the
+    table (failing would reveal something): a fit raises for no table of its declared shape and
+    domain. Propose-test-release checks conditions privately, with `failure_margin`.
+
+    Notes
+    -----
+    After Hu, Sanyal & Schölkopf 2024, §4.1.
+    """
+
+    _needs_complete: ClassVar[bool] = True
+    # Every missing cell gets a value: rows of a complete domain stay, nothing is assumed of them.
+    _fills: ClassVar[bool] = False
+    # False: a small movement can change which rows go together, so moved rows count as replaced.
+    _continuous: ClassVar[bool] = True
+
+    def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
+        """Return a bound on the distance of the transformed tables.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Bound on the distance of two tables in ``domain`` that satisfy `conditions`.
+        domain : RowDomain
+            Public facts about both tables.
+
+        Returns
+        -------
+        TableDistance
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven for this input.
+        """
+        if self._fills and domain.complete:
+            return distance
+        start = distance if self._continuous else distance.forget_movement()
+        found = self.response(start, domain)
+        if not self._continuous and start.replaced >= domain.rows:
+            raise UnprovenError(
+                f"{type(self).__name__} is not continuous in the values: after a step that moves "
+                "every row, no bound is proven; put it first"
+            )
+        widest = min(found.diameter, self.output_domain(domain).diameter)
+        return start.after(rows=domain.rows, **found._replace(diameter=widest)._asdict())
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return how the rows of two tables at ``distance`` respond."""
+        raise NotImplementedError
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return public facts about the transformed table.
+
+        Raises
+        ------
+        ParameterError
+            If the step cannot take tables of this domain.
+        """
+        if not self._fills:
+            raise NotImplementedError
+        if domain.complete:
+            return domain
+        return replace(domain, radius=self.filled_radius(domain), complete=True)
+
+    def filled_radius(self, domain: RowDomain) -> float:
+        """Return a bound on the norm of a row whose missing cells are filled."""
+        raise NotImplementedError
+
+    def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return what `stability` assumes of both tables; empty if nothing."""
+        return () if self._fills and domain.complete else self.assumed(domain)
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the conditions where the step does anything."""
+        raise NotImplementedError
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return a lower bound on the row replacements before `conditions` fail.
+
+        The bound is 1-Lipschitz: it changes by at most 1 between tables at distance ``incoming``,
+        and it is 0 where the conditions fail. It is private; propose-test-release releases it
+        only through a noisy test.
+
+        Raises
+        ------
+        UnprovenError
+            If the step has conditions and no such bound is known.
+        """
+        del values, incoming
+        if not self.conditions(domain):
+            return math.inf
+        raise UnprovenError(
+            f"{type(self).__name__} has no known distance to failure of its conditions, so "
+            "propose-test-release cannot make them unconditional"
+        )
+
+    def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
+        """Learn the row function from a private table.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d), or Table
+            NaN is a missing cell, and so is whatever is not a finite number.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is out of range; public facts only.
+        DataError
+            If the input is no table with a row, or has missing cells where the step takes complete
+            rows (`PricedPipeline` fills them before; on its own a step releases nothing).
+        SchemaError
+            If the step fills a table with an attribute that is not applicable to some rows.
+        """
+        table = self._checked(X)
+        self.n_features_in_ = table.shape[1]
+        self._private = self._learn(table)
+        return self
+
+    def transform(self, X: Rows) -> FloatArray:
+        """Apply the fitted row function. The result is private.
+
+        Parameters
+        ----------
+        X : array_like of shape (m, d), or Table
+
+        Returns
+        -------
+        ndarray
+            With as many rows as ``X``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        self._check_has("_private")
+        table = self._checked(X)
+        if table.shape[1] != self.n_features_in_:
+            raise DataError(f"expected {self.n_features_in_} columns")
+        return np.asarray(self._private(table))
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the output columns, from public facts only."""
+        self._check_has("n_features_in_")
+        columns = self.output_domain(RowDomain(rows=2, columns=self.n_features_in_)).columns
+        if input_features is not None and columns == self.n_features_in_:
+            return np.asarray(input_features, dtype=object)
+        return np.asarray([f"x{i}" for i in range(columns)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_private")
+
+    def _check_has(self, name: str) -> None:
+        if not hasattr(self, name):
+            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what was learned from the private table."""
+        state = dict(super().__getstate__())
+        state.pop("_private", None)
+        return state
+
+    def _checked(self, X: Rows) -> FloatArray:
+        if self._fills:
+            check_fillable(X)
+        table = as_rows(X)
+        if not len(table):
+            raise DataError("expected a table with at least one row")
+        if self._needs_complete and np.isnan(table).any():
+            raise DataError(f"{type(self).__name__} takes complete rows; impute first")
+        return table
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        """Return the row function; what it holds is private."""
+        raise NotImplementedError
+
+    def _require_complete(self, domain: RowDomain) -> None:
+        whole = f"{type(self).__name__} takes complete rows; put an imputation before it"
+        require(domain.complete, whole)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RowClipper(StableTransformer):
+    """Scale every row down to a declared norm.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Largest Euclidean norm of a row's observed part; public, not read from the data.
+
+    Notes
+    -----
+    Stability: distances do not grow, since the projection on a ball is 1-Lipschitz and each row
+    is mapped on its own. No condition.
+
+    Examples
+    --------
+    >>> RowClipper(radius=1.0).fit_transform([[3.0, 4.0], [0.0, 0.5]])
+    array([[0.6, 0.8],
+           [0. , 0.5]])
+    """
+
+    radius: float = real(1.0, least=1e-100)
+
+    _needs_complete = False
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return no condition."""
+        del domain
+        return ()
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return that nothing moves further than before."""
+        del distance, domain
+        return Response()
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain with the smaller radius."""
+        return replace(domain, radius=min(domain.radius, self.radius))
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        del table
+        return lambda rows: clip_rows(rows, self.radius)

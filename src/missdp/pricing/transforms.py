@@ -1,0 +1,561 @@
+"""Steps that rewrite complete rows: scaling, principal components, and good clusters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from missdp.accounting import Condition, EigenGap
+from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.pricing.domain import (
+    FloatArray,
+    RowDomain,
+    TableDistance,
+    count,
+    one_of,
+    real,
+    require,
+)
+from missdp.pricing.steps import (
+    CovarianceGap,
+    ExtremeGaps,
+    FrameOverlap,
+    LargestCluster,
+    LeastRange,
+    LeastStandardDeviation,
+    Response,
+    RowFunction,
+    StableTransformer,
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StandardScaler(StableTransformer):
+    """Subtract each column's mean and divide by its standard deviation (divisor n).
+
+    Parameters
+    ----------
+    least_std : float
+        Lower bound s on the standard deviation of every column.
+    below : {"assume", "floor"}, default "assume"
+        What ``least_std`` means. ``"assume"``: a condition of the guarantee. ``"floor"``: no
+        condition; smaller standard deviations are raised to it, so the bound holds for every
+        table, for a slightly larger constant.
+
+    Notes
+    -----
+    Write R for the radius, h for replaced rows and tau for the summed movement. Means differ by
+    at most (2 R h + tau) / n in norm. For one column, v' - v is at most the mean change of
+    (x - mu)^2, because subtracting (mu' - mu)^2 only lowers it (and the same with the tables
+    exchanged); each replaced row contributes at most w^2 and each moved row 2 w d, so
+    |v - v'| <= (h w^2 + 2 w tau) / n, where w bounds |x_j - mu_j|. With |1/sigma - 1/sigma'| <=
+    |v - v'| / (2 s^3), a row x moves by
+
+        |x - mu| (h w^2 + 2 w tau) / (2 n s^3) + (2 R h + tau) / (n s).
+
+    ``"assume"``: sigma^2 <= (R - mu)(R + mu) (Bhatia & Davis 2000) gives w = R + sqrt(R^2 - s^2),
+    and |mu|^2 <= R^2 - d s^2 gives |x - mu| <= R + sqrt(R^2 - d s^2). ``"floor"``: raising the
+    variance to s^2 is a contraction, and w = |x - mu| = 2 R. Hu et al., Proposition 6, use 2 / n
+    for the change of a variance on the unit ball; it can be 4 / n, so its constant 2 / s^3 is too
+    small (a column of mostly -1 with one -1 replaced by 1 exceeds it); ours tends to 4 / s^3.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = StandardScaler(least_std=0.5)
+    >>> after = step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=1))
+    >>> after.moved_rows, round(after.moved_max, 4)
+    (999, 0.03)
+    """
+
+    least_std: float = real(least=1e-100)
+    below: Literal["assume", "floor"] = field(default="assume", metadata=one_of("assume", "floor"))
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return the bound on standard deviations, or nothing with a floor."""
+        return () if self.below == "floor" else (LeastStandardDeviation(self.least_std),)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: every other row moves."""
+        n, R, s = domain.rows, domain.radius, self.least_std
+        width, norm = self._reach(domain)
+        h, tau = distance.replaced, distance.moved_l12
+        variance = min((h * width**2 + 2 * width * tau) / n, width**2)
+        mean = min((2 * R * h + tau) / n, 2 * R)
+        shift = norm * variance / (2 * s**3) + mean / s
+        return Response(lipschitz=1 / s, shift=shift, hit=n)
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain of centred rows, stretched by at most 1 / least_std."""
+        self._require_complete(domain)
+        return replace(domain, radius=self._reach(domain)[1] / self.least_std)
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return how many replacements the smallest variance is from the bound.
+
+        A variance moves by at most (4 R^2 h + 4 R tau) / n (the argument above with w = 2 R).
+        """
+        if self.below == "floor":
+            return math.inf
+        least = float(values.var(axis=0).min())
+        R, n = domain.radius, domain.rows
+        step = (4 * R**2 * incoming.replaced + 4 * R * incoming.moved_l12) / n
+        return max(0.0, (least - self.least_std**2) / max(step, 1e-300))
+
+    def _reach(self, domain: RowDomain) -> tuple[float, float]:
+        """Bounds on |x_j - mu_j| and |x - mu|."""
+        R, s = domain.radius, self.least_std
+        if self.below == "floor":
+            return 2 * R, 2 * R
+        spare = R**2 - domain.columns * s**2
+        require(spare >= 0, "no table in this domain has so large a least_std in every column")
+        return R + math.sqrt(R**2 - s**2), R + math.sqrt(spare)
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        # Off the collection a column could be constant; on it the floor changes nothing.
+        mean, spread = table.mean(axis=0), np.maximum(table.std(axis=0), self.least_std)
+        return lambda rows: (rows - mean) / spread
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MinMaxScaler(StableTransformer):
+    """Scale each column to [0, 1] by its minimum and maximum.
+
+    Parameters
+    ----------
+    least_range : float
+        Condition: maximum and minimum of every column differ by at least this (r).
+    extreme_gap : float
+        Condition: consecutive values at either end of a column differ by at most this (g).
+    extreme_ranks : int, default 1
+        How many of the outermost gaps ``extreme_gap`` covers; at least the number of rows that
+        may be replaced before this step.
+
+    Notes
+    -----
+    Let m be a column's minimum without the replaced rows. In either table the minimum lies in
+    [m - h g, m], because the condition bounds its h outermost gaps; moved rows move m by at most
+    Delta. So minimum and maximum move by at most delta = h g + Delta. For y = (x - a) / (b - a)
+    in [0, 1], ``y' - y = ((1 - y)(a - a') + y (b - b')) / (b' - a')``, at most delta / r.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = MinMaxScaler(least_range=1.0, extreme_gap=0.01)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).moved_max, 6)
+    0.02
+    """
+
+    least_range: float = real(least=1e-100)
+    extreme_gap: float = real()
+    extreme_ranks: int = count(1)
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return the bounds on ranges and on the gaps at the extremes."""
+        return (LeastRange(self.least_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: every other row moves."""
+        if distance.replaced > self.extreme_ranks:
+            raise UnprovenError(
+                f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
+                "be replaced before min-max scaling; declare more extreme_ranks"
+            )
+        r, delta = self.least_range, distance.replaced * self.extreme_gap + distance.moved_max
+        side = math.sqrt(domain.columns)
+        return Response(lipschitz=1 / r, shift=side * delta / r, hit=domain.rows, diameter=side)
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain of the unit cube."""
+        self._require_complete(domain)
+        return replace(domain, radius=math.sqrt(domain.columns))
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        low, spread = table.min(axis=0), np.maximum(np.ptp(table, axis=0), self.least_range)
+        return lambda rows: np.clip((rows - low) / spread, 0.0, 1.0)
+
+
+Moment = Literal["covariance", "second"]
+# Largest less smallest eigenvalue of n times the matrix's change: per replaced row over R^2, and
+# per unit of movement over R.
+_SPREAD = {"covariance": (3 * math.sqrt(3), 4.0), "second": (2.0, 2.0)}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PCARankReducer(StableTransformer):
+    """Project every row on the span of the top k principal components, in the old coordinates.
+
+    Parameters
+    ----------
+    n_components : int
+        Rank k of the projection; at least 1 and below the number of columns.
+    least_gap : float
+        Condition: eigenvalues k and k + 1 differ by at least this (beta).
+    moment : {"covariance", "second"}, default "covariance"
+        Which matrix: the covariance with divisor n - 1, or the second moment X'X / n, whose
+        eigenvectors one row can turn by less. Rows are projected without centring.
+
+    Notes
+    -----
+    *How far the matrix moves.* Let the spread of a symmetric matrix be its largest less its
+    smallest eigenvalue; the spread of a sum is at most the sum of spreads. Covariance: replacing z
+    by z' beside n - 1 rows of mean m changes it by exactly (b b' - a a') / n, a = z - m,
+    b = z' - m, whose eigenvalues other than 0 have the sum (|b|^2 - |a|^2) / n and the product
+    ((a.b)^2 - |a|^2 |b|^2) / n^2, so that the spread is |a - b| |a + b| / n. With s = |z + z'|,
+    |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R; the product is largest at s = R:
+    3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that moves by d
+    adds at most 4 R d / n (covariance) or 2 R d / n.
+
+    *How far the projection moves.* P and P' are also the top-k projections of A and of A' - c I,
+    for any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -
+    lambda_{k+1}) >= 2 beta and one of the two is at least beta. The sin-theta theorem of Davis &
+    Kahan (1970) for spectra separated by beta, from that side, gives |P - P'| = |sin theta| <=
+    |A' - A - c I| / beta, with constant 1 and no side condition; the best c, midway between the
+    extreme eigenvalues of A' - A, leaves half its spread. So |P - P'| <= (3 sqrt(3) / 2 R^2 h +
+    2 R tau) / (n beta) for the covariance, (R^2 h + R tau) / (n beta) for the second moment, which
+    adversarial tables attain. A row moves by R |P - P'|. Hu et al. have 12.2 in place of 2.6: it
+    bounds the covariance by 6.1 / n in norm, and pays 2 for needing only one of the gaps.
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = PCARankReducer(n_components=2, least_gap=0.1)
+    >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).moved_max, 6)
+    0.025981
+    """
+
+    n_components: int = count()
+    least_gap: float = real(least=1e-100)
+    moment: Moment = field(default="covariance", metadata=one_of("covariance", "second"))
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
+        """Return the bound on the eigen-gap."""
+        kind = CovarianceGap if self.moment == "covariance" else EigenGap
+        return (kind(self.n_components, self.least_gap),)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: every other row moves with the projection."""
+        shift = domain.radius * self.subspace_shift(distance, domain)
+        return Response(shift=shift, hit=domain.rows)
+
+    def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the bound on the operator norm of the change of the projection, at most 1."""
+        return min(1.0, self._spread(distance, domain) / (2 * self.least_gap))
+
+    def _spread(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Bound on the spread of the change of the matrix."""
+        per_row, per_move = _SPREAD[self.moment]
+        R = domain.radius
+        return (
+            per_row * R**2 * distance.replaced + per_move * R * distance.moved_l12
+        ) / domain.rows
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain unchanged: projections do not lengthen rows."""
+        self._require_complete(domain)
+        below = self.n_components < domain.columns
+        require(below, "n_components must be at least 1 and below the number of columns")
+        return domain
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return how many replacements the eigen-gap is from the bound.
+
+        By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
+        `PCARankReducer`): 3 sqrt(3) R^2 / n for the covariance and 2 R^2 / n for the second moment
+        (Hu et al.: 12.2 R^2 / n).
+        """
+        gap = _top(values, self.n_components, self.moment)[1]
+        step = max(self._spread(incoming, domain), 1e-300)
+        return max(0.0, (gap - self.least_gap) / step)
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        basis = self._basis(table)
+        return lambda rows: (rows @ basis) @ basis.T
+
+    def _basis(self, table: FloatArray) -> FloatArray:
+        within = self.n_components <= table.shape[1]
+        require(within, "n_components is above the number of columns")
+        return _top(table, self.n_components, self.moment)[0]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PCADimensionReducer(PCARankReducer):
+    """Project every row on the top k principal components, in k coordinates.
+
+    Eigenvectors are defined up to signs, and up to rotations where eigenvalues meet, so their own
+    coordinates can jump when one row changes, however wide the k-th gap. (Hu et al., Proposition 5,
+    equate the trace of A'B with the sum of its singular values at that point, which needs
+    aligned bases.) Here coordinates come from a public frame G of k orthonormal directions: with
+    P the projection, rows are mapped by the polar factor U = P G (G'P G)^(-1/2).
+
+    Parameters
+    ----------
+    n_components, least_gap, moment
+        See `PCARankReducer`.
+    least_overlap : float
+        Condition: the smallest singular value of P G is at least this (rho), in (0, 1].
+    frame : array_like of shape (d, k) or None, default None
+        Public; orthonormalised. None: the first k coordinate axes.
+
+    Notes
+    -----
+    With s = |P - P'| and H = (G'PG)^(1/2) >= rho: |H - H'| <= s / (2 rho), and
+    U - U' = (P - P') G H^-1 + U' (H' - H) H^-1, so |U - U'| <= s / rho + s / (2 rho^2).
+
+    Examples
+    --------
+    >>> from missdp.pricing import NEIGHBOURS, RowDomain
+    >>> step = PCADimensionReducer(n_components=2, least_gap=0.1, least_overlap=0.5)
+    >>> step.output_domain(RowDomain(rows=1000, columns=9)).columns
+    2
+    """
+
+    least_overlap: float = real(least=1e-30, most=1.0)
+    frame: ArrayLike | None = None
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bounds on the eigen-gap and on the overlap with the frame."""
+        return (*super().assumed(domain), FrameOverlap(self.least_overlap))
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: every other row moves with the fitted coordinates."""
+        rho = self.least_overlap
+        turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
+        return Response(shift=domain.radius * min(2.0, turn), hit=domain.rows)
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain with k columns."""
+        self._frame(domain.columns)
+        return replace(super().output_domain(domain), columns=self.n_components)
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Refuse: the overlap with the frame has no implemented distance to failure."""
+        del values, incoming, domain
+        raise UnprovenError(
+            "no distance to failure is implemented for the overlap with a reference frame; use "
+            "PCARankReducer with propose-test-release"
+        )
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        basis = self._basis(table)
+        left, _, right = np.linalg.svd(basis.T @ self._frame(table.shape[1]))
+        framed = basis @ (left @ right)
+        return lambda rows: rows @ framed
+
+    def _frame(self, columns: int) -> FloatArray:
+        k = self.n_components
+        if self.frame is None:
+            return np.eye(columns, k)
+        with replacing(TypeError, ValueError, by=ParameterError("frame must be numbers")):
+            frame = np.asarray(self.frame, dtype=np.float64)
+        require(frame.shape == (columns, k), "frame must have one row per column and k columns")
+        require(bool(np.isfinite(frame).all()), "frame must be finite")
+        return np.asarray(np.linalg.qr(frame)[0])
+
+
+def _top(table: FloatArray, k: int, moment: Moment) -> tuple[FloatArray, float]:
+    """Return an orthonormal basis of the top-k eigenspace, and the k-th eigen-gap."""
+    n = table.shape[0]
+    rows = table - table.mean(axis=0) if moment == "covariance" else table
+    divisor = max(1, n - 1) if moment == "covariance" else n
+    # Columns of the right factor beyond n rows span the null space: full matrices only if needed.
+    _, singular, right = np.linalg.svd(rows, full_matrices=k >= min(table.shape))
+    values = np.zeros(table.shape[1])
+    values[: singular.size] = singular**2 / divisor
+    return right[:k].T, float(values[k - 1] - values[k])
+
+
+IntArray = NDArray[np.int64]
+# Directions pairwise more than 60 degrees apart: at most the kissing number, and 5 in the plane.
+# Known upper bounds (Levenshtein 1979; Musin 2008; Mittelmann & Vallentin 2010).
+_KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
+
+
+def packing_number(columns: int) -> int:
+    """Return how many good clusters can have their centres within 3 eta of one point.
+
+    Centres of different good clusters are more than 3 eta apart, so the directions to any two of
+    them are more than 60 degrees apart, which kissing numbers bound; beyond eight dimensions,
+    balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5 eta.
+
+    Examples
+    --------
+    >>> [packing_number(d) for d in (1, 2, 3, 9)]
+    [2, 5, 12, 19683]
+    """
+    return _KISSING.get(columns, int(3 ** min(columns, 30)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Quantizer(StableTransformer):
+    """Replace the rows of every good cluster by its centre.
+
+    Parameters
+    ----------
+    eta : float
+        Cluster radius, above 0.
+    max_cluster : int
+        Condition: no good cluster has more rows than this (b).
+    max_neighbours : int or None, default None
+        Condition: at most this many good clusters have centres within 3 eta of one point (K),
+        whichever rows are removed. None: the packing bound of the dimension, which always holds.
+
+    Notes
+    -----
+    A row c is a good centre if no row is between eta and 3 eta away from it; its good cluster are
+    the rows within eta. Two good clusters that meet are equal, and centres of different ones are
+    more than 3 eta apart. The centre with the lowest row number represents its cluster.
+
+    Take away the h replaced rows. A further row z can only spoil good centres within 3 eta of it,
+    at most K clusters, or be the centre of one cluster of its own, whose centres are then all
+    within eta. So a common row is treated differently in the two tables only if its cluster (of
+    at most b rows, in one of the tables) is among the K around one of the 2 h replaced points: at
+    most 2 h K b rows. Hu et al., Proposition 3, count 2 b: it overlooks that one row can spoil
+    several clusters none of whose members it is close to (on a line, clusters at -2.5 eta and
+    2.5 eta, and the row 0).
+
+    Being within a radius is not continuous, so rows that moved before count as replaced.
+
+    The rows move by at most 2 eta: in either table a row is its own image or is mapped within eta.
+    Hu et al. say eta, but if the replaced row is the cluster's centre in both tables, the two
+    centres can be almost 2 eta apart.
+
+    Examples
+    --------
+    >>> Quantizer(eta=0.1, max_cluster=2).fit_transform([[0.5], [0.55], [-0.5]])
+    array([[ 0.5],
+           [ 0.5],
+           [-0.5]])
+    """
+
+    eta: float = real(least=1e-100)
+    max_cluster: int = count()
+    max_neighbours: int | None = count(None)
+
+    _continuous = False
+
+    def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
+        """Return the bound on the size and number of good clusters."""
+        return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
+
+    def response(self, distance: TableDistance, domain: RowDomain) -> Response:
+        """Return the bound: up to 2 h K b rows move."""
+        hit = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
+        return Response(shift=self._movement(domain), hit=hit)
+
+    def output_domain(self, domain: RowDomain) -> RowDomain:
+        """Return the domain unchanged: rows become other rows, or 0."""
+        self._require_complete(domain)
+        return domain
+
+    def failure_margin(
+        self, values: FloatArray, incoming: TableDistance, domain: RowDomain
+    ) -> float:
+        """Return b + 1 less an upper bound on the cluster size, per row that changes.
+
+        The largest good cluster itself can jump when one row changes (a row between two radii
+        hides it). Any cluster lies in an interval of length 2 eta of each coordinate, and the
+        largest number of rows in *any* such interval changes by at most one per row; so does the
+        smallest of these over the coordinates.
+        """
+        if self.max_neighbours is not None:
+            raise UnprovenError(
+                "a declared max_neighbours has no known distance to failure; leave it unset to "
+                "use the packing bound"
+            )
+        # A little wider, so that rounding cannot lose a row at the edge.
+        width = 2 * self.eta * (1 + 1e-9) + 1e-12 * domain.radius
+        crowd = domain.rows
+        for column in np.sort(values, axis=0).T:
+            last = np.searchsorted(column, column + width, side="right")
+            crowd = min(crowd, int((last - np.arange(column.size)).max()))
+        changes = incoming.replaced + incoming.moved_rows
+        return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
+
+    def transform(self, X: Any) -> FloatArray:
+        """Refuse: only the table the step was fitted on has clusters.
+
+        Use `fit_transform`; a good cluster is a fact about one table.
+        """
+        del X
+        raise UnprovenError(
+            f"{type(self).__name__} rewrites the table it is fitted on; use fit_transform"
+        )
+
+    def fit_transform(self, X: Any, y: object = None, **params: object) -> FloatArray:  # noqa: ARG002
+        """Fit on the table and return it with its good clusters rewritten; private."""
+        return self.fit(X)._private(np.empty(0))
+
+    def _neighbours(self, domain: RowDomain) -> int:
+        packing = packing_number(domain.columns)
+        return min(packing, self.max_neighbours or packing)
+
+    def _movement(self, domain: RowDomain) -> float:
+        del domain
+        return 2 * self.eta
+
+    def _learn(self, table: FloatArray) -> RowFunction:
+        rewritten = self._rewrite(table, _centres(table, self.eta))
+        return lambda _: rewritten
+
+    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+        rows = np.arange(table.shape[0])
+        return table[np.where(centre_of >= 0, centre_of, rows)]
+
+
+class Deduplicator(Quantizer):
+    """Keep one row of every good cluster; the others become empty (all zero) rows.
+
+    The number of rows stays the public n: an empty row adds nothing to sums, moments or the
+    gradient of a model without intercept. Movement of a row is at most the radius.
+
+    Parameters
+    ----------
+    eta, max_cluster, max_neighbours
+        Radius of a good cluster; conditions on its size and on how many meet at one point.
+
+    Notes
+    -----
+    Stability: at most 2 h K b rows move, from themselves to 0 or back, by at most R; see
+    `Quantizer` for the proof.
+
+    Examples
+    --------
+    >>> step = Deduplicator(eta=0.1, max_cluster=2)
+    >>> step.fit_transform([[0.5], [0.5], [-0.5]])
+    array([[ 0.5],
+           [ 0. ],
+           [-0.5]])
+    """
+
+    def _movement(self, domain: RowDomain) -> float:
+        return domain.radius
+
+    def _rewrite(self, table: FloatArray, centre_of: IntArray) -> FloatArray:
+        rows = np.arange(table.shape[0])
+        drop = (centre_of >= 0) & (centre_of != rows)
+        return np.where(drop[:, None], 0.0, table)
+
+
+def _centres(table: FloatArray, eta: float) -> IntArray:
+    """Return for each row the number of its cluster's representative, or -1 outside clusters."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(table)
+    near = tree.query_ball_point(table, eta, return_length=True)
+    wide = tree.query_ball_point(table, 3 * eta, return_length=True)
+    centre_of = np.full(table.shape[0], -1, dtype=np.int64)
+    # Every good centre claims its rows; the lowest number is written last and wins.
+    for centre in np.flatnonzero(near == wide)[::-1]:
+        centre_of[tree.query_ball_point(table[centre], eta)] = centre
+    return centre_of

@@ -1,0 +1,58 @@
+"""Estimators and pipelines that the promises of the replace-one door are tested on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from missdp import pricing as mp
+
+ESTIMATORS = {
+    "mean": mp.PrivateMean(noise_multiplier=4.0),
+    "mean, Laplace": mp.PrivateMean(noise_multiplier=4.0, mechanism="laplace"),
+    "covariance": mp.PrivateCovariance(noise_multiplier=4.0),
+    "histogram": mp.PrivateHistogram(edges=[-1, 0, 0.5, 1], noise_multiplier=4.0),
+    "histogram, Laplace": mp.PrivateHistogram(
+        edges=[-1, 0, 1], noise_multiplier=4.0, mechanism="laplace", column=1
+    ),
+    "logistic, gd": mp.PrivateLogisticRegression(noise_multiplier=30.0, n_iter=4),
+    "logistic, sgd": mp.PrivateLogisticRegression(
+        noise_multiplier=30.0, n_iter=4, method="sgd", batch_size=3
+    ),
+    "logistic, iteration": mp.PrivateLogisticRegression(noise_multiplier=30.0, method="iteration"),
+    "linear, gd": mp.PrivateLinearRegression(noise_multiplier=30.0, n_iter=4),
+    "linear, sgd": mp.PrivateLinearRegression(
+        noise_multiplier=30.0, n_iter=4, method="sgd", batch_size=3
+    ),
+    "linear, iteration": mp.PrivateLinearRegression(
+        noise_multiplier=30.0, method="iteration", learning_rate=0.1
+    ),
+}
+CHAINS = {
+    "none": [],
+    "mean": [mp.MeanImputer(max_incomplete=5)],
+    "median": [mp.MedianImputer(max_incomplete=5, central_gap=0.1)],
+    "regression": [mp.RegressionImputer(target=0, max_incomplete=5, regularization=0.1)],
+    "knn": [mp.NeighbourImputer(max_incomplete=4, n_neighbors=2)],
+    "round": [mp.MeanImputer(max_incomplete=5), mp.Quantizer(eta=0.1, max_cluster=3)],
+    "dedup": [mp.MeanImputer(max_incomplete=5), mp.Deduplicator(eta=0.1, max_cluster=3)],
+    "min-max": [
+        mp.MeanImputer(max_incomplete=5),
+        mp.MinMaxScaler(least_range=0.1, extreme_gap=0.1),
+    ],
+    "chain": [
+        mp.MeanImputer(max_incomplete=5),
+        mp.StandardScaler(least_std=0.2),
+        mp.RowClipper(radius=1.0),
+        mp.PCARankReducer(n_components=1, least_gap=0.05),
+    ],
+}
+
+
+def released(estimator) -> dict[str, bytes]:
+    """The released attributes, bit by bit."""
+    names = ("mean_", "covariance_", "counts_", "coef_")
+    return {n: vars(estimator)[n].tobytes() for n in names if n in vars(estimator)}
+
+
+def target(rows: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).choice(np.array([0, 1, 0.4, None, "odd"], object), rows)

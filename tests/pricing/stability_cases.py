@@ -1,0 +1,271 @@
+"""Pairs of tables, and each step with the tightest collection parameters a pair allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from missdp import AllPairs, Numeric, Schema
+from missdp import pricing as mp
+from missdp.pricing.domain import clip_rows
+
+Pair = tuple[np.ndarray, np.ndarray]
+Case = tuple[mp.StableTransformer, mp.RowDomain]
+
+
+def random_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Rows in the unit ball: corners, clusters, coarse grids and plain Gaussians."""
+    kind = rng.integers(4)
+    if kind == 0:
+        rows = rng.choice([-1.0, 0.0, 1.0], size=(n, d))
+    elif kind == 1:
+        rows = rng.normal(size=(4, d))[rng.integers(4, size=n)] + 0.05 * rng.normal(size=(n, d))
+    elif kind == 2:
+        rows = rng.integers(-4, 5, size=(n, d)) / 4
+    else:
+        rows = rng.normal(size=(n, d)) * rng.uniform(0.1, 1.5, size=d)
+    return clip_rows(rows, 1.0)
+
+
+def complete_pair(
+    seed: int, *, replaced: int = 1, moving: bool = False, d: int | None = None
+) -> Pair:
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(8, 30)), int(rng.integers(1, 4)) if d is None else d
+    x = random_rows(rng, n, d)
+    y = x.copy()
+    y[rng.choice(n, replaced, replace=False)] = random_rows(rng, replaced, d)
+    if moving:
+        chosen = rng.choice(n, int(rng.integers(1, n)), replace=False)
+        size = 10 ** rng.uniform(-3, -0.5)
+        y[chosen] = clip_rows(y[chosen] + size * rng.normal(size=(chosen.size, d)), 1.0)
+    return x, y
+
+
+def holey_pair(
+    seed: int,
+    *,
+    replaced: int = 1,
+    moving: bool = False,
+    d: int | None = None,
+    target: bool = False,
+) -> Pair:
+    """A pair whose masks agree except in the replaced rows; ``target``: only column 0 has holes."""
+    rng = np.random.default_rng(seed)
+    x, y = complete_pair(int(rng.integers(2**32)), replaced=replaced, moving=moving, d=d)
+    n, d = x.shape
+    rows = rng.choice(n, int(rng.integers(1, n // 3 + 1)), replace=False)
+    mask = np.zeros((n, d), dtype=bool)
+    mask[rows] = rng.random((rows.size, d)) < 0.6
+    far = np.sqrt(((x - y) ** 2).sum(axis=1))
+    changed = np.argsort(far)[::-1][:replaced]
+    other = mask.copy()
+    other[changed] = rng.random((replaced, d)) < 0.5
+    mask[changed] = rng.random((replaced, d)) < 0.5
+    if target:
+        mask[:, 1:] = other[:, 1:] = False
+    return np.where(mask, np.nan, x), np.where(other, np.nan, y)
+
+
+def extreme_pair(
+    seed: int, *, replaced: int = 1, moving: bool = False, d: int | None = None, holes: bool = True
+) -> Pair:
+    """Tables at the edge of a collection: tiny, tied, constant, next to nothing observed.
+
+    Every observed cell may be in the replaced rows; columns may be missing altogether; half of the
+    replaced rows differ in their holes.
+    """
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 8)), int(rng.integers(1, 4)) if d is None else d
+    values = [0.0, -1.0, 1.0, 0.5][: int(rng.integers(1, 5))]
+    rows = rng.choice(values, size=(n, d)) if rng.random() < 0.7 else random_rows(rng, n, d)
+    x = clip_rows(rows, 1.0)
+    y, changed = x.copy(), rng.choice(n, min(replaced, n), replace=False)
+    y[changed] = clip_rows(rng.choice([-1.0, 0.0, 1.0], size=(changed.size, d)), 1.0)
+    if moving:
+        y = clip_rows(y + rng.choice([0.0, 1e-3, 0.3]) * rng.normal(size=(n, d)), 1.0)
+    if not holes:
+        return x, y
+    mask = rng.random((n, d)) < rng.choice([0.2, 0.9, 1.0])
+    mask[changed] = rng.random((changed.size, d)) < rng.choice([0.0, 0.5])
+    other = mask.copy()
+    if rng.random() < 0.5:
+        other[changed] = rng.random((changed.size, d)) < 0.5
+    return np.where(mask, np.nan, x), np.where(other, np.nan, y)
+
+
+def distance_of(pair: Pair, replaced: int) -> mp.TableDistance:
+    return mp.TableDistance.between(*pair, replaced=replaced)
+
+
+def incomplete(pair: Pair) -> int:
+    return max(1, max(int(np.isnan(t).any(axis=1).sum()) for t in pair))
+
+
+def _domain(pair: Pair, **facts: bool) -> mp.RowDomain:
+    return mp.RowDomain(rows=pair[0].shape[0], columns=pair[0].shape[1], **facts)
+
+
+def _columns(pair: Pair) -> list[np.ndarray]:
+    return [np.sort(c[~np.isnan(c)]) for t in pair for c in t.T]
+
+
+def mean_case(pair: Pair) -> Case:
+    return mp.MeanImputer(max_incomplete=incomplete(pair)), _domain(pair, complete=False)
+
+
+def mean_one_cell_case(pair: Pair) -> Case:
+    step = mp.MeanImputer(max_incomplete=incomplete(pair), cells_per_row=1)
+    return step, _domain(pair, complete=False)
+
+
+def median_case(pair: Pair) -> Case:
+    ranks, gaps = 5, [0.0]
+    for column in _columns(pair):
+        middle = (column.size - 1) / 2
+        for i, gap in enumerate(np.diff(column)):
+            # The gap between ranks i and i + 1 (from 0) touches the window around the middle.
+            if min(abs(i - middle), abs(i + 1 - middle)) <= ranks:
+                gaps.append(float(gap))
+    step = mp.MedianImputer(
+        max_incomplete=incomplete(pair), central_gap=max(gaps), central_ranks=ranks
+    )
+    return step, _domain(pair, complete=False)
+
+
+def trimmed_case(pair: Pair, trim: int = 2) -> Case:
+    spans = [0.0]
+    for column in _columns(pair):
+        if column.size >= 2 * trim:
+            spans.append(float(column[-trim] - column[trim - 1]))
+    step = mp.TrimmedMeanImputer(
+        max_incomplete=incomplete(pair), trim=trim, trimmed_range=max(spans)
+    )
+    return step, _domain(pair, complete=False)
+
+
+def regression_case(pair: Pair) -> Case:
+    least = []
+    for table in pair:
+        seen = ~np.isnan(table[:, 0])
+        X = np.nan_to_num(table[seen][:, 1:], nan=0.0)
+        least.append(float(np.linalg.eigvalsh(X.T @ X / table.shape[0])[0]))
+    ridge = 0.05 if min(least) < 0.02 else 0.0
+    step = mp.RegressionImputer(
+        target=0,
+        max_incomplete=incomplete(pair),
+        regularization=ridge,
+        least_eigenvalue=max(0.0, min(least)) * (1 - 1e-9),
+    )
+    return step, _domain(pair, complete=False)
+
+
+@cache
+def model_of(d: int) -> AllPairs:
+    names = "abc"[:d]
+    facts = [Numeric(name=n, lower=-1, upper=1, bins=4, nullable=True) for n in names]
+    rng = np.random.default_rng(d)
+    rows = rng.uniform(-1, 1, (400, 1)) + 0.2 * rng.normal(size=(400, d))
+    frame = pd.DataFrame(np.clip(rows, -1, 1), columns=list(names))
+    return AllPairs(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=Schema(tuple(facts)))
+
+
+def constant_case(pair: Pair) -> Case:
+    return mp.ConstantImputer(value=-0.5), _domain(pair, complete=False)
+
+
+def clip_case(pair: Pair) -> Case:
+    return mp.RowClipper(radius=0.3), _domain(pair, complete=False)
+
+
+def model_case(pair: Pair) -> Case:
+    step = mp.DPImputer(model=model_of(pair[0].shape[1]), random_state=1)
+    return step, _domain(pair, complete=False)
+
+
+def neighbours_case(pair: Pair) -> Case:
+    k, most = max(1, min(3, len(pair[0]) - incomplete(pair))), 0
+    for table in pair:
+        missing = np.isnan(table)
+        donors = table[~missing.any(axis=1)]
+        used = np.zeros(donors.shape[0], dtype=int)
+        for row, holes in zip(table, missing, strict=True):
+            if holes.any():
+                gaps = ((donors[:, ~holes] - row[~holes]) ** 2).sum(axis=1)
+                used[np.argsort(gaps, kind="stable")[:k]] += 1
+        most = max(most, int(used.max(initial=0)))
+    step = mp.NeighbourImputer(n_neighbors=k, max_incomplete=incomplete(pair), max_donations=most)
+    return step, _domain(pair, complete=False)
+
+
+def standard_case(pair: Pair) -> Case:
+    least = min(float(t.std(axis=0).min()) for t in pair)
+    return mp.StandardScaler(least_std=max(least, 0.05) * (1 - 1e-9)), _domain(pair)
+
+
+def standard_floor_case(pair: Pair) -> Case:
+    return mp.StandardScaler(least_std=0.4, below="floor"), _domain(pair)
+
+
+def min_max_case(pair: Pair) -> Case:
+    ranks = 3
+    gap = max(
+        float(max(np.diff(c)[:ranks].max(), np.diff(c)[-ranks:].max())) for c in _columns(pair)
+    )
+    least = min(float(np.ptp(c)) for c in _columns(pair))
+    step = mp.MinMaxScaler(least_range=max(least, 1e-3), extreme_gap=gap, extreme_ranks=ranks)
+    return step, _domain(pair)
+
+
+def _gap(table: np.ndarray, k: int, moment: str) -> float:
+    rows = table - table.mean(axis=0) if moment == "covariance" else table
+    matrix = rows.T @ rows / (len(rows) - (moment == "covariance"))
+    values = np.sort(np.linalg.eigvalsh(matrix))[::-1]
+    return float(values[k - 1] - values[k])
+
+
+def pca_case(pair: Pair, moment: str = "covariance") -> Case:
+    least = min(_gap(t, 1, moment) for t in pair) * (1 - 1e-9)
+    step = mp.PCARankReducer(n_components=1, least_gap=max(least, 1e-6), moment=moment)
+    return step, _domain(pair)
+
+
+def pca_second_case(pair: Pair) -> Case:
+    return pca_case(pair, "second")
+
+
+def pca_dimension_case(pair: Pair) -> Case:
+    least = min(_gap(t, 1, "covariance") for t in pair) * (1 - 1e-9)
+    overlaps = []
+    for table in pair:
+        values, vectors = np.linalg.eigh(np.cov(table.T))
+        overlaps.append(abs(float(vectors[0, np.argmax(values)])))
+    step = mp.PCADimensionReducer(
+        n_components=1,
+        least_gap=max(least, 1e-6),
+        least_overlap=max(min(overlaps), 1e-6) * (1 - 1e-9),
+    )
+    return step, _domain(pair)
+
+
+def _largest_cluster(table: np.ndarray, eta: float) -> int:
+    gaps = np.sqrt(((table[:, None] - table[None]) ** 2).sum(axis=2))
+    near, wide = (gaps <= eta).sum(axis=1), (gaps <= 3 * eta).sum(axis=1)
+    return int(near[near == wide].max(initial=1))
+
+
+def _cluster_case(kind: Callable[..., mp.StableTransformer], pair: Pair) -> Case:
+    eta = 0.1
+    most = max(_largest_cluster(t, eta) for t in pair)
+    return kind(eta=eta, max_cluster=most), _domain(pair)
+
+
+def deduplicate_case(pair: Pair) -> Case:
+    return _cluster_case(mp.Deduplicator, pair)
+
+
+def quantize_case(pair: Pair) -> Case:
+    return _cluster_case(mp.Quantizer, pair)

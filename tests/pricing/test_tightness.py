@@ -1,0 +1,225 @@
+"""Adversarial neighbours come close to the maps, and exceed published constants that are wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from stability_cases import (
+    deduplicate_case,
+    mean_case,
+    mean_one_cell_case,
+    median_case,
+    min_max_case,
+    neighbours_case,
+    pca_case,
+    pca_second_case,
+    quantize_case,
+    standard_case,
+    trimmed_case,
+)
+
+from missdp import pricing as mp
+
+NAN = np.nan
+
+
+def tightness(case, pair):
+    """True largest movement of a row over its bound, for one replaced row."""
+    step, domain = case(pair)
+    bound = step.stability(mp.NEIGHBOURS, domain)
+    true = mp.TableDistance.between(*(clone(step).fit_transform(t) for t in pair), replaced=1)
+    assert bound.covers(*(clone(step).fit_transform(t) for t in pair))
+    return true.moved_max / bound.moved_max
+
+
+def replaced(table, row):
+    other = np.array(table, dtype=float)
+    other[0] = row
+    return np.array(table, dtype=float), other
+
+
+def single_cell_pair():
+    return replaced([[1.0]] + [[0.0]] * 89 + [[NAN]] * 10, [-1.0])
+
+
+def two_cell_pair(n=400):
+    r = math.sqrt(0.5)
+    return replaced([[1.0, NAN]] + [[-r, -r]] * (n - 2) + [[NAN, NAN]], [NAN, 1.0])
+
+
+def gap_pair():
+    values = np.linspace(-0.5, 0.5, 41)[:, None]
+    return replaced(np.vstack([[[-0.9]], values, [[NAN]] * 3]), [0.9])
+
+
+def trim_pair():
+    low, high = [[-0.5]] * 30, [[0.5]] * 30
+    return replaced([[-0.5], *low, *high, [NAN], [NAN]], [0.5])
+
+
+def donor_pair():
+    close = [[0.0, 0.0]] * 2
+    far = [[0.9, 0.1]] * 5
+    return replaced([[0.0, 1.0], *close, *far, [0.0, NAN]], [0.0, -1.0])
+
+
+def spread_pair(n=400, share=0.05):
+    ones = int(share * n)
+    return replaced([[-1.0]] + [[1.0]] * ones + [[-1.0]] * (n - 1 - ones), [1.0])
+
+
+def extreme_pair():
+    return replaced([[-0.6], *np.linspace(-0.5, 0.5, 11)[:, None]], [0.4])
+
+
+def turning_pair(n=4000):
+    side = math.sqrt(0.5)
+    rows = [[0.3, 0.0], [-0.3, 0.0]] * ((n - 2) // 2)
+    # Two long rows: whichever row moves most counts as the replaced one.
+    x = np.array([[side, side], *rows, [1.0, 0.0], [1.0, 0.0]])
+    return replaced(x, [side, -side])
+
+
+def leaning_pair(n=20000):
+    """Most rows on one side, so that the replaced row is far from the mean."""
+    rows = [[-1.0, 0.0], [-0.7, 0.0]] * (n // 2)
+    return replaced(np.array([[0.5, math.sqrt(0.75)], *rows]), [0.5, -math.sqrt(0.75)])
+
+
+def steepest_pair(n=40):
+    """All other rows at one point of the sphere: the spread of the change is attained."""
+    return replaced([[0.5, math.sqrt(0.75)]] + [[-1.0, 0.0]] * (n - 1), [0.5, -math.sqrt(0.75)])
+
+
+def spoiled_pair(b=6, eta=0.1):
+    """A row between two clusters, moved between two others: it spoils two clusters each time."""
+    centres = [-0.85, -0.35, 0.35, 0.85]
+    cluster = [[c + s * eta * 0.99] for c in centres for s in (0, 1, -1, 1, -1, 1)][: 4 * b]
+    return replaced([[-0.6], *cluster], [0.6])
+
+
+@pytest.mark.parametrize(
+    ("case", "pair", "least"),
+    [
+        (mean_one_cell_case, single_cell_pair(), 0.99),
+        (mean_case, two_cell_pair(), 0.97),
+        (median_case, gap_pair(), 0.9),
+        (trimmed_case, trim_pair(), 0.99),
+        (neighbours_case, donor_pair(), 0.99),
+        (standard_case, spread_pair(), 0.9),
+        (min_max_case, extreme_pair(), 0.9),
+        (pca_case, leaning_pair(), 0.89),
+        (pca_case, steepest_pair(), 0.9999),
+        (pca_second_case, turning_pair(), 0.95),
+        (deduplicate_case, spoiled_pair(), 0.9),
+        (quantize_case, spoiled_pair(), 0.49),
+    ],
+)
+def test_adversarial_neighbours_come_close(case, pair, least):
+    assert tightness(case, pair) >= least
+
+
+def turned_rows(n=200, angle=0.01):
+    """Every row turns by one angle: the principal direction turns with them."""
+    signs = np.resize([1.0, -1.0], n)[:, None]
+    x = signs * np.array([[1.0, 0.0]])
+    return x, signs * np.array([[math.cos(angle), math.sin(angle)]])
+
+
+def turned_far_row(n=200, angle=0.001):
+    """One row turns, as far from the mean as can be."""
+    x = np.array([[1.0, 0.0]] + [[-1.0, 0.0]] * (n - 1))
+    y = x.copy()
+    y[0] = [math.cos(angle), math.sin(angle)]
+    return x, y
+
+
+def lifted_rows(n=200, lift=0.01):
+    """Every observed value rises; imputed ones rise with them."""
+    x = np.full((n, 1), 0.2)
+    x[: n // 4] = NAN
+    return x, x + lift
+
+
+@pytest.mark.parametrize(
+    ("case", "pair", "least"),
+    [
+        (pca_case, turned_rows(), 0.24),
+        (pca_case, turned_far_row(), 0.99),
+        (pca_second_case, turned_rows(), 0.49),
+        (mean_one_cell_case, lifted_rows(), 0.99),
+        (mean_case, lifted_rows(), 0.99),
+        (median_case, lifted_rows(), 0.99),
+        (trimmed_case, lifted_rows(), 0.98),
+    ],
+)
+def test_moving_every_row_alike_comes_close(case, pair, least):
+    """The response to movement alone, which chains rest on."""
+    step, domain = case(pair)
+    incoming = mp.TableDistance.between(*pair, replaced=0)
+    bound = step.stability(incoming, domain)
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert mp.TableDistance.between(*tables, replaced=0).moved_l12 >= least * bound.moved_l12
+
+
+def test_the_extremes_may_move_against_a_row():
+    """A row rises by as much as both ends fall: its place between them moves twice as far."""
+    x = np.array([[-0.5]] * 4 + [[0.0]] + [[0.5]] * 4)
+    y = x + np.array([[-0.01]] * 4 + [[0.01]] + [[-0.01]] * 4)
+    step, domain = min_max_case((x, y))
+    bound = step.stability(mp.TableDistance.between(x, y, replaced=0), domain)
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert bound.covers(*tables)
+    assert mp.TableDistance.between(*tables, replaced=0).moved_max >= 0.99 * bound.moved_max
+
+
+def test_a_replaced_donor_moves_those_it_leaves_and_those_it_comes_to():
+    """Three rows take from it in either table, and these are not the same three."""
+    holed = [[0.9, NAN]] * 3 + [[-0.9, NAN]] * 3
+    pair = replaced([[0.9, 0.4], [0.0, -0.4], *holed], [-0.9, 0.4])
+    step = mp.NeighbourImputer(n_neighbors=1, max_incomplete=6, max_donations=3)
+    bound = step.stability(mp.NEIGHBOURS, mp.RowDomain(rows=8, columns=2, complete=False))
+    tables = [clone(step).fit_transform(t) for t in pair]
+    assert bound.covers(*tables)
+    assert mp.TableDistance.between(*tables).moved_rows == bound.moved_rows == 6
+
+
+def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
+    """Each table is as narrow as declared, and the two lie side by side."""
+    x = np.array([[-0.1]] * 3 + [[0.0]] * 6 + [[NAN]])
+    y = np.abs(x)
+    step = mp.TrimmedMeanImputer(max_incomplete=1, trim=1, trimmed_range=0.1)
+    incoming, domain = (
+        mp.TableDistance(replaced=3),
+        mp.RowDomain(rows=10, columns=1, complete=False),
+    )
+    tables = [clone(step).fit_transform(t) for t in (x, y)]
+    assert step.stability(incoming, domain).covers(*tables)
+    assert mp.TableDistance.between(*tables, replaced=3).moved_max > 3 * 0.1 / 7
+
+
+@pytest.mark.parametrize("ridge", [0.05, 0.5, 2.0])
+def test_a_replaced_row_pulls_at_a_regression_as_far_as_is_said(ridge):
+    """What a row of the unit ball adds, twice, at the longest coefficient there may be."""
+    step = mp.RegressionImputer(target=1, max_incomplete=1, regularization=ridge)
+    domain = mp.RowDomain(rows=10**6, columns=2, complete=False)
+    longest = math.sqrt(1 / ridge)
+    angle = np.linspace(0, 2 * np.pi, 100_001)
+    pull = 2 * np.abs(np.cos(angle) * (np.sin(angle) - longest * np.cos(angle))).max()
+    said = step.response(mp.NEIGHBOURS, domain).shift * domain.rows * ridge
+    assert 0.9999 * said <= pull <= said * (1 + 1e-12)
+
+
+def test_the_projection_turns_with_the_rows():
+    """A bound on the movement of rows cannot tell: the projection itself is compared."""
+    pair = turned_rows(angle=0.01)
+    for case, least in ((pca_case, 0.49), (pca_second_case, 0.99)):
+        step, domain = case(pair)
+        projections = [clone(step).fit(t).transform(np.eye(2)) for t in pair]
+        turned = np.linalg.norm(projections[0] - projections[1], 2)
+        bound = step.subspace_shift(mp.TableDistance.between(*pair, replaced=0), domain)
+        assert least * bound <= turned <= bound
