@@ -5,7 +5,12 @@ from collections.abc import Callable
 from importlib import import_module
 
 #: Old public name -> where it stands now. Kept for one release.
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "missdp.sources.SparkSource": "missdp.engines.SparkSource",
+    "missdp.synth.sample_spark": "missdp.engines.sample_spark",
+    "missdp.table.DuckDBRows": "missdp.engines.DuckDBRows",
+    "missdp.table.SQLRows": "missdp.engines.SQLRows",
+}
 
 
 def moved_from(package: str) -> Callable[[str], object]:

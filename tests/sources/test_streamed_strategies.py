@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.sources.code_store as storing
+import missdp.sources.streamed as storing
 from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError
 from missdp.schema import NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.sources.code_store import CodeStore
 from missdp.sources.filling import filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import complete_rows
+from missdp.sources.streamed import CodeStore
 from missdp.table import FileRows, memory_limit
 
 PLAIN = Schema(

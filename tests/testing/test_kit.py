@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from missdp import Table
+from missdp.engines import databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import MemorySource
 from missdp.sources.counts import CHUNK_ROWS
 from missdp.synth import Synthesizer
-from missdp.table import databases, frames
+from missdp.table import frames
 from missdp.testing import (
     PAIRS,
     TINY,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Schema
-from missdp.sources.code_store import CodeBlock, CodeStore, streams_codes
 from missdp.sources.counts import MarginalSource, MemorySource
 from missdp.sources.modelled import Modelled
+from missdp.sources.streamed import CodeBlock, CodeStore, streams_codes
 from missdp.table import Table
 
 __all__ = [

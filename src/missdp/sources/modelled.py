@@ -20,16 +20,17 @@ from missdp.schema.applicable import told_by_rules
 from missdp.schema.known import Known, Verdict, decided
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
-from missdp.sources.code_store import CodeBlock, streams_codes
 from missdp.sources.counts import (
     Clique,
     Counts,
+    LaterRows,
     MarginalSource,
     MemorySource,
     Rows,
+    RowWeight,
     weighing,
 )
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.streamed import CodeBlock, streams_codes
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 
@@ -175,7 +176,7 @@ class Modelled:
         if self.is_whole:
             return source
         if isinstance(source, MemorySource):
-            return _PlainerRows(source, self)
+            return LaterRows(source, self.schema, self.table)
         plainer = _PlainerStream if streams_codes(source) else _PlainerSource
         return plainer(source, self)
 
@@ -241,28 +242,6 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
     if len(attribute.kinds) > 1:
         return plainly_missing(attribute)
     return attribute
-
-
-class _PlainerRows(MemorySource):
-    """What is modelled of rows in memory, made plainer when the first of it is counted."""
-
-    def __init__(self, source: MemorySource, modelled: Modelled) -> None:
-        self._source, self._modelled = source, modelled
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about what is modelled."""
-        return self._modelled.schema
-
-    @property
-    def valued(self) -> frozenset[str]:
-        """Attributes of which the rows have values."""
-        return self._source.valued & {*self.schema.names}
-
-    @cached_property
-    def table(self) -> Table:
-        """The private rows, made plainer."""
-        return self._modelled.table(self._source.table)
 
 
 class _PlainerSource:

@@ -19,14 +19,19 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, did_you_mean
 from missdp.schema import Schema
-from missdp.sources.code_store import streams_codes
-from missdp.sources.counts import Clique, MarginalSource, MemorySource, Reads, Rows, weighing
-from missdp.sources.duckdb import DuckDBSource
-from missdp.sources.row_weights import RowWeight
-from missdp.sources.spark import SparkSource
+from missdp.sources.counts import (
+    Clique,
+    MarginalSource,
+    MemorySource,
+    Reads,
+    Rows,
+    RowWeight,
+    weighing,
+)
+from missdp.sources.streamed import DuckDBSource, streams_codes
 from missdp.table import Table
+from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
-from missdp.table.quietly import is_spark_frame
 from missdp.table.streams import RelationRows, stream_of
 
 __all__ = [
@@ -210,8 +215,9 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
-    if is_spark_frame(data):
-        return SparkSource(data, schema)
+    if (engine := engine_of(data)) is not None:
+        opened: MarginalSource = engine.source(data, schema)
+        return opened
     stream = stream_of(data)
     held = reads == "rows" and type(stream) is not RelationRows  # of a relation no length is known
     if stream is not None and not held and not fits_into_memory(stream.about(), schema):

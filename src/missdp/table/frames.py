@@ -10,10 +10,12 @@ import contextlib
 import csv
 import gzip
 import io
+import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -27,7 +29,6 @@ import pyarrow.parquet
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells, Coded, without_long_cells
 from missdp.table.memory import batch_room
-from missdp.table.quietly import is_spark_frame, quiet
 
 __all__ = [
     "BATCH_ROWS",
@@ -36,6 +37,7 @@ __all__ = [
     "check_columns",
     "columns_from_native",
     "csv_separator",
+    "engine_of",
     "file_batches",
     "file_columns",
     "frame_kind",
@@ -59,6 +61,26 @@ _ARROW_LIKE = (
     pd.Float64Dtype,
     *(getattr(pd, f"{sign}Int{bits}Dtype") for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
+
+
+# Packages whose frames an engine runs -> the module of the wing that does, which has ``source``, to
+# count rows where they are, and ``quiet``, within which nothing is logged.
+_ENGINES = {"pyspark.sql": "missdp.engines.spark"}
+
+
+def engine_of(data: Any) -> Any:
+    """Return the module of the wing that reads frames of this type, if there is one.
+
+    Examples
+    --------
+    >>> engine_of({"age": [7]}) is None
+    True
+    """
+    kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
+    for package, module in _ENGINES.items():
+        if any(kind.startswith(package) for kind in kinds):
+            return import_module(module)
+    return None
 
 
 def frame_kind(data: Any) -> FrameKind:
@@ -96,7 +118,8 @@ def _collected(data: Any) -> Any:
     failed = DataError("the table cannot be read: its query fails or a row is malformed")
     with replacing(TypeError, by=strange):
         frame = nw.from_native(data)
-    with replacing(Exception, by=failed), quiet() if is_spark_frame(data) else nullcontext():
+    engine = engine_of(data)
+    with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
 
 
@@ -325,19 +348,24 @@ def opened(path: Path) -> Any:
 def _read_header(path: Path) -> _Header:
     """Return separator and column names: those of the separator that finds most names.
 
-    One by which a quoted name would be followed by more than a separator counts only if all do so.
+    One by which a quoted name would be followed by more than a separator counts only if all do so;
+    one by which a quote in the header is never closed does not count.
     """
     with opened(path) as file:
         start: bytes = file.read(_HEADER_BYTES)
+    text = start.decode("utf-8-sig", "surrogateescape")
+    if len(start) < _HEADER_BYTES:  # the end of the file, which a quote that is open swallows
+        text += "." if text.endswith(("\n", "\r")) else "\n."
     found: list[_Header] = []
     for strict in (True, False):
         for separator in "" if found else "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
-            lines = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
+            lines = io.StringIO(text, newline="")
             with contextlib.suppress(csv.Error):
                 names = next(csv.reader(lines, delimiter=separator, strict=strict), [])
-                found.append(_Header(separator, tuple(names), bool(lines.read(1))))
+                if rest := lines.read(2):
+                    found.append(_Header(separator, tuple(names), len(rest) > 1))
     header = max(found, key=lambda one: len(one.names), default=_Header("", (), False))
-    if not header.names or (len(start) == _HEADER_BYTES and not header.rows_follow):
+    if not header.names:
         raise csv.Error("no header line")
     "".join(header.names).encode("utf-8")  # only here: a cell that is not UTF-8 is for its reader
     return header
@@ -351,9 +379,10 @@ def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterato
     done, block = 0, min(_BLOCK_BYTES, room // _BLOCKS)
     while header.rows_follow:
         skip = done
+        file = _Ended(path, header)
         try:
-            with _open_csv(path, header, names, block) as reader:
-                for batch in reader:
+            with _open_csv(file, header, names, block) as reader:
+                for batch in file.without_end(reader):
                     fresh = batch.slice(skip)
                     skip -= min(skip, batch.num_rows)
                     done += fresh.num_rows
@@ -396,9 +425,58 @@ def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBa
     return batches
 
 
-def _open_csv(path: Path, header: _Header, names: tuple[str, ...], block: int) -> Any:
+class _Ended:
+    """A CSV file with one more row, which no file has: it is there unless a quote swallows it."""
+
+    closed = False
+
+    def __init__(self, path: Path, header: _Header) -> None:
+        self._path = path
+        kind = "gzip" if path.suffix.lower() == ".gz" else None
+        self._file = pa.input_stream(str(path), compression=kind)
+        self._cell, self._newline = secrets.token_hex(16), b""
+        self._end = header.separator.join([self._cell] * len(header.names)).encode()
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        found: bytes = self._file.read(size)
+        if found:
+            self._newline = b"" if found.endswith((b"\n", b"\r")) else b"\n"
+            return found
+        end, self._end = self._end, b""
+        return end and self._newline + end
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._file.close()
+
+    def without_end(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the file.
+
+        Raises
+        ------
+        DataError
+            If the row at the end is not there.
+        """
+        last = None
+        for batch in batches:
+            if batch.num_rows:
+                if last is not None:
+                    yield last
+                last = batch
+        ends = [column[-1].as_py() for column in last.columns] if last is not None else []
+        if last is None or any(cell != self._cell.encode() for cell in ends):
+            raise DataError(
+                f"cannot read {str(self._path)!r}: a quote is never closed; close it, or double a "
+                "quote that is part of a cell and put the cell into quotes"
+            )
+        yield last.slice(0, last.num_rows - 1)
+
+
+def _open_csv(file: _Ended, header: _Header, names: tuple[str, ...], block: int) -> Any:
     return pa.csv.open_csv(
-        pa.input_stream(str(path), compression="gzip" if path.suffix.lower() == ".gz" else None),
+        pa.PythonFile(file, mode="r"),
         read_options=pa.csv.ReadOptions(block_size=block),
         parse_options=pa.csv.ParseOptions(
             delimiter=header.separator,

@@ -13,9 +13,10 @@ import pytest
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
+from missdp.engines import DuckDBRows, SQLRows
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
-from missdp.table import DuckDBRows, SQLRows, draft_columns, memory_limit
+from missdp.table import draft_columns, memory_limit
 
 pytest.importorskip("sqlalchemy")
 

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
+from missdp.engines import SparkSource
+from missdp.engines.spark_sessions import spark_frame, spark_session
 from missdp.errors import DataError, MissingDependencyError, ParameterError
-from missdp.sources import MemorySource, SparkSource
-from missdp.sources.spark_files import spark_frame, spark_session
+from missdp.sources import MemorySource
 from missdp.table import PartRows
 from missdp.testing import made_up
 from missdp.testing.counting import CODED, spelled

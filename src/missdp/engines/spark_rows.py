@@ -61,7 +61,8 @@ def sample_spark(
 
     Examples
     --------
-    >>> from missdp.synth import load, sample_spark
+    >>> from missdp.engines import sample_spark
+    >>> from missdp.synth import load
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from missdp import AllPairs, Budget, Categorical, Numeric, Schema, Table
+from missdp.engines import SparkSource, spark_sessions
+from missdp.engines.spark_sessions import _LOGGERS, quiet
+from missdp.engines.spark_tasks import CountTask
 from missdp.errors import DataError, ParameterError
-from missdp.sources import MemorySource, SparkSource, open_source
-from missdp.sources.tasks import CountTask
-from missdp.table import quietly
-from missdp.table.quietly import _LOGGERS, quiet
+from missdp.sources import MemorySource, open_source
 from missdp.testing import RULED, check_source, made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
@@ -298,12 +298,12 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
         time.sleep(2)
         yield from batches
 
-    monkeypatch.setattr(quietly, "_PATIENCE", 0.0)  # silence is kept by a thread
+    monkeypatch.setattr(spark_sessions, "_PATIENCE", 0.0)  # silence is kept by a thread
     frame = frame_of(spark, made_up(SCHEMA, 50).to_arrow())
     with pytest.raises(DataError):
         counted(frame.mapInArrow(failing_or_slow, frame.schema))
     time.sleep(3)
-    while quietly._tasks_run(spark._jvm):
+    while spark_sessions._tasks_run(spark._jvm):
         time.sleep(0.1)
     time.sleep(1)
     assert "SECRET" not in told()

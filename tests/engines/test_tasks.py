@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
+from missdp.engines.spark_tasks import CountTask, add_up, merged
 from missdp.errors import DataError
 from missdp.sources import MemorySource
 from missdp.sources.counts import Counter
-from missdp.sources.tasks import CountTask, add_up, merged
 from missdp.testing import RULED, made_up
 from missdp.testing.made_up import unread
 

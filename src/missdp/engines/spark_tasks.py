@@ -1,4 +1,4 @@
-"""What a task of a distributed engine does with its share of the rows: count, and hand in once.
+"""What a task of Spark does with its share of the rows: count, and hand in once.
 
 A task reads batches of cells, adds them up in a counter of its own, and hands in the counts when
 all is read. It keeps nothing else and changes nothing else, so a task that is run again, or twice
@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Schema
-from missdp.sources.counts import CHUNK_ROWS, Clique, Counter
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight, names_read
+from missdp.sources.streamed import seen_codes
 from missdp.table.encode import Column, Encoder
-from missdp.table.follow import follow_rules
 
 __all__ = ["HANDED_IN", "CountTask", "add_up", "merged"]
 
@@ -96,13 +95,8 @@ class CountTask:
         return columns
 
     def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
-        weighed = self.weight.names if self.weight else ()
-        needed = tuple(dict.fromkeys((*counter.names, *weighed, *self.observed)))
-        codes = {n: c.codes for n, c in follow_rules(self.schema, columns, needed).items()}
-        if self.observed:
-            holes = [codes[name] >= self.schema[name].missing_code for name in self.observed]
-            whole = ~np.any(holes, axis=0)
-            codes, n_rows = {n: c[whole] for n, c in codes.items()}, int(whole.sum())
+        read = names_read(counter, self.weight)
+        codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 
 
