@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from missdp import MST, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.errors import ParameterError
 from missdp.schema import NotApplicable
-from missdp.table.decode import codes_to_write
-from missdp.table.written import write_arrow
+from missdp.table.encode import codes_to_write
+from missdp.table.written import write_all
 
 KINDS = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
 SURVEY = Schema(
@@ -64,7 +64,7 @@ def same(one: Table, two: Table) -> None:
 def everywhere(one: Table, folder: Path) -> list[Any]:
     """The table with codes in every container there is."""
     for name in ("x.csv", "x.parquet"):
-        write_arrow(one.to_arrow(holes="codes"), folder / name)
+        write_all([folder / name], [one.to_arrow(holes="codes")])
     kinds = ("pandas", "polars", "pyarrow")
     frames = [one.to_native(kind, holes="codes") for kind in kinds]  # type: ignore[arg-type]
     return [*frames, folder / "x.csv", folder / "x.parquet"]
@@ -207,7 +207,7 @@ def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path: 
     names, levels = ("0", ";"), (";;", "a")
     schema = Schema(tuple(Categorical(name=name, levels=levels) for name in names))
     table = Table.read(pa.table({name: [";;", "a"] for name in names}), schema)
-    write_arrow(table.to_arrow(), tmp_path / "x.csv")
+    write_all([tmp_path / "x.csv"], [table.to_arrow()])
     assert Table.read(tmp_path / "x.csv", schema).to_arrow() == table.to_arrow()
 
 

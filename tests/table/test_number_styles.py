@@ -12,7 +12,7 @@ import pytest
 from missdp import Categorical, Numeric, Schema
 from missdp.cli.main import main
 from missdp.table import draft_columns
-from missdp.table.number_styles import number_style
+from missdp.table.tally import number_style
 
 rng = random.Random(0)
 AMOUNTS = [round(rng.uniform(1000, 90_000), 2) for _ in range(178)]

@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import DataError, OutputError, ParameterError, SchemaError
 from missdp.sources import DuckDBSource
 from missdp.table import draft_schema
-from missdp.table.written import write_arrow
+from missdp.table.written import write_all
 
 SCHEMA = Schema(
     (
@@ -211,7 +211,7 @@ def test_a_saved_index_is_called_what_it_is(tmp_path):
 
 def test_names_with_quotes(tmp_path):
     schema = Schema((Categorical(name='it\'s "a"', levels=("x", "y")),))
-    write_arrow(pa.table({'it\'s "a"': ["y"]}), tmp_path / "o'clock.csv")
+    write_all([tmp_path / "o'clock.csv"], [pa.table({'it\'s "a"': ["y"]})])
     assert Table.read(tmp_path / "o'clock.csv", schema).codes(schema.names[0]).tolist() == [1]
 
 
@@ -220,7 +220,7 @@ def test_names_with_quotes(tmp_path):
 def test_a_path_names_one_file_and_no_other(tmp_path, stem, suffix):
     schema = Schema((Categorical(name="a", levels=("x", "y")),))
     for name, level in (("d1", "x"), ("d", "x"), (stem, "y")):
-        write_arrow(pa.table({"a": [level]}), tmp_path / f"{name}.{suffix}")
+        write_all([tmp_path / f"{name}.{suffix}"], [pa.table({"a": [level]})])
     path = tmp_path / f"{stem}.{suffix}"
     assert Table.read(path, schema).codes("a").tolist() == [1]
     counts = DuckDBSource(path, schema).counts([("a",)], rows="observed")
@@ -284,11 +284,11 @@ def test_incomplete_rows(table):
 
 def test_writing_is_whole_or_not_at_all(table, tmp_path):
     good = tmp_path / "out.csv"
-    write_arrow(table.to_arrow(), good)
+    write_all([good], [table.to_arrow()])
     assert len(Table.read(good, SCHEMA)) == 3
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xlsx", tmp_path):
         with pytest.raises(OutputError):
-            write_arrow(table.to_arrow(), bad)
+            write_all([bad], [table.to_arrow()])
     assert sorted(os.listdir(tmp_path)) == ["out.csv"]
 
 
@@ -301,7 +301,7 @@ def test_a_failing_writer_leaves_the_old_file(table, tmp_path, monkeypatch):
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     with pytest.raises(OutputError, match="No space left"):
-        write_arrow(table.to_arrow(), path)
+        write_all([path], [table.to_arrow()])
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.parquet"]
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
-from missdp.table.frames import csv_separator, file_batches, file_columns, is_csv
+from missdp.table.read_files import csv_separator, file_batches, file_columns, is_csv
 from missdp.table.streams import PartRows
 
 if TYPE_CHECKING:

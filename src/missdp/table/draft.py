@@ -1,7 +1,9 @@
-"""Draft a schema from column names and cells, for a person to complete.
+"""What a curator is told of private columns: a draft of their schema, and what a schema loses.
 
-Names come from the table's own header; levels and bounds come from the private cells, so each is
-marked as not yet declared public. A release refuses such a schema.
+In a draft names come from the table's own header; levels and bounds come from the private cells, so
+each is marked as not yet declared public. A release refuses such a schema. Where an attribute takes
+any cell, by ``outside``, a column that is written in another way than the schema expects is read as
+holes, or as bounds: a release must not tell of it; the curator may.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,15 +23,21 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Cells, Plain, Unreadable
-from missdp.table.encode import encode
+from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
+from missdp.table.encode import Encoder, encode
 from missdp.table.frames import columns_from_native
-from missdp.table.number_styles import date_style, number_style
 from missdp.table.streams import RowStream, stream_of
-from missdp.table.tally import Tally, is_padded
-from missdp.table.usual import Proposed, number_codes, text_codes
+from missdp.table.tally import (
+    Proposed,
+    Tally,
+    date_style,
+    is_padded,
+    number_codes,
+    number_style,
+    text_codes,
+)
 
-__all__ = ["Draft", "draft_columns", "draft_schema"]
+__all__ = ["Draft", "LostCells", "draft_columns", "draft_schema", "lost_cells"]
 
 _MAX_DRAFT_LEVELS = 100
 _RULES = """
@@ -372,3 +380,72 @@ def _as_text(cell: Plain) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     return number_text(cell) if isinstance(cell, float) else str(cell)
+
+
+@dataclass(frozen=True, repr=False)
+class LostCells:
+    """Columns of which more is lost than their curator may know. Private.
+
+    Parameters
+    ----------
+    without_values : tuple of str
+        No cell of these is in the declared domain; columns that rules may fill are left out.
+    other_styles : tuple of str
+        Numeric ones of which a cell looks like a number in a spelling that is not read as one.
+    unreadable : tuple of str
+        A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
+    """
+
+    without_values: tuple[str, ...] = ()
+    other_styles: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.without_values or self.other_styles or self.unreadable)
+
+
+def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
+    """Return the columns of which a schema loses cells without a word; none if there are no rows.
+
+    Parameters
+    ----------
+    stream : RowStream
+        Private rows.
+    schema : Schema
+    """
+    filled = schema.rulebook.may_fill
+    bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
+    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
+    found: dict[str, set[str]] = {a.name: set() for a in schema if not a.refuses}
+    rows = 0
+    for batch in stream.batches(schema.names):
+        rows += batch.num_rows
+        for place, attribute in enumerate(schema):
+            name, column = attribute.name, batch.column(place)
+            if name in empty and (empty[name].encode(column).codes < attribute.size).any():
+                del empty[name]
+            if name in found:
+                found[name] |= _faults(column, attribute)
+    return LostCells(
+        tuple(empty) if rows else (),
+        *(tuple(n for n, faults in found.items() if fault in faults) for fault in (_STYLE, _RAW)),
+    )
+
+
+_STYLE, _RAW = "style", "unreadable"
+
+
+def _faults(column: Chunk, attribute: AnyAttribute) -> set[str]:
+    """Tell whether a cell cannot be read, or looks like a number and is neither one nor a code."""
+    if isinstance(attribute, Numeric):
+        codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
+        texts = frozenset(code.strip() for code in codes if isinstance(code, str))
+        _, lost = read_numbers(column, texts)
+        cells, _ = distinct(taken(column, np.flatnonzero(lost)))
+    else:
+        cells, _ = distinct(column)
+    found = {_RAW for cell in cells if isinstance(cell, Unreadable)}
+    if isinstance(attribute, Numeric):
+        texts_left = (cell.strip() for cell in cells if isinstance(cell, str))
+        found |= {_STYLE for text in texts_left if number_style([text], every=True)}
+    return found

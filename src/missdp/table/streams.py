@@ -23,15 +23,9 @@ import pyarrow.parquet
 
 from missdp.errors import DataError, replacing
 from missdp.table.cells import LONGEST_BYTES, Chunk
-from missdp.table.frames import (
-    BATCH_ROWS,
-    check_columns,
-    file_batches,
-    file_columns,
-    is_csv,
-    opened,
-)
+from missdp.table.frames import check_columns
 from missdp.table.memory import memory_in_force
+from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_csv, opened
 
 __all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet
 from missdp.errors import OutputError, replacing
 from missdp.files import atomic_path, refusal
 
-__all__ = ["numbered", "output_format", "write_all", "write_arrow", "write_blocks", "write_each"]
+__all__ = ["numbered", "output_format", "write_all", "write_blocks", "write_each"]
 
 _WRITABLE = (".csv", ".parquet", ".pq")
 
@@ -44,17 +44,6 @@ def numbered(output: Path, number: int) -> list[Path]:
     ['filled-1.csv', 'filled-2.csv']
     """
     return [output.with_name(f"{output.stem}-{k}{output.suffix}") for k in range(1, number + 1)]
-
-
-def write_arrow(table: pa.Table, path: Path) -> None:
-    """Write an Arrow table to CSV or Parquet, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        If the path cannot be written.
-    """
-    write_all([path], [table])
 
 
 def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
