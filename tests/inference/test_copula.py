@@ -7,8 +7,7 @@ from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
 from missdp.evaluate import missing_fidelity
-from missdp.inference.coincidence import coincident, fit_correlation
-from missdp.inference.masks import MaskModel
+from missdp.inference.masks import MaskModel, coincident, fit_correlation
 from missdp.synth import AIM
 
 

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from missdp.inference.beliefs import log_linear
-from missdp.inference.drift import Drift
+from missdp.inference.beliefs import Drift, log_linear
 
 SIZES = [3, 2, 4, 3, 2, 3, 2, 4]
 TOLERANCE = 1e-3

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from missdp.inference import raking, swaps
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.pair_model import PairModel
-from missdp.inference.raking import rake, resample
-from missdp.inference.swaps import swap
+from missdp.inference.raking import rake, resample, swap
 
 
 def table_of(rows, pair, shape):

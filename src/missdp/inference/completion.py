@@ -22,20 +22,63 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.coincidence import fit_correlation
 from missdp.inference.estimate import PairCounts
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Strip
+from missdp.inference.masks import MaskModel, fit_correlation
+from missdp.inference.measured import Strip, centred, shrunk
 from missdp.inference.model import Codes
 from missdp.inference.raking import rake, resample
-from missdp.inference.shrinkage import centred, shrunk
 
-__all__ = ["Completed", "NoisyPairs", "complete", "rows_enough", "tree_rows"]
+__all__ = ["Completed", "NoisyPairs", "PairTables", "complete", "rows_enough", "tree_rows"]
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairTables:
+    """Noisy shares of the rows in all cells of every attribute and every pair of attributes.
+
+    Released values with the variance of their noise; `missdp.inference.completion` tells what they
+    say of complete rows.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Levels of each attribute, without "missing".
+    margins : tuple of ndarray
+        Share of the rows at each level and, if the attribute may be missing, missing; nowhere
+        negative.
+    tables : mapping of (attribute, attribute) to ndarray
+        The same for every two attributes; noise makes some negative.
+    variances : mapping of (attribute, attribute) to ndarray
+        Variance of the noise of each share, less what the margins tell.
+    n_rows : float
+        Number of rows, as far as it is known.
+
+    Examples
+    --------
+    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
+    >>> known = PairTables(
+    ...     (2, 2), (table.sum(1), table.sum(0)), {(0, 1): table}, {(0, 1): table * 0}, 100.0
+    ... )
+    >>> known.rates.tolist()
+    [0.0, 0.0]
+    """
+
+    sizes: tuple[int, ...]
+    margins: tuple[Floats, ...]
+    tables: Mapping[Pair, Floats]
+    variances: Mapping[Pair, Floats]
+    n_rows: float
+
+    @property
+    def rates(self) -> Floats:
+        """Share of the rows in which each attribute is missing."""
+        return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
+
+
 Bools = NDArray[np.bool_]
 
 _LEAST_CHANCE = 0.02  # no share is divided by less

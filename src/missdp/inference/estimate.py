@@ -21,10 +21,9 @@ from missdp.inference.beliefs import (
     fit_entropy,
     log_linear,
 )
-from missdp.inference.coincidence import fit_correlation
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Measured, both_missing, strips
+from missdp.inference.masks import MaskModel, fit_correlation
+from missdp.inference.measured import Measured, both_missing, shrunk, strips
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -33,7 +32,6 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
-from missdp.inference.shrinkage import shrunk
 
 __all__ = ["Estimate", "PairCounts"]
 

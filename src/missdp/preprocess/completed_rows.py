@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Numeric
-from missdp.schema.known import decided
+from missdp.schema.bound import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from missdp.errors import SchemaError
-from missdp.schema.applicable import not_everywhere
+from missdp.schema.bound import not_everywhere
 from missdp.table import Table
 
 __all__ = ["check_fillable"]

@@ -22,7 +22,7 @@ from missdp.preprocess.encoded_rows import filled_domain, filled_numbers
 from missdp.preprocess.maps import TableDistance
 from missdp.preprocess.steps import Response, StableTransformer, require
 from missdp.schema import Schema
-from missdp.schema.applicable import not_everywhere
+from missdp.schema.bound import not_everywhere
 from missdp.schema.grid import uncut
 from missdp.sources.filling import ROWS_AT_ONCE, Filling, modelled_codes
 from missdp.sources.modelled import Modelled

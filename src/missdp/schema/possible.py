@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.known import Flags, Floats, Known, compared
+from missdp.schema.bound import Bound, Derives, Flags, Floats, Forbids, Known, Routes, compared
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Compare, Join, Not, Predicate
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes
 from missdp.schema.denial import Denial
-from missdp.schema.known import Known
 from missdp.schema.possible import check_possible
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from missdp.schema.attributes import (
     Ordinal,
 )
 from missdp.schema.denial import Denial
-from missdp.schema.linear import Equation, Order
 from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
+from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
 
 __all__ = [
     "AnyAttribute",

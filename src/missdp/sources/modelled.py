@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applicable import told_by_rules
-from missdp.schema.known import Known, Verdict, decided
+from missdp.schema.bound import Known, Verdict, decided, told_by_rules
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
 from missdp.sources.counts import (

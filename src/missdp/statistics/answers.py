@@ -16,7 +16,7 @@ from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Rows, Sums
 from missdp.mechanisms.row_door import Charged
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
-from missdp.schema.applicable import may_be_open
+from missdp.schema.bound import may_be_open
 from missdp.schema.predicates import Predicate
 from missdp.statistics.estimates import Estimate, Histogram, Interval, Names, clip, corners
 from missdp.statistics.parts import Parts, members, members_of_both, share

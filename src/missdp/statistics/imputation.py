@@ -19,7 +19,7 @@ from missdp.errors import ParameterError, SchemaError, UnprovenError, names_of, 
 from missdp.mechanisms.asks import Ask
 from missdp.mechanisms.questions import Counts, Filled, Preparation, Prepared, Question, Rows
 from missdp.schema import Level, Numeric, Schema
-from missdp.schema.applicable import not_everywhere
+from missdp.schema.bound import not_everywhere
 from missdp.statistics.donors import impute
 from missdp.statistics.metric import Metric, MetricName, build_metric
 from missdp.statistics.parts import Imputation, check_range, share

@@ -21,7 +21,7 @@ from missdp.mechanisms.asks import Ask, Noisy
 from missdp.mechanisms.questions import QUANTA, Counts, Preparation, Question, Rows, Sums
 from missdp.mechanisms.row_door import Charged, RowDoor
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.applicable import not_everywhere
+from missdp.schema.bound import not_everywhere
 from missdp.schema.predicates import Predicate, parse_where
 from missdp.statistics.estimates import Estimate, Interval, Names, clip, corners
 

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.applicable import told_by_rules
-from missdp.schema.bound import Derives, Routes
-from missdp.schema.known import Known, KnownCells, decided
+from missdp.schema.bound import Derives, Known, KnownCells, Routes, decided, told_by_rules
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from missdp.inference.masks import RowModel
 from missdp.inference.model import Codes, Levels, finite, split_rows
-from missdp.inference.row_model import RowModel
 from missdp.record import Record
 from missdp.synth.neural.critics import LEAK
 
