@@ -76,10 +76,7 @@ def test_large_vectors_come_in_blocks():
 
 
 STRICT = Schema(
-    (
-        Categorical(name="a", levels=("u", "v")),
-        Numeric(name="b", lower=0, upper=1, nullable=True),
-    )
+    (Categorical(name="a", levels=("u", "v")), Numeric(name="b", lower=0, upper=1, nullable=True))
 )
 
 

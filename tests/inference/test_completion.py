@@ -114,27 +114,6 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
         np.testing.assert_allclose(completed.variances[pair], observed.variances[pair], rtol=0.02)
 
 
-def test_nothing_is_done_where_nothing_is_missing():
-    rows = people()
-    tables = released(rows, np.zeros(rows.shape, dtype=bool))
-    completed = complete(tables)
-    assert not completed.masks.present.any()
-    for pair, table in tables.observed().pairs.items():
-        np.testing.assert_array_equal(completed.pairs[pair], table)
-
-
-def test_masks_drawn_for_complete_rows_look_like_those_released():
-    rows = people()
-    holes = by_others(rows)
-    completed = complete(released(rows, holes))
-    again = completed.masks.draw(rows, np.random.default_rng(4))
-    wide = [size + 1 for size in SIZES]
-    ours = shares(np.where(again, SIZES, rows), wide)
-    theirs = shares(np.where(holes, SIZES, rows), wide)
-    for pair, table in theirs.items():
-        assert 0.5 * np.abs(table - ours[pair]).sum() < 0.015
-
-
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
     """Half of the rows lack two attributes together, which says nothing about their values."""
     rows = people()
@@ -187,19 +166,6 @@ def test_a_level_that_is_never_missing_is_known_as_such():
     completed = complete(tables, always={2: 0})
     assert not completed.masks.missing(rows)[rows[:, 2] == 0, 2].any()
     assert distances(completed, rows)[0] < 0.5 * distances(blind, rows)[0]
-
-
-def test_rows_may_be_drawn_by_any_model():
-    rows = people()
-    seen = []
-
-    def draw(moments):
-        seen.append(moments.margins)
-        return rows
-
-    completed = complete(released(rows, by_others(rows)), draw=draw, rounds=2)
-    assert len(seen) == 2
-    assert distances(completed, rows)[0] < 0.004
 
 
 def test_rows_of_the_tree_hold_pairs_beyond_it():

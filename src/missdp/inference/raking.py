@@ -366,7 +366,8 @@ def draw_weighted(
 ) -> Codes:
     """Draw ``n`` of the weighted rows such that tables hold.
 
-    Even draws round the weights systematically, and `swap` undoes what that did to the tables. Where there are too many rows or tables to swap, rows that are alike are put
+    Even draws round the weights systematically, and `swap` undoes what that did to the tables.
+    Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
 
     Parameters
