@@ -26,8 +26,6 @@ from missdp.table.cells import Cells
 from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RelationRows, RowStream
 
-__all__ = ["DuckDBRows", "SQLRows"]
-
 _BATCH_ROWS = 20_000  # as Python objects
 _CELL_BYTES = 2  # at least, of a row in a file of SQLite
 _ENGINE_SHARE = 0.25  # of the memory in force

@@ -27,8 +27,6 @@ from missdp.table.frames import check_columns, engine_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["SparkSource", "quiet", "source"]
-
 
 _HANDED_IN = "block int, cells binary"
 _MERGED_AT_ONCE = 2**20  # cells

@@ -29,8 +29,6 @@ from missdp.table.streams import PartRows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["quiet", "spark_frame", "spark_session"]
-
 
 _LAUNCHED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")  # set by spark-submit, and for Spark Connect
 _LOCAL = {

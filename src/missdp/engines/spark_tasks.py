@@ -22,9 +22,6 @@ from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight, names_
 from missdp.sources.streamed import seen_codes
 from missdp.table.encode import Column, Encoder
 
-__all__ = ["HANDED_IN", "CountTask", "add_up", "merged"]
-
-
 HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
 """A numbered block of counts; or, with a negative number, why a table is refused, as text."""
 
@@ -57,13 +54,7 @@ class CountTask:
     observed: Clique = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches, and then yield what was counted.
-
-        Raises
-        ------
-        DataError
-            If the rows cannot be counted. It quotes no cell: an engine prints it on every machine.
-        """
+        """Read all batches, and then yield what was counted."""
         failed = DataError("a task could not count its rows")
         encoders = [Encoder(self.schema[name]) for name in self.names]
         counter = copy.copy(self.counter)  # without counts
@@ -119,13 +110,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def add_up(table: pa.Table, counter: Counter | None) -> None:
-    """Add what was handed in to a counter.
-
-    Raises
-    ------
-    DataError
-        If a task refused its rows: what is said of the first column of which one did.
-    """
+    """Add what was handed in to a counter."""
     rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
     refused = [row for row in rows if row[0] < 0]
     if refused:

@@ -40,16 +40,6 @@ from scipy.optimize import Bounds, minimize
 from missdp.inference.junction import Clique, JunctionTree
 from missdp.inference.nest import nested, summed
 
-__all__ = [
-    "Calibrated",
-    "Drift",
-    "Parameters",
-    "Propagation",
-    "Target",
-    "fit_entropy",
-    "log_linear",
-]
-
 Floats = NDArray[np.float64]
 
 
@@ -129,18 +119,7 @@ class Propagation:
         self._potentials = [np.empty(tree.shape(c)) for c in tree.cliques]
 
     def run(self, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
-        """Return the marginal of each table's attributes, and the logarithm of the normaliser.
-
-        Parameters
-        ----------
-        logs : sequence of ndarray
-            Logarithm of each table; kept as they are.
-
-        Raises
-        ------
-        ValueError
-            If no cell at all is possible.
-        """
+        """Return the marginal of each table's attributes, and the logarithm of the normaliser."""
         on: list[list[list[Floats]]] = [[[] for _ in nest.parts] for nest in self._nests]
         for (home, k), table in zip(self._place, logs, strict=True):
             on[home][k].append(table)
@@ -344,23 +323,7 @@ def log_linear(
     parameters: Mapping[Clique, Floats],
     forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, float]:
-    """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Levels of each attribute.
-    parameters : mapping of Clique to ndarray
-        Log-potentials.
-    forbidden : mapping of Clique to ndarray of bool, optional
-        Cells (True) whose probability is exactly zero.
-
-    Examples
-    --------
-    >>> model, log_z = log_linear([2, 3], {(0,): np.log([1.0, 3.0])})
-    >>> model.marginal((0,)).round(2).tolist(), round(float(np.exp(log_z)), 6)
-    ([0.25, 0.75], 12.0)
-    """
+    """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``."""
     tree = JunctionTree.build(sizes, [*parameters, *(forbidden or {})])
     propagation = Propagation(tree, list(parameters), forbidden)
     log_z = propagation.run(list(parameters.values()))[1]
@@ -383,34 +346,7 @@ def fit_entropy(
     start: Mapping[Clique, Floats] | None = None,
     forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, Parameters]:
-    """Fit the regularised maximum-entropy model to noisy marginals.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Levels of each attribute.
-    targets : sequence of Target
-        One per clique, at least one.
-    shrink : float
-        Above 0; see the module's text.  0.2 does well across data sets and budgets.
-    iterations : int
-        Most L-BFGS steps.
-    start : mapping of Clique to ndarray, optional
-        Parameters of an earlier fit; cliques it lacks start at zero.
-    forbidden : mapping of Clique to ndarray of bool, optional
-        Cells (True) whose probability is exactly zero.
-
-    Returns
-    -------
-    (Calibrated, Parameters)
-
-    Examples
-    --------
-    >>> target = Target((0,), np.array([0.25, 0.75]), 1e-6)
-    >>> model, _ = fit_entropy([2, 2], [target], shrink=0.1, iterations=50)
-    >>> model.marginal((0,)).round(4).tolist()
-    [0.25, 0.75]
-    """
+    """Fit the regularised maximum-entropy model to noisy marginals."""
     tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
     propagation = Propagation(tree, [t.clique for t in targets], forbidden)
     spans = np.cumsum([0, *(t.values.size for t in targets)])
@@ -448,18 +384,7 @@ def fit_entropy(
 
 
 class Drift:
-    """Follow the marginals of a model's cliques from fit to fit, as cliques are added.
-
-    Examples
-    --------
-    >>> from missdp.inference.beliefs import log_linear
-    >>> drift = Drift()
-    >>> pairs = {(0, 1): np.zeros((2, 2)), (1, 2): np.zeros((2, 2)), (3,): np.zeros(2)}
-    >>> drift.see(log_linear([2] * 4, pairs)[0], 0.01)
-    >>> drift.see(log_linear([2] * 4, pairs | {(1, 2): np.eye(2)})[0], 0.01)
-    >>> [drift.still(clique) for clique in ((0, 1), (0, 2), (1, 2), (0, 3))]
-    [True, False, False, True]
-    """
+    """Follow the marginals of a model's cliques from fit to fit, as cliques are added."""
 
     def __init__(self) -> None:
         self._law: Calibrated | None = None
@@ -468,17 +393,7 @@ class Drift:
         self._piece: list[int] = []
 
     def see(self, law: Calibrated, tolerance: float) -> None:
-        """Compare with what was seen before.
-
-        Parameters
-        ----------
-        law : Calibrated
-            Not changed afterwards.
-        tolerance : float
-            In total absolute difference of a clique's probabilities. It is measured from where the
-            clique was when it last moved, or appeared, so that small steps of one clique do not
-            add up unseen.
-        """
+        """Compare with what was seen before."""
         tree = law.tree
         known: dict[Clique, NDArray[np.float64]] = {}
         part: list[int] = []  # connected parts of the tree that stayed as they were; -1: moved

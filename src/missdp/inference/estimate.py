@@ -33,9 +33,6 @@ from missdp.inference.model import (
     sample_tree,
 )
 
-__all__ = ["Estimate", "PairCounts"]
-
-
 Floats = NDArray[np.float64]
 
 _CELLS_AT_ONCE = 4_000_000  # of indicators: 32 MB
@@ -52,13 +49,6 @@ class PairCounts:
         Weight of each cell; a row has the product of both in a pair.
     sizes : sequence of int
         Levels of each attribute.
-
-    Examples
-    --------
-    >>> rows, weights = np.array([[0, 1, 1], [0, 0, 1]]), np.array([[1, 0.5, 1], [1, 0.5, 0.5]])
-    >>> counts, weighted = PairCounts(rows, weights, [2, 2]).of(0, 1)
-    >>> counts.tolist(), weighted.tolist()
-    ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.25, 0.5])
     """
 
     def __init__(self, rows: NDArray[np.int64], weights: Floats, sizes: Sequence[int]) -> None:

@@ -40,8 +40,6 @@ from missdp.inference.model import (
 from missdp.inference.raking import sample_raked
 from missdp.record import Record
 
-__all__ = ["GraphicalModel", "Recipe"]
-
 
 @dataclass(frozen=True, eq=False)
 class GraphicalModel(Record):

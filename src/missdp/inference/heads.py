@@ -28,8 +28,6 @@ from scipy.sparse import csr_array
 from missdp.inference.model import Codes, draw, draw_each, finite, shaped
 from missdp.record import Record
 
-__all__ = ["Features", "Heads", "Pair", "barrier", "full_conditional", "reachable", "redraw"]
-
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -87,15 +85,7 @@ class Heads(Record):
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
-        """Earlier attributes that each attribute depends on, in the order in which they are drawn.
-
-        Examples
-        --------
-        >>> from missdp.inference.fit_heads import fit_tree
-        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-        >>> fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {}).parents
-        ((), (0,))
-        """
+        """Earlier attributes that each attribute depends on, in the order of drawing."""
         place = {a: k for k, a in enumerate(self.order)}
         found: list[list[int]] = [[] for _ in self.margins]
         for a, c in self.weights:
@@ -107,15 +97,6 @@ class Heads(Record):
 
         Draws are spread systematically and keep the one-way margins, so that tables carry less
         sampling noise than independent rows would.
-
-        Examples
-        --------
-        >>> from missdp.inference.fit_heads import fit_tree
-        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-        >>> model = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-        >>> rows = model.sample(1000, np.random.default_rng(0))
-        >>> int(rows[:, 0].sum()), int((rows[:, 0] == rows[:, 1]).sum())
-        (500, 800)
         """
         rows = np.zeros((n, len(self.margins)), dtype=np.int64)
         widest = max([1, *(len(m) for m in self.margins)])
@@ -276,20 +257,6 @@ def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Bools]:
 
     How often such a level is drawn is known: a noisy margin cannot be met there, and what it is off
     is spread over the other levels.
-
-    Parameters
-    ----------
-    margin : ndarray, shape (m,)
-    closed : ndarray, shape (m, n)
-        Minus infinity where a level is impossible in a row; see `barrier`.
-
-    Examples
-    --------
-    >>> possible = np.array([[True, False], [False, True], [False, True]])
-    >>> closed = np.where(possible, 0, -np.inf).astype(np.float32)
-    >>> margin, settled = reachable(np.array([0.4, 0.2, 0.4]), closed)
-    >>> margin.round(2).tolist(), settled.tolist()
-    ([0.5, 0.17, 0.33], [True, False, False])
     """
     possible = np.isfinite(closed)
     settled = ~(possible & (np.count_nonzero(possible, axis=0) > 1)).any(axis=1)
@@ -381,30 +348,7 @@ _ROWS_AT_ONCE = 20_000
 
 
 def full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
-    """Return the probability of each level of an attribute given the rest of each row.
-
-    Parameters
-    ----------
-    law : Heads
-    rows : ndarray of int64, shape (n, d)
-        Complete rows; what they hold of the attribute itself plays no part.
-    a : int
-        Its position.
-
-    Returns
-    -------
-    ndarray of float, shape (levels, n)
-        By Bayes' rule: proportional to the attribute's own law given the earlier ones, times the
-        laws of all later attributes that depend on it.
-
-    Examples
-    --------
-    >>> from missdp.inference.fit_heads import fit_tree
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> law = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-    >>> full_conditional(law, np.array([[0, 0], [0, 1]]), 0).round(2).tolist()
-    [[0.8, 0.2], [0.2, 0.8]]
-    """
+    """Return the probability of each level of an attribute given the rest of each row."""
     size = len(law.margins[a])
     known = np.array(rows)
     scores = _scores(law, known, a)
@@ -428,16 +372,7 @@ def full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
 
 
 def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Generator) -> Codes:
-    """Return the rows with some attributes drawn anew, one after the other, given all the rest.
-
-    Parameters
-    ----------
-    law : Heads
-    rows : ndarray of int64, shape (n, d)
-    wanted : tuple of int
-        Positions of the attributes.
-    rng : numpy Generator
-    """
+    """Return the rows with some attributes drawn anew, one after the other, given all the rest."""
     found = np.array(rows)
     for start in range(0, len(found), _ROWS_AT_ONCE):
         part = found[start : start + _ROWS_AT_ONCE]

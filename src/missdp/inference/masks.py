@@ -52,16 +52,6 @@ from missdp.inference.measured import EVIDENCE, Strip
 from missdp.inference.model import Levels, finite, shaped
 from missdp.record import Record
 
-__all__ = [
-    "MaskModel",
-    "RowModel",
-    "coincidence_evidence",
-    "coincident",
-    "fit_correlation",
-    "latent_uniforms",
-    "masks_fit",
-]
-
 Floats = NDArray[np.float64]
 
 _COINCIDENCE = 3.0  # standard deviations
@@ -72,27 +62,7 @@ _LEAST_EIGENVALUE = 1e-6
 
 
 def coincident(chances: Floats, correlation: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw events with given chances whose latent normal variables are correlated.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (n, d)
-        Probability of each event.
-    correlation : ndarray, shape (d, d)
-        Positive definite, ones on the diagonal.
-    rng : numpy Generator
-
-    Returns
-    -------
-    ndarray of bool, shape (n, d)
-
-    Examples
-    --------
-    >>> chances = np.full((4000, 2), 0.2)
-    >>> both = coincident(chances, np.array([[1, 0.9], [0.9, 1]]), np.random.default_rng(0))
-    >>> bool(both.all(axis=1).mean() > 0.1), bool(abs(both.mean() - 0.2) < 0.02)
-    (True, True)
-    """
+    """Draw events with given chances whose latent normal variables are correlated."""
     return np.asarray(latent_uniforms(len(chances), correlation, rng) < chances)
 
 
@@ -105,22 +75,7 @@ def latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Fl
 
 
 def coincidence_evidence(count: float, std: float, alone: float, n_rows: float) -> float:
-    """Return by how many standard deviations two events coincide more often than they would alone.
-
-    Parameters
-    ----------
-    count, std : float
-        Released number of rows with both, and its noise.
-    alone : float
-        Share of the rows with both, if neither said anything of the other.
-    n_rows : float
-        Released number of rows.
-
-    Examples
-    --------
-    >>> coincidence_evidence(300.0, 5.0, 0.2, 1000.0) > 3, coincidence_evidence(190, 5, 0.2, 1000)
-    (True, -0.73...)
-    """
+    """Return by how many standard deviations two events coincide more often than by chance."""
     expected = n_rows * alone
     return float((count - expected) / np.sqrt(std**2 + expected * (1 - alone)))
 
@@ -132,25 +87,7 @@ def fit_correlation(
     *,
     explained: Collection[tuple[int, int]] = (),
 ) -> Floats:
-    """Find latent correlations under which pairs of holes coincide as often as released.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (n, d)
-        Probability that each cell is missing, on rows of the complete-data model.
-    both : mapping of (a, b) to (count, std)
-        Released number of rows with both cells missing, and its noise.
-    n_rows : float
-        Released number of rows.
-    explained : collection of (a, b)
-        Pairs whose coincidence has another reason; they are left uncorrelated.
-
-    Returns
-    -------
-    ndarray, shape (d, d)
-        Pairs without a released table get the correlation of the strongest chain of pairs with
-        one; the result is moved to the nearest positive definite matrix by its eigenvalues.
-    """
+    """Find latent correlations under which pairs of holes coincide as often as released."""
     size = chances.shape[1]
     correlation, known = np.eye(size), np.eye(size, dtype=bool)
     rows = chances[:: max(1, len(chances) // _ROWS)]
@@ -249,15 +186,7 @@ class MaskModel(Record):
         return self._chances(rows, self._drivers(rows))
 
     def observed(self, rows: Codes, clique: Iterable[int], missing: Floats) -> Floats:
-        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n, d)
-        clique : iterable of int
-        missing : ndarray, shape (n, d)
-            What `missing` returned for them.
-        """
+        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``."""
         clique = list(clique)
         tied = [a for a in clique if any(self._depends(a, b) for b in clique)]
         chance: Floats = (1.0 - missing[:, [a for a in clique if a not in tied]]).prod(axis=1)
@@ -385,21 +314,6 @@ class MaskModel(Record):
         likelihood; the penalty ``ridge · std`` lets a slope of one leave ``ridge`` standard
         deviations unexplained, and strips without evidence of selection have no slope at all, so
         that noise alone does not make data look selectively missing.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n, d)
-            Synthetic rows.
-        n_rows : float
-            Released number of private rows.
-        strips : mapping of (a, b) or (a, b, c) to Strip
-        ridge : float
-            Above 0.
-        sweeps : int
-        both : mapping of (a, b) to (count, std), optional
-            Released numbers of rows with both cells missing. With them, attributes that count only
-            where they are observed are told from those that count anyway; worth it once the
-            slopes are about right.
         """
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one

@@ -19,17 +19,6 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 
-__all__ = [
-    "EVIDENCE",
-    "Measured",
-    "Strip",
-    "both_missing",
-    "centred",
-    "scaled_to",
-    "shrunk",
-    "strips",
-]
-
 Floats = NDArray[np.float64]
 
 EVIDENCE = 3.0  # standard deviations of the statistic
@@ -124,23 +113,7 @@ class Measured:
 def strips(
     measured: Mapping[Clique, Measured], sizes: Sequence[int], present: NDArray[np.bool_]
 ) -> dict[tuple[int, ...], Strip]:
-    """How often ``a`` is missing by levels of one or two others, from the least noisy marginals.
-
-    Parameters
-    ----------
-    measured : mapping of Clique to Measured
-    sizes : sequence of int
-        Levels of each attribute, missing aside.
-    present : ndarray of bool
-        Attributes that have holes.
-
-    Examples
-    --------
-    >>> table = Measured(np.array([[3.0, 1.0], [4.0, 0.0], [2.0, 9.0]]), 1.0)
-    >>> found = strips({(0, 1): table}, [2, 2], np.array([True, False]))
-    >>> found[0, 1].missing.tolist(), found[0, 1].rows.tolist()
-    ([2.0, 9.0], [9.0, 10.0])
-    """
+    """How often ``a`` is missing by levels of one or two others, from the least noisy marginals."""
     found: dict[tuple[int, ...], Strip] = {}
     for clique, marginal in measured.items():
         effects: list[tuple[int, ...]] = [*permutations(clique, 2)]
@@ -171,13 +144,7 @@ def _strip(
 def both_missing(
     measured: Mapping[Clique, Measured], sizes: Sequence[int], present: NDArray[np.bool_]
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Number of rows in which two cells are missing, with its noise; parameters as `strips`.
-
-    Examples
-    --------
-    >>> both_missing({(0, 1): Measured(np.eye(2) * 7, 2.0)}, [1, 1], np.array([True, True]))
-    {(0, 1): (7.0, 2.0)}
-    """
+    """Number of rows in which two cells are missing, with its noise; parameters as `strips`."""
     found: dict[tuple[int, int], tuple[float, float]] = {}
     for clique, marginal in measured.items():
         for (i, a), (j, b) in combinations(enumerate(clique), 2):
@@ -195,35 +162,14 @@ _HELD = 1e-12  # of a margin: no further from it than rounding
 
 
 def centred(table: Floats) -> Floats:
-    """Return a table less its mean along each axis: what its margins do not tell.
-
-    Examples
-    --------
-    >>> centred(np.array([[3.0, 1.0], [1.0, 1.0]])).tolist()
-    [[0.5, -0.5], [-0.5, 0.5]]
-    """
+    """Return a table less its mean along each axis: what its margins do not tell."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
 
 
 def scaled_to(table: Floats, margins: Sequence[Floats], *, sweeps: int = _SWEEPS) -> Floats:
-    """Return a table scaled to one-way margins, by iterative proportional fitting.
-
-    Parameters
-    ----------
-    table : ndarray
-        Nowhere negative; a cell that is 0 stays so.
-    margins : sequence of ndarray
-        One for each axis.
-    sweeps : int
-
-    Examples
-    --------
-    >>> half = np.array([0.5, 0.5])
-    >>> scaled_to(np.array([[3.0, 1.0], [1.0, 3.0]]), [half, half]).tolist()
-    [[0.375, 0.125], [0.125, 0.375]]
-    """
+    """Return a table scaled to one-way margins, by iterative proportional fitting."""
     others = [tuple(i for i in range(table.ndim) if i != axis) for axis in range(table.ndim)]
     shapes = [[-1 if i == axis else 1 for i in range(table.ndim)] for axis in range(table.ndim)]
     for _ in range(sweeps):
@@ -247,35 +193,11 @@ def shrunk(
 ) -> Floats:
     """Return a noisy table leaned on a model's, scaled to one-way margins.
 
-    Parameters
-    ----------
-    noisy : ndarray
-        Released shares of the rows, with as many axes as the clique has attributes.
-    base : ndarray
-        What the model says; nowhere negative, adding up to 1. A cell that is 0 stays so.
-    std : float or ndarray
-        Noise of the shares.
-    margins : sequence of ndarray, optional
-        One-way margins of the result, by axis; by default those of ``base``.
-
-    Returns
-    -------
-    ndarray
-        Nowhere negative.
-
     Notes
     -----
     Each centred residual has a normal law of variance ``a v + s²``: noise ``s²``, and an error of
     the model proportional to ``v = p (1 − p)``, with one ``a`` for the table, that makes both sides
     add up. Its mean given what was found is ``λ = a v / (a v + s²)`` times the residual.
-
-    Examples
-    --------
-    >>> base, noisy = np.full((2, 2), 0.25), np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> shrunk(noisy, base, 0.01).round(2).tolist()
-    [[0.4, 0.1], [0.1, 0.4]]
-    >>> shrunk(noisy, base, 0.5).round(2).tolist()
-    [[0.25, 0.25], [0.25, 0.25]]
     """
     residual = centred(noisy - base)
     degrees = float(np.prod([1 - 1 / size for size in base.shape]))

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from missdp.inference.junction import Clique
 from missdp.inference.model import Codes, Draws, cell_index, draw
 
-__all__ = ["draw_weighted", "effective_share", "plan", "rake", "resample", "sample_raked", "swap"]
-
 Floats = NDArray[np.float64]
 
 _BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
@@ -55,33 +53,6 @@ def swap(
     tables say, each divided by the square root of what the tables say: between the measures that
     look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
     tables do not tell stays as it was drawn.
-
-    Parameters
-    ----------
-    chosen : ndarray of int64, shape (n,)
-        Positions of rows of the pool.
-    codes : ndarray of int64, shape (rows, d)
-        The pool.
-    tables : mapping of Clique to ndarray
-        Wanted tables, up to a factor.
-    weights : ndarray, shape (rows,)
-        By which rows are proposed; adding up to 1.  A row without weight never is.
-    rng : numpy Generator
-    rounds : int
-        In which rows are compared, at most; fewer where there are many tables.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of rows.  The same if so many pairs would take long.
-
-    Examples
-    --------
-    >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    >>> tables, rng = {(0, 1): np.array([[0.4, 0.1], [0.1, 0.4]])}, np.random.default_rng(0)
-    >>> swapped = swap(np.repeat([0, 1], 50), codes, tables, weights=np.full(4, 0.25), rng=rng)
-    >>> np.bincount(swapped).tolist()
-    [40, 10, 10, 40]
     """
     batch, rounds = plan(len(chosen), len(tables), rounds)
     if not rounds:
@@ -190,11 +161,6 @@ def effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
     An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
-
-    Examples
-    --------
-    >>> effective_share(np.array([1.0, 1.0])), effective_share(np.array([1.0, 0.0]))
-    (1.0, 0.5)
     """
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / (len(weights) * squares) if squares > 0 else 0.0
@@ -210,41 +176,7 @@ def rake(
     tolerance: float = 1e-4,
     least_share: float = 0.5,
 ) -> Floats:
-    """Return weights of rows under which tables hold.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n, d)
-        Rows; columns in one piece (Fortran order) are read faster.
-    tables : mapping of Clique to ndarray
-        Wanted tables by attribute positions, in the order of their axes and up to a factor;
-        nowhere negative. A cell that is 0 is forbidden: its rows get no weight. A cell without
-        rows is left out, as no weights could fill it.
-    weights : ndarray, shape (n,), optional
-        Weights to begin with; by default all are equal.
-    sweeps : int
-        Most times that each table is gone through, forwards and backwards in turn.
-    most : float, above 1
-        Largest factor, up or down, of one row's weight by one table in one sweep.
-    tolerance : float
-        Enough is the mean total variation distance of tables found in a sweep, each before it is
-        made to hold.
-    least_share : float
-        Least effective sample size as a share of the rows (see :func:`effective_share`). The sweep
-        that would take it further is undone as far as needed, and is the last.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        At least 0, adding up to 1.
-
-    Examples
-    --------
-    >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    >>> tables = {(0,): np.array([0.25, 0.75]), (1,): np.array([0.5, 0.5])}
-    >>> rake(rows, tables).round(3).tolist()
-    [0.125, 0.125, 0.375, 0.375]
-    """
+    """Return weights of rows under which tables hold."""
     columns = np.asfortranarray(codes).T
     current = _allowed(columns, tables, weights)
     order = list(tables)
@@ -315,29 +247,7 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
 def resample(
     weights: Floats, n: int, rng: np.random.Generator, *, codes: Codes | None = None
 ) -> Codes:
-    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order.
-
-    Parameters
-    ----------
-    weights : ndarray
-        At least 0, not all of them 0.
-    n : int
-    rng : numpy Generator
-    codes : ndarray of int64, shape (rows, d), optional
-        The rows themselves. Rows that are alike are then put side by side before places are laid
-        out evenly, so that tables of what is drawn differ less from those of the weighted rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of rows; each is drawn ``n`` times its share of the weight, rounded up or down.
-
-    Examples
-    --------
-    >>> drawn = resample(np.array([0.5, 0.25, 0.25]), 4, np.random.default_rng(0))
-    >>> sorted(drawn.tolist())
-    [0, 0, 1, 2]
-    """
+    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
     order = rng.permutation(len(weights)) if codes is None else _alike(codes, rng)
     ends = np.cumsum(weights[order])
     places = (np.arange(n) + rng.random()) * (ends[-1] / max(1, n))
@@ -369,22 +279,6 @@ def draw_weighted(
     Even draws round the weights systematically, and `swap` undoes what that did to the tables.
     Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (rows, d)
-    tables, weights
-        See :func:`rake`; weights add up to 1.
-    n : int
-    rng : numpy Generator
-    draws : {"even", "independent"}
-    rounds : int
-        See :func:`~missdp.inference.raking.swap`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of rows.
     """
     if draws == "independent":
         return rng.choice(len(codes), size=n, p=weights)
@@ -409,28 +303,6 @@ def sample_raked(
     weights when these have become unequal; copies of a row go different ways from then on. So
     weights stay nearly equal, however much the tables change the law of the steps: a particle
     filter (Gordon, Salmond and Smith 1993), with raking in place of likelihoods.
-
-    Parameters
-    ----------
-    steps : iterable of (given, new, table)
-        See :func:`~missdp.inference.model.sample_rows`.
-    tables : mapping of tuple of names to ndarray
-        See :func:`rake`.
-    n : int
-    rng : numpy Generator
-    sweeps : int
-        Times that all tables are gone through at the end.
-    draws : {"even", "independent"}
-        ``"independent"`` rows vary as those of a real sample do.
-
-    Examples
-    --------
-    >>> half = np.array([0.5, 0.5])
-    >>> steps = [((), ("rain",), half), ((), ("wet",), half)]
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> rows = sample_raked(steps, {("rain", "wet"): table}, 1000, np.random.default_rng(0))
-    >>> bool(abs((rows["rain"] == rows["wet"]).mean() - 0.8) < 0.01)
-    True
     """
     known = list(steps)
     parts = [min(_MOST_ROWS, n - start) for start in range(0, max(1, n), _MOST_ROWS)]

@@ -33,22 +33,6 @@ from missdp.schema.predicates import Compare, Everyone, Join, Not, Predicate
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = [
-    "Bound",
-    "Comparison",
-    "Derives",
-    "Forbids",
-    "Known",
-    "KnownCells",
-    "Routes",
-    "Verdict",
-    "applies",
-    "compared",
-    "decided",
-    "may_be_open",
-    "not_everywhere",
-    "told_by_rules",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -83,15 +67,7 @@ class Known:
     def of(
         cls, attribute: AnyAttribute, codes: NDArray[np.integer], values: Floats | None
     ) -> Known:
-        """Return what codes, and values if there are any, tell about cells.
-
-        Examples
-        --------
-        >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10, nullable=True)
-        >>> known = Known.of(age, np.array([2, 10]), None)
-        >>> known.least.tolist()[0], known.greatest.tolist()[0], known.hole.tolist()
-        (20.0, 29.0, [False, True])
-        """
+        """Return what codes, and values if there are any, tell about cells."""
         hole = np.asarray(codes >= attribute.missing_code)
         absent = np.asarray(codes >= attribute.size) & ~hole
         if values is not None:
@@ -114,15 +90,7 @@ KnownCells: TypeAlias = Mapping[str, Known]
 
 
 def compared(one: Known, sign: str, two: Known) -> Verdict:
-    """Decide a comparison; a hole may satisfy any, what is not applicable satisfies none.
-
-    Examples
-    --------
-    >>> cells = Known(np.array([0.0, 5.0]), np.array([4.0, 9.0]), *np.zeros((2, 2), dtype=bool))
-    >>> surely, maybe = compared(cells, "<", Known.constant(5.0, 2))
-    >>> surely.tolist(), maybe.tolist()
-    ([True, False], [True, False])
-    """
+    """Decide a comparison; a hole may satisfy any, what is not applicable satisfies none."""
     if sign in (">", ">="):
         return compared(two, {">": "<", ">=": "<="}[sign], one)
     if sign == "<":
@@ -339,18 +307,7 @@ Bound: TypeAlias = Forbids | Routes | Derives
 
 
 def not_everywhere(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those attributes that are not applicable to some rows.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-    >>> schema = Schema(
-    ...     (Categorical(name="work", levels=("no", "yes")), Numeric(name="h", lower=0, upper=9)),
-    ...     (NotApplicable("h", unless="work = 'yes'"),),
-    ... )
-    >>> not_everywhere(schema, schema.names)
-    ('h',)
-    """
+    """Return those attributes that are not applicable to some rows."""
     return tuple(name for name in names if schema[name].not_applicable is not None)
 
 
@@ -358,14 +315,6 @@ def told_by_rules(schema: Schema, name: str) -> bool:
     """Whether nothing but other cells can tell that an attribute is not applicable.
 
     A cell in which nothing is written may as well have lost its value.
-
-    Examples
-    --------
-    >>> from missdp.schema import Numeric, Schema
-    >>> hours = Numeric(name="h", lower=0, upper=9, nullable=True)
-    >>> coded = Numeric(name="c", lower=0, upper=9, nullable=True, not_applicable=(-1,))
-    >>> [told_by_rules(Schema((hours, coded)), name) for name in ("h", "c")]
-    [True, False]
     """
     return schema[name].nullable and not schema[name].codes_of("not_applicable")
 
@@ -377,36 +326,7 @@ def may_be_open(schema: Schema, names: Iterable[str]) -> bool:
 
 
 def applies(schema: Schema, cells: Callable[[str], Known], name: str) -> Verdict:
-    """Tell to which rows an attribute surely applies, and to which it may.
-
-    Parameters
-    ----------
-    schema : Schema
-        Its rules decide about holes.
-    cells : callable
-        What is known of the cells of any attribute.
-    name : str
-
-    Returns
-    -------
-    surely, maybe : array of bool, shape (n,)
-        Functions of each row alone.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-    >>> schema = Schema(
-    ...     (
-    ...         Categorical(name="work", levels=("no", "yes"), nullable=True),
-    ...         Numeric(name="h", lower=0, upper=9, bins=3, nullable=True),
-    ...     ),
-    ...     (NotApplicable("h", unless="work = 'yes'"),),
-    ... )
-    >>> codes = {"work": np.array([0, 1, 1, 2]), "h": np.array([3, 1, 4, 4])}
-    >>> surely, maybe = applies(schema, lambda n: Known.of(schema[n], codes[n], None), "h")
-    >>> surely.tolist(), maybe.tolist()
-    ([False, True, True, False], [False, True, True, True])
-    """
+    """Tell to which rows an attribute surely applies, and to which it may."""
     known, book = cells(name), schema.rulebook
     surely, maybe = np.ones_like(known.hole), np.ones_like(known.hole)
     if name in book.routes:

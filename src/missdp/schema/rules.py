@@ -30,7 +30,6 @@ from missdp.schema.predicates import Predicate, backticks_hint, parse_where
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = ["Determined", "Equation", "Impossible", "NotApplicable", "Order", "Rule"]
 
 _MOST_NUMBERS = 10_000  # of one attribute
 _MOST_ROWS = 1_000_000  # of a map

@@ -28,30 +28,6 @@ from missdp.schema import Numeric, Schema
 from missdp.sources.partners import check_comparable
 from missdp.table import Table
 
-__all__ = [
-    "CHUNK_ROWS",
-    "GROUP_CELLS",
-    "MAX_CELLS",
-    "Clique",
-    "Counter",
-    "CountingSource",
-    "Counts",
-    "LaterRows",
-    "MarginalSource",
-    "MemorySource",
-    "Reads",
-    "RowWeight",
-    "Rows",
-    "WeighingSource",
-    "check_cliques",
-    "count_block",
-    "names_read",
-    "plan_groups",
-    "readable",
-    "weighing",
-]
-
-
 Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
 Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
 """Exact counts of cliques; private."""
@@ -176,20 +152,7 @@ class WeighingSource(MarginalSource, Protocol):
     """A source that can also count rows by a weight that each row has by its own codes."""
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell of every clique, missing cells included.
-
-        Parameters
-        ----------
-        cliques : iterable of tuple of str
-            See :meth:`MarginalSource.counts`.
-        weight : RowWeight
-            The weight of a row, given the codes of its cells.
-
-        Returns
-        -------
-        dict of tuple of str to array of int64
-            Shape ``schema.extended_shape(clique)``.
-        """
+        """Add up the weights of the rows in every cell of every clique, missing cells included."""
         ...
 
 
@@ -350,16 +313,7 @@ class Counter:
 
 
 def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tuple[Clique, ...]:
-    """Return the distinct cliques in order, or refuse what cannot be counted.
-
-    Raises
-    ------
-    ParameterError
-        If ``rows`` is unknown, a clique is text or repeats an attribute, or the counts would not
-        fit in memory.
-    SchemaError
-        If an attribute is not declared.
-    """
+    """Return the distinct cliques in order, or refuse what cannot be counted."""
     if rows not in ("observed", "extended"):
         raise ParameterError(f"rows must be 'observed' or 'extended', not {rows!r}")
     distinct: dict[Clique, int] = {}

@@ -33,8 +33,6 @@ from missdp.sources.streamed import CodeBlock, streams_codes
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
 
-__all__ = ["Modelled"]
-
 
 class Modelled:
     """The attributes of a schema that are modelled, and the same of its rows.
@@ -43,20 +41,6 @@ class Modelled:
     ----------
     schema : Schema
         Public facts about the private rows.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-    >>> schema = Schema(
-    ...     (
-    ...         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
-    ...         Numeric(name="hours", lower=0, upper=80, bins=4),
-    ...     ),
-    ...     rules=(NotApplicable("hours", unless="work = 'yes'"),),
-    ... )
-    >>> modelled = Modelled(schema).schema
-    >>> modelled.shape(("work", "hours")), modelled.extended_shape(("work", "hours"))
-    ((2, 5), (3, 5))
     """
 
     def __init__(self, schema: Schema) -> None:

@@ -38,15 +38,6 @@ from missdp.table.follow import follow_rules
 from missdp.table.memory import memory_in_force
 from missdp.table.streams import Batch, RowStream, stream_of
 
-__all__ = [
-    "CodeBlock",
-    "CodeStore",
-    "DuckDBSource",
-    "StreamedSource",
-    "seen_codes",
-    "streams_codes",
-]
-
 CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
 
 _SHARE = 0.25  # of the memory in force, for codes
@@ -65,20 +56,7 @@ def seen_codes(
     names: Iterable[str],
     observed: Clique,
 ) -> tuple[CodeBlock, int]:
-    """Return the codes of the rows of a batch that count, and how many these are.
-
-    Parameters
-    ----------
-    schema : Schema
-        Its rules are applied.
-    columns : mapping of str to Column
-    n_rows : int
-        Of the batch.
-    names : iterable of str
-        Attributes whose codes are wanted.
-    observed : tuple of str
-        Only rows without a hole in any of these attributes count.
-    """
+    """Return the codes of the rows of a batch that count, and how many these are."""
     wanted = tuple(dict.fromkeys((*names, *observed)))
     if not wanted:
         return {}, n_rows
@@ -130,11 +108,6 @@ class StreamedSource(CountingSource):
         Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
         once), unless it was done before. What it cannot foresee with other policies is a Parquet
         file or a query that breaks half-way.
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the schema or cannot be read. Quotes no value and no count.
         """
         refusing = self._unchecked or any(attribute.refuses for attribute in self._schema)
         if refusing and not self._validated:
@@ -308,15 +281,6 @@ class CodeStore(CountingSource):
     schema : Schema
     blocks : iterable of mappings of str to array
         Codes of all attributes, some rows at a time; read once, now.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from missdp import Categorical, Schema
-    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
-    >>> store = CodeStore(schema, [{"smoker": np.array([0, 1])}, {"smoker": np.array([1])}])
-    >>> store.counts([("smoker",)], rows="observed")[("smoker",)].tolist()
-    [1, 2]
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:

@@ -37,8 +37,6 @@ from missdp.table.tally import (
     text_codes,
 )
 
-__all__ = ["Draft", "LostCells", "draft_columns", "draft_schema", "lost_cells"]
-
 _MAX_DRAFT_LEVELS = 100
 _RULES = """
 # Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
@@ -405,14 +403,7 @@ class LostCells:
 
 
 def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
-    """Return the columns of which a schema loses cells without a word; none if there are no rows.
-
-    Parameters
-    ----------
-    stream : RowStream
-        Private rows.
-    schema : Schema
-    """
+    """Return the columns of which a schema loses cells without a word; none of no rows."""
     filled = schema.rulebook.may_fill
     bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
     empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}

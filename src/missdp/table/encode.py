@@ -39,17 +39,6 @@ from missdp.table.cells import (
     taken,
 )
 
-__all__ = [
-    "Column",
-    "Encoder",
-    "Holes",
-    "check_holes",
-    "code_dtype",
-    "codes_to_write",
-    "decode",
-    "encode",
-]
-
 _Floats = NDArray[np.float64]
 _Flags = NDArray[np.bool_]
 _Item = TypeVar("_Item", bound=np.generic)
@@ -107,14 +96,7 @@ class Encoder:
             self._levels = LevelReader(attribute.levels, codes)
 
     def encode(self, data: Cells) -> Column:
-        """Return the codes of a column, and its values if the attribute is numeric.
-
-        Raises
-        ------
-        DataError
-            If ``outside`` is ``"error"`` and a cell is not in the domain, or is missing where none
-            may be. The message never quotes a value or a count.
-        """
+        """Return the codes of a column, and its values if the attribute is numeric."""
         chunks = _chunks(data)
         if not isinstance(self._attribute, Numeric):
             return self._levelled(_join([self._find(chunk) for chunk in chunks]))
@@ -293,13 +275,6 @@ def codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
     """Return what each kind of missing is written as: its first code that is read as that kind.
 
     A kind without such a code is left out; it is written as null.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical
-    >>> facts = {"nullable": True, "refused": (-7, -17), "unknown": ()}
-    >>> codes_to_write(Categorical(name="a", levels=("no", "yes"), **facts))
-    {'refused': -7}
     """
     given = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
     if not any(given.values()):

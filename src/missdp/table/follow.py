@@ -20,8 +20,6 @@ from missdp.schema.bound import Derives, Known, KnownCells, Routes, decided, tol
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
 
-__all__ = ["Rows", "follow_rules", "known_cells"]
-
 
 def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Known]:
     """Return what columns tell about their cells."""
@@ -31,16 +29,7 @@ def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Know
 def follow_rules(
     schema: Schema, columns: Mapping[str, Column], names: Iterable[str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns with the schema's rules applied to every row by itself.
-
-    Parameters
-    ----------
-    schema : Schema
-    columns : mapping of str to Column
-        With values if numeric. Rules that read other attributes are left out.
-    names : iterable of str, optional
-        The columns to return; by default all.
-    """
+    """Return the columns with the schema's rules applied to every row by itself."""
     wanted = list(columns if names is None else names)
     book = schema.rulebook
     if not book.bound or not columns:

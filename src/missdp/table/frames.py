@@ -16,16 +16,6 @@ import pyarrow.parquet
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells, Coded
 
-__all__ = [
-    "FrameKind",
-    "check_columns",
-    "columns_from_native",
-    "engine_of",
-    "frame_kind",
-    "native_from_arrow",
-]
-
-
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 """The library whose tables come out."""
 
@@ -46,13 +36,7 @@ _ENGINES = {"pyspark.sql": "missdp.engines.spark"}
 
 
 def engine_of(data: Any) -> Any:
-    """Return the module of the wing that reads frames of this type, if there is one.
-
-    Examples
-    --------
-    >>> engine_of({"age": [7]}) is None
-    True
-    """
+    """Return the module of the wing that reads frames of this type, if there is one."""
     kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
     for package, module in _ENGINES.items():
         if any(kind.startswith(package) for kind in kinds):
@@ -70,14 +54,7 @@ def frame_kind(data: Any) -> FrameKind:
 
 
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
-    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
-
-    Raises
-    ------
-    DataError
-        If ``data`` is not a frame we read, its query fails, or it has repeated, absent or
-        undeclared columns. No cell is looked at.
-    """
+    """Return the columns of a frame as cells; with ``names``, exactly those in that order."""
     if not isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = _collected(data)
     found = _names(data)
@@ -141,13 +118,7 @@ def _objects(cells: list[Any]) -> Cells:
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
-    """Refuse repeated, absent and undeclared columns by name.
-
-    Raises
-    ------
-    DataError
-        If the columns are not exactly the schema's.
-    """
+    """Refuse repeated, absent and undeclared columns by name."""
     # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
         raise DataError(f"the data lacks columns that the schema declares: {absent}")

@@ -26,16 +26,6 @@ from missdp.table.cells import without_long_cells
 from missdp.table.frames import check_columns
 from missdp.table.memory import batch_room
 
-__all__ = [
-    "BATCH_ROWS",
-    "READABLE",
-    "csv_separator",
-    "file_batches",
-    "file_columns",
-    "is_csv",
-    "opened",
-]
-
 BATCH_ROWS = 65_536
 READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _HEADER_BYTES = 2**20
@@ -48,14 +38,7 @@ _SHORT = 64  # bytes of a cell that nobody calls long
 
 
 def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the column names of a CSV or Parquet file; with ``names``, refuse any other.
-
-    Raises
-    ------
-    DataError
-        If the file does not exist, has an unknown suffix, has no readable header, or has other
-        columns.
-    """
+    """Return the column names of a CSV or Parquet file; with ``names``, refuse any other."""
     with _readable(path):
         if not is_csv(path):
             about = pa.parquet.read_metadata(path)
@@ -79,11 +62,6 @@ def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]
     Nothing is guessed from private cells. The header line of a CSV file decides what separates its
     fields (comma, semicolon, tab or bar); quotes are double; cells stay bytes here, because the
     schema says how to read them. Empty fields are null. Parquet cells keep their declared types.
-
-    Raises
-    ------
-    DataError
-        If the file is not well-formed, or a row takes more memory than the limit has room for.
     """
     with _readable(path):
         if is_csv(path):
@@ -279,13 +257,7 @@ class _Ended:
         self._file.close()
 
     def without_end(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file.
-
-        Raises
-        ------
-        DataError
-            If the row at the end is not there.
-        """
+        """Yield the rows of the file."""
         last = None
         for batch in batches:
             if batch.num_rows:

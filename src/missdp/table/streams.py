@@ -27,8 +27,6 @@ from missdp.table.frames import check_columns
 from missdp.table.memory import memory_in_force
 from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_csv, opened
 
-__all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
-
 
 class Batch(Protocol):
     """Columns of some rows: an Arrow batch, or what a database's driver gives. Private."""
@@ -217,13 +215,7 @@ class RelationRows(RowStream):
 def _relation_batches(
     relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, a batch of rows at a time.
-
-    Raises
-    ------
-    DataError
-        If the query fails. DuckDB's own message, which may quote a cell, is not kept.
-    """
+    """Yield the named columns, a batch of rows at a time."""
     with _private_errors():
         projected = relation.project(", ".join(_terms(relation, names)))
         reader = projected.to_arrow_reader(BATCH_ROWS)
@@ -262,13 +254,7 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
 
 
 def stream_of(data: Any) -> RowStream | None:
-    """Return what reads files, relations and streams in batches; None for anything else.
-
-    Examples
-    --------
-    >>> stream_of([1, 2]) is None
-    True
-    """
+    """Return what reads files, relations and streams in batches; None for anything else."""
     if isinstance(data, RowStream):
         return data
     if isinstance(data, duckdb.DuckDBPyRelation):

@@ -26,8 +26,6 @@ from missdp.table.frames import (
 )
 from missdp.table.streams import stream_of
 
-__all__ = ["Table"]
-
 
 class Table:
     """Rows of a table as codes and masks; private unless it was made from released values.

@@ -29,16 +29,6 @@ from numpy.typing import NDArray
 from missdp.schema.attributes import KINDS, Kind, read_number
 from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
 
-__all__ = [
-    "Proposed",
-    "Tally",
-    "date_style",
-    "is_padded",
-    "number_codes",
-    "number_style",
-    "text_codes",
-]
-
 _GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
 _EITHER = f"{_GROUPS} or {_COMMA}"
 _REMEDIES: Final = {
@@ -62,27 +52,7 @@ _STYLES: Final = tuple(
 
 
 def number_style(texts: Collection[str], *, every: bool) -> str | None:
-    """Say how the numbers of a column are written, and how to write them instead.
-
-    Parameters
-    ----------
-    texts : collection of str
-        Distinct cells.
-    every : bool
-        Whether all of them must be numbers, written in one way or another, or more than half.
-
-    Returns
-    -------
-    str or None
-        None if the texts are no such numbers, or all of them are read as numbers anyway.
-
-    Examples
-    --------
-    >>> number_style(["1,234.50", "950"], every=True)
-    'looks like numbers with thousands separators: write them without separators, each cell by itself'
-    >>> number_style(["1,5 %", "40 %"], every=True)
-    'looks like numbers with a decimal comma and a currency or percent sign: write them with a point and without the sign, each cell by itself'
-    """  # noqa: E501 - one line of output each
+    """Say how the numbers of a column are written, and how to write them instead."""
     found = [styles for text in texts if (styles := _styles(text)) is not None]
     odd = set[str]().union(*found)
     if not odd or 2 * len(found) <= len(texts) or (every and len(found) < len(texts)):
@@ -116,13 +86,7 @@ _DATE = re.compile(rf"{_PARTS}(?:[T ][0-9]{{1,2}}:[0-9:.]+(?: ?[AP]M|Z|[+-][0-9:
 
 
 def date_style(texts: Collection[str]) -> str | None:
-    """Say what to do about a column of which more than half of the distinct cells are dates.
-
-    Examples
-    --------
-    >>> date_style(["2024-02-28", "29.2.2024"])
-    'looks like dates: write a year, a month or an age instead, each cell by itself'
-    """
+    """Say what to do about a column of which more than half of the distinct cells are dates."""
     dates = sum(_DATE.fullmatch(text) is not None for text in texts)
     if 2 * dates <= len(texts):
         return None
@@ -158,15 +122,7 @@ _PILE = 0.05  # the same for a single -1 just below zero
 
 
 def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
-    """Return which of the texts of a column usually stand for a kind of missing.
-
-    Examples
-    --------
-    >>> text_codes(["yes", "no", "Refused", "NA", ".D"])
-    {'missing': ('NA',), 'refused': ('Refused',), 'unknown': ('.D',)}
-    >>> text_codes(["NA", "DK", "DE", "FR", "US"])
-    {}
-    """
+    """Return which of the texts of a column usually stand for a kind of missing."""
     found: dict[Kind, list[str]] = {}
     given = {text.strip() for text in texts}
     two = {text for text in given if _TWO_LETTERS.fullmatch(text)}
@@ -186,24 +142,7 @@ def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
 def number_codes(
     numbers: NDArray[np.float64], counts: NDArray[np.float64], *, total: int | None = None
 ) -> dict[Kind, tuple[str | float, ...]]:
-    """Return which of the distinct finite numbers of a column usually stand for a kind of missing.
-
-    Parameters
-    ----------
-    numbers : ndarray
-    counts : ndarray
-        How often each occurs.
-    total : int, optional
-        How often all occur together, if some of the many numbers of a column are left out.
-
-    Examples
-    --------
-    >>> scale = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 97.0, 99.0])
-    >>> number_codes(scale, np.full(7, 10.0))
-    {'missing': (99,), 'refused': (97,)}
-    >>> number_codes(np.arange(18.0, 100.0), np.full(82, 10.0))
-    {}
-    """
+    """Return which of the distinct numbers of a column usually stand for a kind of missing."""
     found: dict[Kind, list[int]] = {}
     whole = float(total or counts.sum())
     low = _low(numbers, counts, whole)
@@ -356,13 +295,7 @@ class Tally:
 
 
 def is_padded(cell: Plain) -> bool:
-    """Whether digits begin with a zero that a number would lose, as in postal codes.
-
-    Examples
-    --------
-    >>> is_padded("01067"), is_padded("0"), is_padded("0.5")
-    (True, False, False)
-    """
+    """Whether digits begin with a zero that a number would lose, as in postal codes."""
     return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
