@@ -141,13 +141,3 @@ def test_rare_levels_of_long_lists_are_merged_and_drawn_in_their_shares():
     shares = np.bincount(long[both[:, 1] == 0], minlength=200) / (both[:, 1] == 0).sum()
     np.testing.assert_allclose(law, shares, atol=0.01)
     assert laws.given_all.of(1, np.array([[1, 2], [199, 2]])).argmax(axis=1).tolist() == [1, 0]
-
-
-def test_only_levels_alike_are_merged():
-    never = np.zeros((2, 100), dtype=bool)
-    never[0, 50:] = True
-    rows = np.stack([np.ones(500, dtype=int), np.arange(500) % 100], axis=1)
-    laws = fit_conditionals(rows, [2, 100], impossible={(0, 1): never})
-    groups = laws.given_all.levels[1].groups
-    assert not {*groups[:50].tolist()} & {*groups[50:].tolist()}
-    assert laws.given_all.of(1, np.array([[0, 100]]))[0, 50:].sum() < 1e-50

@@ -38,7 +38,7 @@ def cases(draw: Any) -> tuple[Any, Any, Any]:
     return points, queries, signs
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_points_are_counted_as_by_hand(case: tuple[Any, Any, Any]) -> None:
     assert related(*case).tolist() == by_hand(*case).tolist()

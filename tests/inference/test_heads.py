@@ -132,21 +132,6 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
         assert np.mean((drawn[:, 3] - drawn[:, 1] // 8) % 40 < 3) > 0.8
 
 
-def test_no_more_parents_than_asked_and_the_clearest_are_kept(rng):
-    sizes = [2] * 60
-    rows = rng.integers(0, 2, (5_000, 60))
-    for a in range(1, 60):
-        same = rng.random(5_000) < 0.8
-        rows[same, a] = rows[same, a - 1]
-    margins, moments = tables(rows, sizes)
-    model = fit_heads(
-        margins, moments, dict.fromkeys(moments, 1e-4), rng=rng, most_parents=3, rows=5_000
-    )
-    assert max(len(p) for p in model.parents) == 3
-    drawn = model.sample(10_000, rng)
-    assert np.mean([(drawn[:, a] == drawn[:, a - 1]).mean() for a in range(1, 60)]) > 0.87
-
-
 @pytest.mark.parametrize("d", [1, 2])
 def test_few_attributes(rng, d):
     margins = [np.array([0.25, 0.75])] * d

@@ -77,16 +77,6 @@ def test_samples_follow_the_model(model, seed):
     assert np.all(np.abs(counts - n * table) <= 6 * spread + 3)
 
 
-def test_samples_are_evenly_spread():
-    # Each level's count differs from its expectation by less than one: far below chance.
-    weights = np.log(np.arange(1.0, 21.0))
-    fitted, _ = log_linear([20], {(0,): weights})
-    rows = sample_tree(fitted, 1003, np.random.default_rng(0))
-    expected = 1003 * np.arange(1.0, 21.0) / 210
-    assert np.abs(np.bincount(rows[:, 0], minlength=20) - expected).max() < 1
-    assert len(np.unique(np.diff(rows[:, 0]))) > 2  # and in no particular order
-
-
 @settings(max_examples=15, deadline=None)
 @given(models(max_attributes=4, max_levels=3), st.sampled_from([0.2, 0.5]))
 def test_a_fit_satisfies_its_optimality_condition(model, shrink):

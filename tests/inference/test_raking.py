@@ -41,14 +41,6 @@ def test_tables_that_some_weights_give_hold(case):
         np.testing.assert_allclose(table_of(rows, clique, sizes, weights), wanted, atol=1e-5)
 
 
-@given(rows_and_tables())
-@settings(max_examples=30, deadline=None)
-def test_a_table_is_given_up_to_a_factor(case):
-    rows, _, tables, _ = case
-    larger = {clique: 7e4 * table for clique, table in tables.items()}
-    np.testing.assert_allclose(rake(rows, larger), rake(rows, tables))
-
-
 def test_forbidden_cells_get_no_weight_and_the_rest_holds():
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, (1000, 2))
@@ -78,14 +70,6 @@ def test_the_effective_sample_stays_above_what_is_asked_for(least, seed):
     weights = rake(rows, tables, least_share=least)
     assert effective_share(weights) >= least
     assert effective_share(weights) <= least + 0.05  # it is used up, not given away
-
-
-def test_no_factor_is_larger_than_allowed():
-    rows = np.repeat(np.arange(2), [1, 999])[:, np.newaxis]
-    tables = {(0,): np.array([0.5, 0.5])}
-    weights = rake(rows, tables, sweeps=1, most=3.0, least_share=0.0)
-    # Rows that are rare gain three times; the others lose half, as they should.
-    assert weights[0] / weights[1] == pytest.approx(3 / (0.5 / 0.999))
 
 
 @given(st.integers(1, 300), st.integers(0, 400), st.integers(0, 1000), st.booleans())
@@ -122,19 +106,6 @@ def test_every_row_has_its_chance(ordered):
     for _ in range(4000):
         counts += np.bincount(resample(weights, 2, rng, codes=codes), minlength=6)
     np.testing.assert_allclose(counts / 8000, weights, atol=0.02)
-
-
-def test_alike_rows_side_by_side_leave_tables_nearer():
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 5, (20_000, 4))
-    weights = rng.random(20_000)
-    wanted = [table_of(codes, (a,), [5] * 4, weights) for a in range(4)]
-    apart = {}
-    for ordered in (False, True):
-        drawn = codes[resample(weights, 3000, rng, codes=codes if ordered else None)]
-        found = [table_of(drawn, (a,), [5] * 4) for a in range(4)]
-        apart[ordered] = sum(np.abs(x - y).sum() for x, y in zip(wanted, found, strict=True))
-    assert apart[True] < 0.8 * apart[False]
 
 
 HALF = np.array([0.5, 0.5])
@@ -199,7 +170,7 @@ def test_independent_rows_vary_as_a_sample_and_even_rows_less(monkeypatch):
     spread = {}
     for draws in ("independent", "even"):
         rng, means = np.random.default_rng(0), []
-        for _ in range(60):
+        for _ in range(40):
             found = sample_raked(independent_steps(4), tables, 400, rng, sweeps=2, draws=draws)
             means.append(found[3].mean())
         spread[draws] = np.std(means)

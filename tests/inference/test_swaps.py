@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from missdp.inference import raking
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.pair_model import PairModel
-from missdp.inference.raking import rake, resample, swap
+from missdp.inference.raking import resample, swap
 
 
 def table_of(rows, pair, shape):
@@ -70,7 +70,7 @@ def pools(draw):
 
 
 @given(pools())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_as_many_rows_come_back_and_the_misfit_never_grows(case):
     pool, weights, tables, n, rng = case
     chosen = resample(weights, n, rng, codes=pool)
@@ -97,20 +97,6 @@ def test_tables_hold_far_better_and_so_do_margins_and_what_no_table_tells(n):
     assert distance(pool[found], margins) <= distance(pool[chosen], margins) + 1e-3
     threes = pairs_of(pool, sizes, 3)
     assert distance(pool[found], threes) < 1.02 * distance(pool[chosen], threes)
-
-
-def test_forbidden_cells_and_rows_without_weight_stay_out():
-    rng, sizes = np.random.default_rng(0), [3, 4, 3]
-    pool = dependent(rng, 20_000, sizes)
-    tables = pairs_of(dependent(rng, 20_000, sizes), sizes)
-    for table in tables.values():
-        table[0, 1] = 0.0
-    weights = rake(pool, tables, least_share=0.0)
-    chosen = resample(weights, 2_000, rng, codes=pool)
-    found = swap(chosen, pool, tables, weights=weights, rng=rng)
-    assert (found != chosen).any()
-    for pair, table in tables.items():
-        assert table_of(pool[found], pair, table.shape)[0, 1] == 0
 
 
 @pytest.mark.parametrize("dense", [0, 10**9])

@@ -112,16 +112,6 @@ def test_values_that_count_whether_observed_or_not_are_left_alone(other):
     )
 
 
-def test_masks_never_wait_for_each_other():
-    """Both attributes count where observed, and coincide: only one of the two can do so."""
-    x, rng = two()
-    holes = np.stack([rng.random(len(x)) < np.array([0.1, 0.7])[x[:, 1]]] * 2, axis=1)
-    holes[:, 1] ^= rng.random(len(x)) < 0.1
-    masks = learned(x, holes)
-    assert len(masks.unseen) == 1
-    assert masks.draw(x, rng).shape == x.shape
-
-
 def test_a_level_that_is_never_missing_stays_so():
     masks, x = model(), rows(1000)
     masks.always = {0: 1, 1: 0}

@@ -64,27 +64,6 @@ def test_many_cliques_are_planned_in_blocks_and_counted_alike(
         np.testing.assert_array_equal(blocks[clique], whole[clique])
 
 
-def test_planning_grows_with_the_number_of_cliques_not_with_its_square(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work: list[int] = []
-    grow = kernel._grow
-
-    def counted(start, member, sizes, group_cells):  # type: ignore[no-untyped-def]
-        work.append(member.size)
-        return grow(start, member, sizes, group_cells)
-
-    monkeypatch.setattr(kernel, "_grow", counted)
-    per_clique = []
-    for attributes in (70, 140):
-        work.clear()
-        schema = schema_of([4] * attributes)
-        pairs = list(itertools.combinations(schema.names, 2))
-        kernel.plan_groups(schema, pairs, group_cells=kernel.GROUP_CELLS)
-        per_clique.append(sum(work) / len(pairs))
-    assert per_clique[1] < 1.5 * per_clique[0]
-
-
 def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of([3, 4])
     table = random_table(schema, 1001)

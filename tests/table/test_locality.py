@@ -392,31 +392,11 @@ def test_clamp_is_total() -> None:
 # -- what went wrong once ------------------------------------------------------------------------
 
 
-def test_a_long_decimal_moves_nobody_elses_bin() -> None:
-    attribute = Numeric(name="x", lower=0, upper=1, nullable=True, outside="missing")
-    for make in (
-        lambda c: pa.table({"x": c}),
-        lambda c: pd.DataFrame({"x": c}),
-        lambda c: pl.DataFrame({"x": c}),
-    ):
-        for neighbour in (D("0.12345678901234567890123"), D("0.5")):
-            table = Table.read(make([D("0.1")] * 1000 + [neighbour]), Schema((attribute,)))
-            assert set(table.codes("x")[:1000]) == {1}
-            assert set(table.values("x")[:1000]) == {0.1}
-
-
 def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path: Path) -> None:
     for kind in (pa.string(), pa.binary()):
         whole = arrow_of(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)
         for start in (1, 3, 8):
             assert read(whole.slice(start, 7)) == read(whole)[start : start + 7]
-
-
-def test_bytes_among_text_change_no_other_cell() -> None:
-    schema = Schema((Categorical(name="x", levels=("a", "b"), nullable=True, outside="missing"),))
-    for neighbour in (b"a", b"\xff", 2**70, "\ud800", ["a"]):
-        frame = pd.DataFrame({"x": pd.Series(["a", "b", None, neighbour], dtype=object)})
-        assert Table.read(frame, schema).codes("x")[:3].tolist() == [0, 1, 2]
 
 
 def test_a_text_of_more_than_4096_characters_is_unreadable_in_every_container(

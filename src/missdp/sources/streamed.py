@@ -22,7 +22,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, replacing
+from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.sources.counts import (
     Clique,
@@ -36,7 +36,7 @@ from missdp.table.blocks import in_order, usual_jobs
 from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.memory import memory_in_force
-from missdp.table.streams import Batch, RowStream, stream_of
+from missdp.table.streams import Batch, RowStream, selected, stream_of
 
 CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -228,13 +228,7 @@ class DuckDBSource(StreamedSource):
         >>> source.counts([("age",)], rows="observed")[("age",)].tolist()
         [1, 0]
         """
-        with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
-            statements = connection.extract_statements(sql)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise ParameterError("the query must be exactly one SELECT statement")
-        with replacing(duckdb.Error, by=DataError("the query does not run")):
-            relation = connection.sql(sql)
-        return cls(relation, schema, n_jobs=n_jobs)
+        return cls(selected(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[CodeBlock]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""

@@ -147,8 +147,7 @@ def draft_columns(data: Any) -> Draft:
     >>> draft.stubs["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    stream = stream_of(data)
-    columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
+    columns = _Columns(data)
     if not columns.names:
         raise DataError("the data has no columns to draft a schema from")
     drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
@@ -221,49 +220,39 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes)
 
 
-class _Frame:
-    """Columns that are held. Private."""
+class _Columns:
+    """Columns of a frame, or of rows that are read in batches, as often as needed. Private."""
 
-    def __init__(self, cells: Mapping[str, Cells]) -> None:
-        self._cells = cells
-        self.names = tuple(cells)
+    def __init__(self, data: Any) -> None:
+        stream = stream_of(data)
+        self._stream, self._cells = stream, {} if stream else columns_from_native(data)
+        self.names = stream.columns() if stream else tuple(self._cells)
+        if stream:
+            stream.check(self.names)
 
-    def tallies(self) -> dict[str, Tally]:
-        """Return the distinct cells of every column."""
-        found = {name: Tally() for name in self.names}
-        for name, tally in found.items():
-            tally.add(self._cells[name])
-        return found
-
-    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
-        """Return the columns that their drafts do not read."""
-        return [name for name, a in drafted.items() if not _reads(a, self._cells[name])]
-
-
-class _Streamed:
-    """Columns that are read in batches of rows. Private."""
-
-    def __init__(self, stream: RowStream) -> None:
-        self._stream = stream
-        self.names = stream.columns()
-        stream.check(self.names)
+    def _batches(self, names: tuple[str, ...]) -> Iterator[list[Cells]]:
+        if self._stream is None:
+            yield [self._cells[name] for name in names]
+            return
+        for batch in self._stream.batches(names):
+            yield [batch.column(place) for place in range(len(names))]
 
     def tallies(self) -> dict[str, Tally]:
         """Return the distinct cells of every column."""
         found = {name: Tally() for name in self.names}
-        for batch in self._stream.batches(self.names):
-            for place, tally in enumerate(found.values()):
-                tally.add(batch.column(place))
+        for cells in self._batches(self.names):
+            for tally, column in zip(found.values(), cells, strict=True):
+                tally.add(column)
         return found
 
     def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
         """Return the columns that their drafts do not read."""
-        left = dict(drafted)
-        for batch in self._stream.batches(tuple(drafted)):
-            for place, name in enumerate(drafted):
-                if name in left and not _reads(left[name], batch.column(place)):
-                    del left[name]
-        return [name for name in drafted if name not in left]
+        lost: set[str] = set()
+        for cells in self._batches(tuple(drafted)):
+            for (name, attribute), column in zip(drafted.items(), cells, strict=True):
+                if name not in lost and not _reads(attribute, column):
+                    lost.add(name)
+        return [name for name in drafted if name in lost]
 
 
 def _reads(attribute: AnyAttribute, cells: Cells) -> bool:

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from missdp.errors import DataError, replacing
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.table.cells import LONGEST_BYTES, Chunk
 from missdp.table.frames import check_columns
 from missdp.table.memory import memory_in_force
@@ -251,6 +251,16 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
             yield f"CAST({column} AS VARCHAR) AS {column}"
         else:  # nested values and durations are read as bytes that are no text
             yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
+
+
+def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return the relation of one SELECT statement; refuse anything else, and run none of it."""
+    with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
+        statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise ParameterError("the query must be exactly one SELECT statement")
+    with replacing(duckdb.Error, by=DataError("the query does not run")):
+        return connection.sql(sql)
 
 
 def stream_of(data: Any) -> RowStream | None:
