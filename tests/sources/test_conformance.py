@@ -65,7 +65,9 @@ def duckdb_query(table: pa.Table, _: Path) -> MarginalSource:
 
 def duckdb_parquet(table: pa.Table, folder: Path) -> MarginalSource:
     pq.write_table(
-        table.select(table.column_names[::-1]), folder / "rows.parquet", row_group_size=7
+        table.select(table.column_names[::-1]),
+        folder / "rows.parquet",
+        row_group_size=max(7, table.num_rows // 20),
     )
     return DuckDBSource(folder / "rows.parquet", SCHEMA, n_jobs=2)
 
