@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from missdp import Table
-from missdp.sources import MemorySource, SparkSource
+from missdp.engines import SparkSource
+from missdp.sources import MemorySource
 
 _WARM_UP = 1_000_000  # rows: Java compiles what it has seen often
 

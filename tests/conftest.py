@@ -68,7 +68,7 @@ def spark(spark_log):
 def server():
     """The URL of a fresh database of PostgreSQL."""
     pytest.importorskip("psycopg")
-    from table import postgres
+    from engines import postgres
 
     with postgres.server() as url:
         yield url

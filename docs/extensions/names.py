@@ -18,6 +18,7 @@ ROOMS = tuple(
         "evaluate",
         "missingness",
         "sources",
+        "engines",
         "mechanisms",
         "testing",
         "datasets",

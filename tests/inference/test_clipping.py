@@ -79,17 +79,6 @@ def test_what_clipping_took_and_what_is_left_add_up(rng, weighted):
         assert np.allclose(lost + left[1][a, b], whole)
 
 
-def test_nothing_is_lost_below_the_clip_norm(rng):
-    rows = table(500, rng)
-    _, blocks = blocks_of(rows)
-    single, pairs = clipped_away(rows, blocks, clip=100.0, alone=1.0)
-    assert not np.any(single[0])
-    assert not any(np.any(lost) for lost in pairs.values())
-    left, both = clipped_share(rows, blocks, clip=100.0, alone=1.0)
-    assert np.allclose(left, 1)
-    assert np.allclose(list(both.values()), 1)
-
-
 def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
     rows = table(40_000, rng)
     margins, blocks = blocks_of(rows)

@@ -114,27 +114,6 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
         np.testing.assert_allclose(completed.variances[pair], observed.variances[pair], rtol=0.02)
 
 
-def test_nothing_is_done_where_nothing_is_missing():
-    rows = people()
-    tables = released(rows, np.zeros(rows.shape, dtype=bool))
-    completed = complete(tables)
-    assert not completed.masks.present.any()
-    for pair, table in tables.observed().pairs.items():
-        np.testing.assert_array_equal(completed.pairs[pair], table)
-
-
-def test_masks_drawn_for_complete_rows_look_like_those_released():
-    rows = people()
-    holes = by_others(rows)
-    completed = complete(released(rows, holes))
-    again = completed.masks.draw(rows, np.random.default_rng(4))
-    wide = [size + 1 for size in SIZES]
-    ours = shares(np.where(again, SIZES, rows), wide)
-    theirs = shares(np.where(holes, SIZES, rows), wide)
-    for pair, table in theirs.items():
-        assert 0.5 * np.abs(table - ours[pair]).sum() < 0.015
-
-
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
     """Half of the rows lack two attributes together, which says nothing about their values."""
     rows = people()
@@ -146,7 +125,7 @@ def test_holes_that_coincide_do_not_look_like_smaller_tables():
     assert distances(completed, rows)[1] < 0.01
 
 
-@pytest.mark.parametrize("behind", [0.05, 0.25, 0.6])
+@pytest.mark.parametrize("behind", [0.05, 0.6])
 def test_holes_by_an_attribute_where_it_is_observed_are_corrected(behind):
     """Where the second is missing itself, the first is missing at a rate of its own."""
     rows = people()
@@ -187,19 +166,6 @@ def test_a_level_that_is_never_missing_is_known_as_such():
     completed = complete(tables, always={2: 0})
     assert not completed.masks.missing(rows)[rows[:, 2] == 0, 2].any()
     assert distances(completed, rows)[0] < 0.5 * distances(blind, rows)[0]
-
-
-def test_rows_may_be_drawn_by_any_model():
-    rows = people()
-    seen = []
-
-    def draw(moments):
-        seen.append(moments.margins)
-        return rows
-
-    completed = complete(released(rows, by_others(rows)), draw=draw, rounds=2)
-    assert len(seen) == 2
-    assert distances(completed, rows)[0] < 0.004
 
 
 def test_rows_of_the_tree_hold_pairs_beyond_it():
@@ -245,18 +211,3 @@ def test_two_noises_of_margins_are_not_multiplied():
         completed = tables.observed()
         for pair, table in completed.pairs.items():
             assert np.square(table).mean() < 3 * completed.variances[pair].mean()
-
-
-def test_what_a_table_of_independent_attributes_would_be_follows_its_own_margins():
-    one, other = np.array([0.5, 0.5]), np.array([0.2, 0.3, 0.5])
-    whole = np.outer([0.6, 0.3], [0.1, 0.4, 0.5])  # both margins, and their sum, differ plainly
-    chance = np.ones((2, 3))
-    for noise in (0.0, 1e-8, 10.0):
-        tables = Tables((2, 3), (one, other), {}, {(0, 1): np.full((3, 4), noise)}, 100.0)
-        found = completion._independent(whole, chance, tables, (0, 1), (one, other))
-        if noise < 1:
-            assert found == pytest.approx(whole, abs=2e-4 + 2 * noise)
-        else:  # linear in what may be noise: what it added to rows and columns is taken off
-            off = whole - found
-            assert np.abs(off.sum(axis=0)).max() < 0.02
-            assert np.abs(off.sum(axis=1)).max() < 0.02

@@ -7,8 +7,7 @@ from scipy.stats import multivariate_normal
 
 from missdp import Categorical, Schema, Table
 from missdp.evaluate import missing_fidelity
-from missdp.inference.coincidence import coincident, fit_correlation
-from missdp.inference.masks import MaskModel
+from missdp.inference.masks import coincident, fit_correlation
 from missdp.synth import AIM
 
 
@@ -63,21 +62,6 @@ def test_contradictory_pairs_still_give_a_law():
     found = fit_correlation(chances, both, n)
     np.linalg.cholesky(found)
     np.testing.assert_allclose(np.diag(found), 1)
-
-
-def test_without_correlation_masks_are_drawn_as_ever():
-    chances = np.full((1000, 3), 0.2)
-    drawn = coincident(chances, np.eye(3), np.random.default_rng(4))
-    np.testing.assert_array_equal(drawn, np.random.default_rng(4).random((1000, 3)) < 0.2)
-
-
-def test_a_stored_mask_model_keeps_its_correlation():
-    model = MaskModel(np.array([0.2, 0.2]))
-    model.correlation = np.array([[1, 0.7], [0.7, 1]])
-    again = MaskModel.from_json(model.to_json())
-    rows = np.zeros((200, 2), dtype=np.int64)
-    masks = [m.draw(rows, np.random.default_rng(3)) for m in (model, again)]
-    np.testing.assert_array_equal(*masks)
 
 
 def test_kept_holes_coincide_as_they_did():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import time
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def cases(draw: Any) -> tuple[Any, Any, Any]:
     return points, queries, signs
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_points_are_counted_as_by_hand(case: tuple[Any, Any, Any]) -> None:
     assert related(*case).tolist() == by_hand(*case).tolist()
@@ -64,20 +63,3 @@ def test_what_cannot_be_counted_is_refused() -> None:
         columns = (one,) * (1 if why == "there is one" else len(signs))
         with pytest.raises(ParameterError, match=why):
             related(columns, columns, signs)
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("signs", [("==", "<", ">"), ("<", "<"), ("!=", "<=", "<", "<")])
-def test_time_hardly_grows_faster_than_rows(signs: tuple[str, ...]) -> None:
-    rng = np.random.default_rng(0)
-    widths = {"==": 90, "!=": 2, "<=": 20}
-
-    def seconds(n: int) -> float:
-        columns = [rng.integers(0, widths.get(sign, 10**6), n) for sign in signs]
-        start = time.process_time()
-        related(columns, columns, signs)
-        return time.process_time() - start
-
-    small, large = min(seconds(30_000) for _ in range(2)), seconds(300_000)
-    assert large < 30 * small + 1  # a quadratic pass would take a hundred times as long
-    assert large < 20

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from missdp.inference.beliefs import log_linear
-from missdp.inference.drift import Drift
+from missdp.inference.beliefs import Drift, log_linear
 
 SIZES = [3, 2, 4, 3, 2, 3, 2, 4]
 TOLERANCE = 1e-3
@@ -19,7 +18,7 @@ def grown(rng, parameters, strength):
     return moved | {pair: rng.normal(size=[SIZES[v] for v in pair])}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_is_still_has_the_same_marginal_even_in_another_tree(seed):
     rng = np.random.default_rng(seed)
     parameters = {(v,): rng.normal(size=size) for v, size in enumerate(SIZES)}

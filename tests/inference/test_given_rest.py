@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from missdp.inference.given_rest import full_conditional, redraw
-from missdp.inference.heads import Heads
+from missdp.inference.heads import Heads, full_conditional, redraw
 
 SIZES = (2, 3, 4)
 

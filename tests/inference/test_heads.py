@@ -61,14 +61,6 @@ def test_heads_hold_every_pair_and_a_tree_does_not(rng):
     assert farthest(tree, rows, SIZES) > 0.03
 
 
-def test_heads_keep_the_margins(rng):
-    rows = ring(20_000, SIZES, rng)
-    margins, moments = tables(rows, SIZES)
-    drawn = fit_heads(margins, moments, {}, rng=rng).sample(20_000, rng)
-    off = max(np.abs(m - tables(drawn, SIZES)[0][a]).max() for a, m in enumerate(margins))
-    assert off < 0.0015
-
-
 def test_margins_are_kept_by_heads_whose_contexts_have_moved(rng):
     rows = ring(20_000, SIZES, rng)
     margins, moments = tables(rows, SIZES)
@@ -94,17 +86,6 @@ def test_noise_is_not_taken_for_dependence(rng):
         [rng.choice(s, 5_000, p=m) for s, m in zip(SIZES, margins, strict=True)], axis=1
     )
     assert farthest(found, product, SIZES) < 0.6 * farthest(loose, product, SIZES)
-
-
-def test_less_noise_in_one_pair_counts_for_more(rng):
-    rows = ring(20_000, [3, 3, 3], rng)
-    margins, moments = tables(rows, [3, 3, 3])
-    noise = {k: 0.03 if k == (0, 1) else 1e-4 for k in moments}
-    noisy = {k: v + rng.normal(0, noise[k], v.shape) for k, v in moments.items()}
-    variances = {k: np.full((3, 3), s**2) for k, s in noise.items()}
-    found = fit_heads(margins, noisy, variances, rng=rng, order=[0, 2, 1]).sample(20_000, rng)
-    off = {k: np.abs(tables(found, [3, 3, 3])[1][k] - moments[k]).max() for k in moments}
-    assert max(off[0, 2], off[1, 2]) < 0.004
 
 
 def impossible(rng):
@@ -133,18 +114,6 @@ def test_what_is_impossible_is_never_drawn(rng, fit):
     assert np.abs(tables(drawn, SIZES)[0][3] - margins[3]).max() < 0.02
 
 
-def test_rows_without_a_way_out_are_replaced(rng):
-    # Two levels, each forbidden by another attribute: only some rows have one left.
-    first, second = np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=bool)
-    first[1, 0], second[1, 1] = False, False
-    margins = [np.array([0.7, 0.3]), np.array([0.6, 0.4]), np.array([0.5, 0.5])]
-    allowed = {(0, 2): first, (1, 2): second}
-    model = fit_heads(margins, {}, {}, allowed=allowed, rng=rng, order=[0, 1, 2])
-    drawn = model.sample(5_000, rng)
-    for (a, b), possible in allowed.items():
-        assert possible[drawn[:, a], drawn[:, b]].all()
-
-
 def test_one_level_many_levels_and_pairs_without_a_table(rng):
     sizes = [1, 300, 2, 40]
     rows = np.stack(
@@ -155,30 +124,12 @@ def test_one_level_many_levels_and_pairs_without_a_table(rng):
     rows[:, 3] = (rows[:, 1] // 8 + rng.integers(0, 3, 60_000)) % 40
     margins, moments = tables(rows, sizes)
     del moments[2, 3]
-    for model in (
-        fit_heads(margins, moments, {}, rng=rng),
-        fit_tree(margins, moments, {}),
-    ):
+    for model in (fit_heads(margins, moments, {}, rng=rng), fit_tree(margins, moments, {})):
         drawn = model.sample(60_000, rng)
         assert (drawn[:, 0] == 0).all()
         agree = ((drawn[:, 1] > 150) == drawn[:, 2]).mean()
         assert 0.88 < agree < 0.92
         assert np.mean((drawn[:, 3] - drawn[:, 1] // 8) % 40 < 3) > 0.8
-
-
-def test_no_more_parents_than_asked_and_the_clearest_are_kept(rng):
-    sizes = [2] * 60
-    rows = rng.integers(0, 2, (5_000, 60))
-    for a in range(1, 60):
-        same = rng.random(5_000) < 0.8
-        rows[same, a] = rows[same, a - 1]
-    margins, moments = tables(rows, sizes)
-    model = fit_heads(
-        margins, moments, dict.fromkeys(moments, 1e-4), rng=rng, most_parents=3, rows=5_000
-    )
-    assert max(len(p) for p in model.parents) == 3
-    drawn = model.sample(10_000, rng)
-    assert np.mean([(drawn[:, a] == drawn[:, a - 1]).mean() for a in range(1, 60)]) > 0.87
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -200,14 +151,6 @@ def test_the_tree_is_the_strongest_one():
     edges = {frozenset((a, p[0])) for a, p in enumerate(model.parents) if p}
     assert edges == {frozenset(e) for e in ((0, 2), (0, 3), (1, 3))}
     assert farthest(model.sample(30_000, rng), chain, [3] * 4) < 0.01
-
-
-def test_heads_are_written_and_read_back(rng):
-    rows, allowed = impossible(rng)
-    model = fit_heads(*tables(rows, SIZES), {}, allowed=allowed, rng=rng)
-    again = Heads.from_json(model.to_json())
-    one, other = (m.sample(500, np.random.default_rng(3)) for m in (model, again))
-    assert (one == other).all()
 
 
 def test_even_draws_follow_each_rows_law(rng):
@@ -235,12 +178,6 @@ def test_even_draws_of_two_attributes_do_not_move_together(rng):
     assert np.abs(np.array(same) - 0.5).max() < 0.02
 
 
-def test_attributes_with_few_levels_are_drawn_first(rng):
-    margins, moments = tables(ring(4_000, SIZES, rng), SIZES)
-    assert fit_heads(margins, moments, {}, rng=rng).order == (2, 0, 4, 1, 3)
-    assert fit_heads(margins, moments, {}, rng=rng, order=[3, 1, 0, 2, 4]).order == (3, 1, 0, 2, 4)
-
-
 def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     grade = np.minimum(rng.geometric(0.35, 30_000) - 1, 15)  # some levels are rare
     rows = np.stack([grade // 4, 15 - grade, grade, (rng.random(30_000) < 0.3)], axis=1)
@@ -252,7 +189,7 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
     assert farthest(model.sample(30_000, rng), rows.astype(np.int64), [4, 16, 16, 2]) < 0.01
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
     """Level 0 of the last attribute goes with level 1 of the first; noise says otherwise."""
     rng = np.random.default_rng(seed)

@@ -44,13 +44,6 @@ def test_nested_tables_are_added_and_read_like_single_ones(seed):
         np.testing.assert_allclose(read[nest.at[clique]], expected.sum(axis=others), atol=1e-9)
 
 
-def test_many_tables_are_read_off_a_large_one_at_little_more_than_one_reading():
-    pairs = list(itertools.combinations(range(5), 2))
-    nest = nested(tuple(range(5)), [10] * 5, pairs)
-    read = sum(10 ** len(nest.parts[part.outer].clique) for part in nest.parts[1:])
-    assert read < 4 * 10**5  # one by one 10 times as much as the large one has
-
-
 def test_a_law_under_which_nothing_is_possible_is_refused():
     zeros = {(0, 1): np.array([[True, False], [False, True]]), (1,): np.array([True, True])}
     with pytest.raises(ValueError, match="nothing is possible"):

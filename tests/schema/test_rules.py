@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,7 +75,7 @@ def read(given: tuple[AnyAttribute, ...], rules: Any) -> Schema | SchemaError:
     return found[0] if schema is None else schema
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(books())
 def test_every_level_of_an_accepted_schema_has_a_row_and_refusals_are_right(book: Any) -> None:
     given, ruled = book
@@ -209,7 +208,7 @@ texts = st.lists(words, max_size=8).map(" ".join) | st.text(max_size=12)
 anything = st.one_of(st.none(), st.integers(), st.floats(), texts, st.lists(texts, max_size=3))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.one_of(
         st.builds(Equation, texts, anything),
@@ -225,7 +224,7 @@ def test_any_text_is_a_rule_or_one_error(rule: Rule, first: AnyAttribute) -> Non
     read((first, *(a for a in GIVEN if a is not first)), (rule,))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["kind", "names", "unless", "when", "map", "by", "name", "equation", "x"]),
@@ -284,24 +283,3 @@ def test_odd_names_without_backticks_are_told_to_stand_in_them(rule: Rule) -> No
         Schema((A, *given), (rule,))
     name = "how old?" if "how" in rule.text else "old-a"
     assert str(caught.value).endswith(f"`{name}`")
-
-
-def test_many_rules_and_attributes_are_read_at_once() -> None:
-    many = tuple(Numeric(name=f"n{i}", lower=0, upper=1000, integer=True) for i in range(100))
-    levels = tuple(Categorical(name=f"c{i}", levels=tuple("abcdefgh")) for i in range(100))
-    rules_: list[Rule] = [NotApplicable(f"n{i}", unless=f"c{i} = 'a'") for i in range(20)]
-    rules_ += [Order(f"n{i} <= n{i + 1}") for i in range(20, 35)]
-    rules_ += [Equation(f"n{i} = n{i + 1}") for i in range(50, 54)]
-    rules_ += [Impossible(f"c{i} = 'a' and n{i} > 500 and c{i + 1} != 'b'") for i in range(60, 70)]
-    steps = [[level, other, "a"] for level in "abcdefgh" for other in "abcdefgh"]
-    rules_ += [Determined("c99", by=("c98", "c97"), map=steps)]
-    start = time.perf_counter()
-    schema = Schema(many + levels, tuple(rules_))
-    _ = schema.rulebook.impossible
-    assert time.perf_counter() - start < 3  # less than one second on an idle machine
-    big = tuple(f"level {i}" for i in range(1000))
-    mapping = [[one, two, one] for one in big for two in "abcdefgh"]
-    large = (Categorical(name="big", levels=big), Categorical(name="same", levels=big), levels[0])
-    start = time.perf_counter()
-    Schema(large, (Determined("same", by=("big", "c0"), map=mapping),))
-    assert time.perf_counter() - start < 3

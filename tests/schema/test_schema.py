@@ -159,8 +159,9 @@ def test_what_is_no_schema_is_not_quoted(tmp_path):
     assert "§" not in str(caught.value).replace(str(path), "")
 
 
-@pytest.mark.parametrize("part", ["a.", '"a b" . ', "'a'."])
-@pytest.mark.parametrize("around", ["{}b = 1", "[{}b]", "x = {{{}b = 1}}"])
+@pytest.mark.parametrize(
+    ("part", "around"), [("a.", "{}b = 1"), ('"a b" . ', "[{}b]"), ("'a'.", "x = {{{}b = 1}}")]
+)
 def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
     path = tmp_path / "deep.toml"
     path.write_text(around.format(part * 20_000), encoding="utf-8")

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from missdp import AIM, MST, Budget, Categorical, Numeric, PrivBayes, Schema, Table
+from missdp import AIM, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.errors import SchemaError
 from missdp.evaluate import marginal_distance
-from missdp.statistics import ImputedStatistics
-from missdp.table import draft_schema
 
 
 @st.composite
@@ -36,7 +34,7 @@ def attributes(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(attributes(), st.data())
 def test_what_is_drawn_from_a_code_is_read_as_that_code(attribute, data):
     codes = np.repeat(np.arange(attribute.size), 4)
@@ -106,13 +104,6 @@ def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
         assert ((drawn >= attribute.lower) & (drawn <= attribute.upper)).all()
 
 
-def test_a_schema_with_spikes_survives_toml(tmp_path):
-    schema = Schema((Numeric(name="x", lower=0, upper=10, spikes=(0, 2.5), nullable=True),))
-    schema.to_toml(tmp_path / "s.toml")
-    assert Schema.from_toml(tmp_path / "s.toml") == schema
-    assert Schema.from_dict(schema.to_dict()) == schema
-
-
 def incomes(n=20_000, seed=0):
     rng = np.random.default_rng(seed)
     sex = rng.integers(0, 2, n)
@@ -130,7 +121,7 @@ def schema(*spikes):
     )
 
 
-@pytest.mark.parametrize("family", [AIM, MST, PrivBayes])
+@pytest.mark.parametrize("family", [AIM, PrivBayes])
 def test_a_pile_of_zeros_stays_one(family):
     truth = incomes()
     synthetic = family(epsilon=3.0, random_state=0).fit(truth, schema=schema(0)).sample(20_000)
@@ -156,32 +147,6 @@ def test_evaluation_sees_spikes_in_finer_bins():
     assert marginal_distance(table, moved.with_values(np.random.default_rng(0)), k=1).mean == 0
     with pytest.raises(SchemaError, match="different domains"):
         marginal_distance(table, Table.read(incomes(200), schema()), k=1)
-
-
-def test_a_histogram_names_them():
-    statistics = ImputedStatistics(
-        Table.read(incomes(), schema(0)),
-        None,
-        budget=Budget(1.0),
-        random_state=0,
-    )
-    found = statistics.histogram("income", epsilon=1.0)
-    assert found.levels[0] == "0"
-    assert found.levels[1] == "[0, 2500) except 0"
-    assert dict(zip(found.levels, found.values, strict=True))["0"] > 2000
-
-
-def test_a_draft_proposes_none_since_they_are_found():
-    assert draft_schema(incomes())["income"].spikes == ()
-    assert "spikes" not in draft_schema(incomes())["income"].undeclared
-
-
-def test_one_row_decides_for_itself_whether_it_is_in_a_pile():
-    attribute = schema(0)["income"]
-    one = attribute.encode_values(np.array([0.0, 10.0, 0.0, 49_000.0]))
-    assert [int(attribute.encode_values(np.array([v]))[0]) for v in (0.0, 10.0, 0.0, 49_000.0)] == (
-        one.tolist()
-    )
 
 
 @pytest.mark.parametrize("integer", [True, False])

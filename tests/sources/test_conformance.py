@@ -1,7 +1,4 @@
-"""Every source passes the public kit; and raw cells mean what the documentation says.
-
-Counts of raw cells (sentinels, NaN, values outside the domain) are compared with a naive oracle.
-"""
+"""Every source passes the public kit, which has its own oracle; and refuses what is refused."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError
@@ -55,42 +50,6 @@ def arrow_rows(n: int, seed: int) -> pa.Table:
     return pa.table([pa.array(c, t) for c, t in zip(cells.values(), TYPES, strict=True)], list(RAW))
 
 
-def naive_level(name: str, cell: Any) -> Any:
-    """What one raw cell means, written from the documentation and not from the code."""
-    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
-        return None
-    if name == ODD:
-        return None if cell == -9 else (9, 10, 11, 12).index(cell)
-    if name == "age":
-        return None if not 0 <= cell <= 100 else min(int(cell // 25), 3)
-    if name == "pay":
-        return min(int(min(max(cell, 0.0), 10.0) // 2), 4)
-    if name == "yes":
-        return int(cell)
-    return SCHEMA[name].levels.index(cell)
-
-
-def oracle(table: pa.Table, clique: tuple[str, ...], rows: str) -> np.ndarray:
-    frame = pd.DataFrame(
-        {n: pd.Series([naive_level(n, c) for c in table[n].to_pylist()], dtype=object) for n in RAW}
-    )
-    shape = SCHEMA.extended_shape(clique) if rows == "extended" else SCHEMA.shape(clique)
-    counts = np.zeros(shape, dtype=np.int64)
-    if not clique:
-        counts[()] = len(frame)
-        return counts
-    for key, n in frame.groupby(list(clique), dropna=False).size().items():
-        key = key if isinstance(key, tuple) else (key,)
-        if any(pd.isna(k) for k in key):
-            if rows == "observed":
-                continue
-            key = tuple(
-                SCHEMA[c].size if pd.isna(k) else k for c, k in zip(clique, key, strict=True)
-            )
-        counts[tuple(int(k) for k in key)] += n
-    return counts
-
-
 Maker = Callable[[pa.Table, Path], MarginalSource]
 
 
@@ -106,7 +65,9 @@ def duckdb_query(table: pa.Table, _: Path) -> MarginalSource:
 
 def duckdb_parquet(table: pa.Table, folder: Path) -> MarginalSource:
     pq.write_table(
-        table.select(table.column_names[::-1]), folder / "rows.parquet", row_group_size=7
+        table.select(table.column_names[::-1]),
+        folder / "rows.parquet",
+        row_group_size=max(7, table.num_rows // 20),
     )
     return DuckDBSource(folder / "rows.parquet", SCHEMA, n_jobs=2)
 
@@ -128,24 +89,11 @@ MAKERS: dict[str, Maker] = {
     "duckdb-parquet": duckdb_parquet,
     "duckdb-csv": duckdb_csv,
 }
-CLIQUES = [c for k in range(4) for c in itertools.combinations(SCHEMA.names, k)]
-REVERSED = [tuple(reversed(c)) for c in CLIQUES if len(c) > 1]
 
 
 @pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
 def make(request: pytest.FixtureRequest) -> Maker:
     return request.param
-
-
-@pytest.mark.parametrize("rows", ["observed", "extended"])
-@pytest.mark.parametrize("n", [1, 300])
-def test_counts_equal_the_oracle(make: Maker, rows: str, n: int, tmp_path: Path) -> None:
-    table = arrow_rows(n, seed=n)
-    counts = make(table, tmp_path).counts(CLIQUES + REVERSED, rows=rows)
-    assert list(counts) == CLIQUES + REVERSED
-    for clique, found in counts.items():
-        assert found.dtype == np.int64
-        np.testing.assert_array_equal(found, oracle(table, clique, rows), err_msg=str(clique))
 
 
 def test_the_kit_passes(make: Maker, tmp_path: Path) -> None:
@@ -208,8 +156,10 @@ def test_cells_of_every_kind_of_missing_and_every_policy(make_one: Any, tmp_path
     assert "of 2 schemas" in told.values()
 
 
-def test_bad_requests_are_refused(make: Maker, tmp_path: Path) -> None:
+def test_bad_requests_are_refused_and_public_facts_shown(make: Maker, tmp_path: Path) -> None:
     source = make(arrow_rows(3, seed=0), tmp_path)
+    assert isinstance(source, MarginalSource)
+    assert repr(source).split("(", 1)[1] == ", ".join(SCHEMA.names) + ")"
     with pytest.raises(ParameterError, match="'observed' or 'extended'"):
         source.counts([("age",)], rows="all")
     with pytest.raises(ParameterError, match=r"write \('age',\)"):
@@ -218,13 +168,6 @@ def test_bad_requests_are_refused(make: Maker, tmp_path: Path) -> None:
         source.counts([("age", "age")], rows="observed")
     with pytest.raises(SchemaError, match="no attribute 'nope'"):
         source.counts([("nope",)], rows="observed")
-
-
-def test_repr_and_protocol_show_public_facts_only(make: Maker, tmp_path: Path) -> None:
-    source = make(arrow_rows(3, seed=0), tmp_path)
-    assert isinstance(source, MarginalSource)
-    assert source.schema == SCHEMA
-    assert repr(source).split("(", 1)[1] == ", ".join(SCHEMA.names) + ")"
 
 
 BAD = {
@@ -258,15 +201,3 @@ def test_columns_must_be_the_schemas(kind: str, tmp_path: Path) -> None:
         MAKERS[kind](table.append_column("extra", pa.array([1, 2])), tmp_path)
     with pytest.raises(DataError, match="lacks columns"):
         MAKERS["duckdb-relation"](table.drop_columns(["age"]), tmp_path)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    n=st.integers(0, 60), seed=st.integers(0, 10**6), rows=st.sampled_from(["observed", "extended"])
-)
-def test_sources_agree_on_random_tables(n: int, seed: int, rows: str) -> None:
-    table = arrow_rows(n, seed)
-    one = MAKERS["memory-arrow"](table, Path()).counts(CLIQUES, rows=rows)
-    two = MAKERS["duckdb-relation"](table, Path()).counts(CLIQUES, rows=rows)
-    for clique in CLIQUES:
-        np.testing.assert_array_equal(one[clique], two[clique])

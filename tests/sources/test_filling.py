@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import Categorical, NotApplicable, Schema
 from missdp.sources import MemorySource
-from missdp.sources.filling import (
-    DRAWS,
-    ROWS_AT_ONCE,
-    fill_codes,
-    fill_modelled,
-    filled_given_all,
-)
+from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, fill_codes, fill_modelled, filled_given_all
 from missdp.sources.modelled import Modelled
 from missdp.table import Table
 
@@ -52,6 +46,7 @@ def holey(rng, n, rate=0.4):
 def test_what_a_row_becomes_depends_on_nothing_else(seed, n, filling, rate):
     rng = np.random.default_rng(seed)
     rows, uniforms = holey(rng, n, rate), rng.random((n, DRAWS, 3))
+    uniforms[rng.random(uniforms.shape) < 0.2] = rng.choice([0.0, np.nextafter(1.0, 0.0)])
 
     def fill(r, u):
         return fill_codes(LAWS, r, u, filling=filling)
@@ -87,16 +82,6 @@ def test_holes_have_their_law_given_the_rest():
         assert np.abs(told - true).sum() / 2 < 0.03
 
 
-def test_the_likeliest_level_given_what_was_observed_is_taken_if_asked_for():
-    rows = np.array([[2, 0, 0]] * 50 + [[2, 0, 4]] * 50)
-    uniforms = np.random.default_rng(0).random((100, DRAWS, 3))
-    likely = fill_codes(LAWS, rows, uniforms, filling="likely")
-    assert (likely[:50, 0] == LAWS.given_all.of(0, rows[:1])[0].argmax()).all()
-    for a in (0, 2):
-        assert (likely[50:, a] == LAWS.given_some.of(a, rows[50:51])[0].argmax()).all()
-    assert len(np.unique(fill_codes(LAWS, rows, uniforms)[:, 0])) == 2
-
-
 @pytest.mark.parametrize("filling", ["random", "likely"])
 def test_a_level_that_is_never_drawn_is_not(filling):
     rows = np.full((400, 3), SIZES)
@@ -107,18 +92,6 @@ def test_a_level_that_is_never_drawn_is_not(filling):
     sure = fit_conditionals(np.zeros((9, 1), dtype=np.int64), [2])
     alone = fill_codes(sure, np.array([[2]]), np.full((1, DRAWS, 1), 0.5), never={0: 0})
     assert alone.tolist() == [[1]]
-
-
-@pytest.mark.parametrize("at", [0.0, np.nextafter(1.0, 0.0)])
-def test_draws_at_the_ends_are_levels(at):
-    rows = np.full((1, 3), SIZES)
-    found = fill_codes(LAWS, rows, np.full((1, DRAWS, 3), at))
-    assert (found < SIZES).all()
-
-
-def test_no_rows_stay_none():
-    found = fill_codes(LAWS, np.zeros((0, 3), dtype=np.int64), np.zeros((0, DRAWS, 3)))
-    assert found.shape == (0, 3)
 
 
 def test_rows_of_a_source_are_filled_in_blocks_with_random_numbers_row_by_row():

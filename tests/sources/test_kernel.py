@@ -45,16 +45,6 @@ def test_grouping_never_changes_a_count(group_cells: int) -> None:
         np.testing.assert_array_equal(found[clique], expected)
 
 
-def test_groups_cover_every_clique_once_within_the_limit() -> None:
-    schema = schema_of([10] * 15)
-    pairs = list(itertools.combinations(schema.names, 2))
-    groups = kernel.plan_groups(schema, pairs, group_cells=20_000)
-    assert sorted(c for g in groups for c in g.cliques) == sorted(pairs)
-    assert all(set(c) <= set(g.names) for g in groups for c in g.cliques)
-    assert all(np.prod(g.shape) <= 20_000 for g in groups)
-    assert len(groups) <= 30  # 19 is the least possible with four attributes a group
-
-
 @pytest.mark.parametrize("order", [2, 3])
 def test_many_cliques_are_planned_in_blocks_and_counted_alike(
     order: int, monkeypatch: pytest.MonkeyPatch
@@ -72,27 +62,6 @@ def test_many_cliques_are_planned_in_blocks_and_counted_alike(
     assert list(blocks) == list(whole)
     for clique in cliques:
         np.testing.assert_array_equal(blocks[clique], whole[clique])
-
-
-def test_planning_grows_with_the_number_of_cliques_not_with_its_square(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work: list[int] = []
-    grow = kernel._grow
-
-    def counted(start, member, sizes, group_cells):  # type: ignore[no-untyped-def]
-        work.append(member.size)
-        return grow(start, member, sizes, group_cells)
-
-    monkeypatch.setattr(kernel, "_grow", counted)
-    per_clique = []
-    for attributes in (70, 140):
-        work.clear()
-        schema = schema_of([4] * attributes)
-        pairs = list(itertools.combinations(schema.names, 2))
-        kernel.plan_groups(schema, pairs, group_cells=kernel.GROUP_CELLS)
-        per_clique.append(sum(work) / len(pairs))
-    assert per_clique[1] < 1.5 * per_clique[0]
 
 
 def test_chunks_add_up_across_their_borders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,12 +82,6 @@ def test_more_cells_than_16_bits_and_than_rows_are_counted_right() -> None:
     expected = np.zeros((501, 401, 3), dtype=np.int64)
     np.add.at(expected, tuple(table.codes(n) for n in clique), 1)
     np.testing.assert_array_equal(found, expected)
-
-
-def test_results_are_separate_contiguous_arrays() -> None:
-    table = random_table(schema_of([2, 3]), 10)
-    found = MemorySource(table).counts([("a0",), ("a0", "a1"), ("a1", "a0")], rows="observed")
-    assert all(c.flags.c_contiguous and c.flags.owndata for c in found.values())
 
 
 def test_too_many_cells_are_refused_by_name_before_counting() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 import missdp.sources.strategies as strategies
 from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp.engines import DuckDBRows
 from missdp.errors import ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.sources.filling import filled_rows
 from missdp.sources.modelled import Modelled
-from missdp.table import DuckDBRows, PartRows
+from missdp.table import PartRows
 from missdp.table.streams import _lines
 
 SCHEMA = Schema(

@@ -3,7 +3,6 @@
 import duckdb
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,24 +155,3 @@ def test_who_tells_what_is_not_applicable_where_nothing_is_written_for_it():
     assert routed(two) == ({"hours": ("work", "age"), "extra": ("hours",)}, {"extra"})
     assert routed(two, age=False) == ({"hours": ("work",), "extra": ("hours",)}, {"extra"})
     assert routed(two, age=False, work=False) == ({"extra": ("hours",)}, both)
-
-
-@pytest.mark.parametrize("levels", [2, 300])
-def test_codes_of_many_levels_and_kinds_fit_their_type(levels):
-    schema = Schema(
-        (
-            Categorical(
-                name="a",
-                levels=tuple(range(levels)),
-                nullable=True,
-                refused=(-7,),
-                unknown=(-8,),
-                not_asked=(-5,),
-                not_applicable=(-1,),
-            ),
-        )
-    )
-    table = Table.read(pd.DataFrame({"a": [-1, None, -7, -8, -5, levels - 1]}), schema)
-    assert table.codes("a").tolist() == [*range(levels, levels + 5), levels - 1]
-    plain = Modelled(schema).table(table)
-    assert plain.codes("a").tolist() == [levels, *[levels + 1] * 4, levels - 1]

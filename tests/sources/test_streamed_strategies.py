@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import missdp.sources.code_store as storing
-from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema, Table
+import missdp.sources.streamed as storing
+from missdp import Categorical, Numeric, Schema, Table
 from missdp.errors import DataError
 from missdp.schema import NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.sources.code_store import CodeStore
 from missdp.sources.filling import filled_given_all, filled_rows
 from missdp.sources.modelled import Modelled
 from missdp.sources.strategies import complete_rows
-from missdp.table import FileRows, memory_limit
+from missdp.sources.streamed import CodeStore
+from missdp.table import memory_limit
 
 PLAIN = Schema(
     (
@@ -120,20 +120,6 @@ def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema, memo
     assert whole.sum() == 150_000
 
 
-def test_filled_rows_have_the_law_of_memory_and_observed_cells_stay(places):
-    modelled = Modelled(PLAIN)
-    held = MemorySource(Table.read(places[PLAIN], PLAIN))
-    one = filled_rows(held, laws(PLAIN), np.random.default_rng(1), modelled)
-    two = filled_rows(
-        DuckDBSource(places[PLAIN], PLAIN), laws(PLAIN), np.random.default_rng(2), modelled
-    )
-    mine, theirs = (s.counts([PLAIN.names], rows="observed")[PLAIN.names] for s in (one, two))
-    spread = np.sqrt(np.maximum(mine, 25))
-    assert (np.abs(mine - theirs) < 6 * spread).all()
-    seen = held.counts([("a", "c")], rows="observed")["a", "c"]
-    assert (theirs.sum(axis=1) >= seen).all()
-
-
 def test_given_all_others_streamed_rows_are_those_of_memory_bit_by_bit(places, monkeypatch):
     from missdp.inference.conditionals import fit_conditionals
 
@@ -148,16 +134,6 @@ def test_given_all_others_streamed_rows_are_those_of_memory_bit_by_bit(places, m
     assert_same(
         one.counts(cliques(PLAIN), rows="extended"), two.counts(cliques(PLAIN), rows="extended")
     )
-
-
-@pytest.mark.parametrize("missing", ["complete-rows", "impute-first"])
-@pytest.mark.parametrize("family", [PrivBayes, AllPairs])
-def test_families_fit_what_streams(places, family, missing, monkeypatch):
-    monkeypatch.setattr(FileRows, "about", lambda rows: 10**9)  # as if it were large
-    model = family(epsilon=1.0, missing=missing, random_state=0)
-    model.fit(places[PLAIN], schema=PLAIN)
-    assert abs(model.n_rows_ - 150_000) < 60_000
-    assert model.guarantee_.epsilon <= 1.0
 
 
 def test_no_file_is_left_and_none_can_be_seen(tmp_path, places, monkeypatch):

@@ -1,13 +1,10 @@
 """Every kind of missing and every kind of column becomes the same codes and mask."""
 
 import datetime as dt
-import decimal
 from dataclasses import replace
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -30,74 +27,6 @@ def read(attribute, column):
 
 def codes(attribute, column):
     return read(attribute, column).codes(attribute.name).tolist()
-
-
-TEXT = ["röt", None, "grün", "?"]
-TEXT_CODES = [0, 2, 1, 2]
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pd.DataFrame({"farbe": TEXT}),
-        pd.DataFrame({"farbe": ["röt", np.nan, "grün", "?"]}, dtype=object),
-        pd.DataFrame({"farbe": ["röt", pd.NA, "grün", pd.NaT]}, dtype=object),
-        pd.DataFrame({"farbe": ["röt", "", " grün ", "  "]}),
-        pd.DataFrame({"farbe": pd.Categorical(TEXT)}),
-        pd.DataFrame({"farbe": pd.array(TEXT, dtype="string")}),
-        pl.DataFrame({"farbe": TEXT}),
-        pl.DataFrame({"farbe": TEXT}).lazy(),
-        pl.DataFrame({"farbe": pl.Series(TEXT, dtype=pl.Categorical)}),
-        pl.DataFrame({"farbe": pl.Series(TEXT, dtype=pl.Object)}),
-        pa.table({"farbe": TEXT}),
-        pa.table({"farbe": pa.array(TEXT).dictionary_encode()}),
-        pa.table({"farbe": pa.array(TEXT, pa.large_string())}),
-        pa.table({"farbe": pa.array(TEXT, pa.string_view())}),
-        pa.RecordBatch.from_pydict({"farbe": TEXT}),
-    ],
-)
-def test_text_from_every_kind_of_frame(frame):
-    table = Table.read(frame, Schema((COLOUR,)))
-    assert table.codes("farbe").tolist() == TEXT_CODES
-    assert table.mask("farbe").tolist() == [False, True, False, True]
-
-
-def test_duckdb_relation():
-    relation = duckdb.sql("SELECT * FROM (VALUES ('röt'), (NULL), ('grün'), ('?')) t(farbe)")
-    assert Table.read(relation, Schema((COLOUR,))).codes("farbe").tolist() == TEXT_CODES
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([3.0, None, float("nan"), -9.0]),
-        pa.array([3, None, None, -9], pa.int8()),
-        pa.array(["3", None, "k.A.", "-9"]),
-        pa.array([" 3 ", "", "NaN", "-9.0"]),
-        pa.array([decimal.Decimal(3), None, None, decimal.Decimal(-9)]),
-    ],
-)
-def test_numbers_from_every_kind_of_column(column):
-    table = read(AGE, column)
-    assert table.values("age").tolist() == [3.0, 0.0, 0.0, 0.0]
-    assert table.mask("age").tolist() == [False, True, True, True]
-    assert table.codes("age").tolist() == [0, 10, 10, 10]
-
-
-@pytest.mark.parametrize("column", [[True, None, False], ["TRUE", None, "false"], [1, None, 0]])
-def test_true_and_false(column):
-    assert codes(FLAG, pa.array(column)) == [1, 2, 0]
-
-
-@pytest.mark.parametrize("column", [[9, None, 10], [9.0, None, 10.0], ["9", "", "10"]])
-def test_integer_levels(column):
-    assert codes(GRADE, pa.array(column)) == [0, 2, 1]
-
-
-def test_number_column_with_text_levels():
-    digits = Categorical(name="x", levels=("1", "2"), nullable=True)
-    assert codes(digits, pa.array([1.0, None, 2.0])) == [0, 2, 1]
-    assert codes(digits, pa.array([1, None, 2])) == [0, 2, 1]
 
 
 def test_an_all_missing_column_an_empty_table_and_one_row():
@@ -152,14 +81,6 @@ def test_a_refusal_does_not_tell_how_many_cells_are_wrong(attribute):
     assert len(texts) == 1
 
 
-def test_policy_missing_turns_outside_values_into_holes():
-    colour = replace(COLOUR, outside="missing")
-    age = replace(AGE, outside="missing")
-    assert codes(colour, pa.array(["röt", "blue"])) == [0, 2]
-    assert codes(age, pa.array([5.0, 100.0, float("inf"), 1.5])) == [0, 10, 10, 10]
-    assert codes(age, pa.array(["5", "many"])) == [0, 10]
-
-
 class Unreadable(float):
     """A number that does not say which."""
 
@@ -189,13 +110,6 @@ def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells(odd):
         table = Table.read(frame, Schema((total,)))
         assert table.values("age")[[0, 2]].tolist() == [5.0, 7.0]
         assert table.mask("age").tolist() == [False, True, False]
-
-
-def test_policy_clamp_moves_numbers_to_the_nearest_bound():
-    age = replace(AGE, outside="clamp")
-    table = read(age, pa.array([-5.0, 1e9, float("-inf"), float("nan")]))
-    assert table.values("age").tolist() == [0.0, 99.0, 0.0, 0.0]
-    assert table.mask("age").tolist() == [False, False, False, True]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.errors import DataError, SchemaError
+from missdp.errors import SchemaError
 from missdp.schema import (
     AnyAttribute,
     Denial,
@@ -91,7 +90,7 @@ def read(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 WORST = dict.fromkeys(SURVEY.names, "x")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(row, min_size=1, max_size=6), row, st.randoms(use_true_random=False))
 def test_what_a_row_becomes_depends_on_this_row_only(
     rows: list[dict[str, Any]], other: dict[str, Any], random: Any
@@ -123,7 +122,7 @@ def check_written_and_read_again(table: Table) -> None:
     assert cells_of(again) == cells_of(table)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(row, min_size=1, max_size=8))
 def test_rows_settle_at_once_whatever_they_hold(rows: list[dict[str, Any]]) -> None:
     table = Table.read(frame(rows), SURVEY)
@@ -132,7 +131,7 @@ def test_rows_settle_at_once_whatever_they_hold(rows: list[dict[str, Any]]) -> N
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=st.lists(row, min_size=1, max_size=40))
 def test_batches_give_the_counts_of_memory(rows: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -175,7 +174,7 @@ def ruled_rows(draw: st.DrawFn) -> tuple[Schema, pd.DataFrame]:
     return schema, pd.DataFrame(columns)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ruled_rows())
 def test_any_rows_under_any_rules_settle_each_by_itself(case: tuple[Schema, pd.DataFrame]) -> None:
     schema, rows = case
@@ -241,22 +240,6 @@ def test_a_row_that_cannot_lose_a_cell_stays_as_it_is() -> None:
     schema = Schema(given_, (Impossible("sex = 'm' and pregnant = 'yes'"),))
     table = Table.read(pd.DataFrame({"sex": ["m"], "pregnant": ["yes"]}), schema)
     assert table.to_arrow().to_pylist() == [{"sex": "m", "pregnant": "yes"}]
-
-
-def test_refusals_of_strict_attributes_show_public_facts_only() -> None:
-    strict = Schema((Categorical(name="work", levels=("no", "yes")), SURVEY["hours"]))
-    for cells in (["no", "secret"], ["no", None]):
-        with pytest.raises(DataError) as caught:
-            Table.read(pd.DataFrame({"work": cells, "hours": [1, 2]}), strict)
-        assert "secret" not in str(caught.value)
-        assert caught.value.__context__ is caught.value.__cause__ is None
-
-
-def test_schemas_without_rules_and_kinds_are_read_without_any_work() -> None:
-    plain = Schema((Numeric(name="age", lower=0, upper=99, nullable=True),))
-    table = Table.read(pd.DataFrame({"age": [1.0, None]}), plain)
-    assert plain.rulebook.bound == plain.rulebook.order == ()
-    assert table.codes("age").tolist() == [0, 10]
 
 
 def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is() -> None:

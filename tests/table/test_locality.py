@@ -31,7 +31,6 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError
 from missdp.sources import DuckDBSource
 from missdp.table import memory_limit
-from missdp.table.cells import distinct
 from missdp.table.encode import encode
 
 D = decimal.Decimal
@@ -84,38 +83,10 @@ decimals = st.one_of(
 odd_decimals = st.one_of(
     decimals, st.sampled_from([D("NaN"), D("sNaN"), D("Infinity"), D("1E+9999")])
 )
-words = [
-    "7",
-    "007",
-    "7.0",
-    " 7 ",
-    "0.1",
-    "a",
-    "A",
-    "",
-    " ",
-    "?",
-    "n/a",
-    "k.A.",
-    "-9",
-    "-9.0",
-    "nan",
-]
-words += [
-    "NaN",
-    "inf",
-    "True",
-    "true",
-    "FALSE",
-    "1",
-    "0",
-    "1e3",
-    "1000",
-    "1_0",
-    "0x7",
-    "2020-01-01",
-]
-words += ["\u0661", "1e999", "1" * 400, "+1", ".5", "5.", "1.", "0.10000000000000000001", "None"]
+words = ["", " ", " 7 ", "\u0661", "1" * 400]
+words += ["7", "007", "7.0", "0.1", "a", "A", "?", "n/a", "k.A.", "-9", "-9.0", "nan", "NaN"]
+words += ["inf", "True", "true", "FALSE", "1", "0", "1e3", "1000", "1_0", "0x7", "2020-01-01"]
+words += ["1e999", "+1", ".5", "5.", "1.", "0.10000000000000000001", "None"]
 LONG = ["7" + " " * 4095, "7" + " " * 4096, "\u2003" * 4095 + "7", "\u2003" * 4096 + "7"]
 words += LONG
 good_text = st.one_of(
@@ -127,6 +98,12 @@ moments = st.one_of(st.just(dt.datetime(2020, 1, 1)), st.datetimes(), st.just(dt
 zoned = moments.map(lambda m: m.replace(tzinfo=dt.UTC))
 raw = st.one_of(st.binary(max_size=4), st.sampled_from([b"7", b"a", b"0.1", b"\xff"]))
 nothing = st.none()
+
+
+def opt(*cells: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(nothing, *cells)
+
+
 strange = st.one_of(
     st.sampled_from([pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"), np.nan, 1j]),
     st.sampled_from([[1], [[1], [2]], {"a": 1}, (1, 2), dt.time(1), dt.timedelta(1), object()]),
@@ -224,117 +201,93 @@ long_decimals = st.decimals(-(10**15), 10**15, places=10)
 KINDS: dict[str, tuple[st.SearchStrategy[Any], Maker]] = {
     "pandas-object": (anything, pandas_of(object)),
     "pandas-guessed": (inferred, pandas_guessed),
-    "pandas-float": (st.one_of(nothing, floats), pandas_of("float64")),
-    "pandas-Int64": (st.one_of(nothing, ints), pandas_of("Int64")),
-    "pandas-Float32": (st.one_of(nothing, st.floats(width=32)), pandas_of("Float32")),
-    "pandas-boolean": (st.one_of(nothing, st.booleans()), pandas_of("boolean")),
-    "pandas-string": (st.one_of(nothing, good_text), pandas_of("string")),
-    "pandas-string-python": (st.one_of(nothing, text), pandas_of(pd.StringDtype("python"))),
-    "pandas-category": (st.one_of(nothing, ints, finite, good_text, dates), pandas_of("category")),
+    "pandas-float": (opt(floats), pandas_of("float64")),
+    "pandas-Int64": (opt(ints), pandas_of("Int64")),
+    "pandas-Float32": (opt(st.floats(width=32)), pandas_of("Float32")),
+    "pandas-boolean": (opt(st.booleans()), pandas_of("boolean")),
+    "pandas-string": (opt(good_text), pandas_of("string")),
+    "pandas-string-python": (opt(text), pandas_of(pd.StringDtype("python"))),
+    "pandas-category": (opt(ints, finite, good_text, dates), pandas_of("category")),
     "pandas-datetime": (
-        st.one_of(nothing, st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)), moments),
+        opt(st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)), moments),
         pandas_of("datetime64[us]"),
     ),
-    "pandas-arrow": (
-        st.one_of(nothing, long_decimals),
-        pandas_of(pd.ArrowDtype(pa.decimal128(38, 10))),
-    ),
+    "pandas-arrow": (opt(long_decimals), pandas_of(pd.ArrowDtype(pa.decimal128(38, 10)))),
     "pandas-complex": (st.one_of(floats, st.just(1j)), pandas_of("complex128")),
     "pandas-sparse": (floats, pandas_of(pd.SparseDtype("float64"))),
-    "polars-f32": (st.one_of(nothing, st.floats(width=32)), polars_of(pl.Float32)),
-    "polars-int": (st.one_of(nothing, ints), polars_of(pl.Int64)),
-    "polars-int128": (
-        st.one_of(nothing, st.integers(-(2**100), 2**100), ints),
-        polars_of(pl.Int128),
-    ),
-    "polars-text": (st.one_of(nothing, good_text), polars_of(pl.String)),
-    "polars-categorical": (st.one_of(nothing, good_text), polars_of(pl.Categorical)),
-    "polars-enum": (st.one_of(nothing, st.sampled_from(words)), polars_of(pl.Enum(words))),
-    "polars-decimal": (st.one_of(nothing, long_decimals), polars_of(pl.Decimal(38, 10))),
-    "polars-date": (st.one_of(nothing, dates), polars_of(pl.Date)),
-    "polars-datetime": (st.one_of(nothing, moments), polars_of(pl.Datetime("us"))),
-    "polars-binary": (st.one_of(nothing, raw), polars_of(pl.Binary)),
-    "polars-list": (
-        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
-        polars_of(pl.List(pl.Int64)),
-    ),
+    "polars-f32": (opt(st.floats(width=32)), polars_of(pl.Float32)),
+    "polars-int": (opt(ints), polars_of(pl.Int64)),
+    "polars-int128": (opt(st.integers(-(2**100), 2**100), ints), polars_of(pl.Int128)),
+    "polars-text": (opt(good_text), polars_of(pl.String)),
+    "polars-categorical": (opt(good_text), polars_of(pl.Categorical)),
+    "polars-enum": (opt(st.sampled_from(words)), polars_of(pl.Enum(words))),
+    "polars-decimal": (opt(long_decimals), polars_of(pl.Decimal(38, 10))),
+    "polars-date": (opt(dates), polars_of(pl.Date)),
+    "polars-datetime": (opt(moments), polars_of(pl.Datetime("us"))),
+    "polars-binary": (opt(raw), polars_of(pl.Binary)),
+    "polars-list": (opt(st.lists(st.integers(0, 9), max_size=2)), polars_of(pl.List(pl.Int64))),
     "polars-object": (
         st.one_of(floats, ints, decimals, good_text, raw, dates),
         polars_of(pl.Object),
     ),
-    "arrow-guessed-decimal": (st.one_of(nothing, decimals), arrow_of(None)),
-    "arrow-int": (st.one_of(nothing, ints), arrow_of(pa.int64())),
-    "arrow-uint64": (
-        st.one_of(nothing, st.integers(0, 2**64 - 1), st.integers(0, 100)),
-        arrow_of(pa.uint64()),
-    ),
-    "arrow-half": (st.one_of(nothing, st.floats(width=16)), arrow_of(pa.float16())),
-    "arrow-double": (st.one_of(nothing, floats), arrow_of(pa.float64())),
-    "arrow-text": (st.one_of(nothing, good_text), arrow_of(pa.string())),
-    "arrow-large-text": (st.one_of(nothing, good_text), arrow_of(pa.large_string())),
-    "arrow-text-view": (st.one_of(nothing, good_text), arrow_of(pa.string_view())),
-    "arrow-broken-text": (st.one_of(nothing, raw), arrow_broken_text),
-    "arrow-coded": (st.one_of(nothing, good_text), arrow_coded),
-    "arrow-binary": (st.one_of(nothing, raw), arrow_of(pa.large_binary())),
-    "arrow-binary-view": (st.one_of(nothing, raw), arrow_of(pa.binary_view())),
-    "arrow-fixed": (st.one_of(nothing, st.binary(min_size=1, max_size=1)), arrow_of(pa.binary(1))),
-    "arrow-decimal32": (
-        st.one_of(nothing, st.decimals(-99, 99, places=3)),
-        arrow_of(pa.decimal32(9, 3)),
-    ),
-    "arrow-decimal256": (st.one_of(nothing, long_decimals), arrow_of(pa.decimal256(70, 30))),
-    "arrow-date": (st.one_of(nothing, dates), arrow_of(pa.date32())),
-    "arrow-timestamp": (
-        st.one_of(nothing, moments, st.integers(-(2**62), 2**62)),
-        arrow_of(pa.timestamp("s")),
-    ),
+    "arrow-guessed-decimal": (opt(decimals), arrow_of(None)),
+    "arrow-int": (opt(ints), arrow_of(pa.int64())),
+    "arrow-uint64": (opt(st.integers(0, 2**64 - 1), st.integers(0, 100)), arrow_of(pa.uint64())),
+    "arrow-half": (opt(st.floats(width=16)), arrow_of(pa.float16())),
+    "arrow-double": (opt(floats), arrow_of(pa.float64())),
+    "arrow-text": (opt(good_text), arrow_of(pa.string())),
+    "arrow-large-text": (opt(good_text), arrow_of(pa.large_string())),
+    "arrow-text-view": (opt(good_text), arrow_of(pa.string_view())),
+    "arrow-broken-text": (opt(raw), arrow_broken_text),
+    "arrow-coded": (opt(good_text), arrow_coded),
+    "arrow-binary": (opt(raw), arrow_of(pa.large_binary())),
+    "arrow-binary-view": (opt(raw), arrow_of(pa.binary_view())),
+    "arrow-fixed": (opt(st.binary(min_size=1, max_size=1)), arrow_of(pa.binary(1))),
+    "arrow-decimal32": (opt(st.decimals(-99, 99, places=3)), arrow_of(pa.decimal32(9, 3))),
+    "arrow-decimal256": (opt(long_decimals), arrow_of(pa.decimal256(70, 30))),
+    "arrow-date": (opt(dates), arrow_of(pa.date32())),
+    "arrow-timestamp": (opt(moments, st.integers(-(2**62), 2**62)), arrow_of(pa.timestamp("s"))),
     "arrow-timestamp-ns": (
-        st.one_of(nothing, st.integers(-(2**62), 2**62), st.just(1577836800 * 10**9)),
+        opt(st.integers(-(2**62), 2**62), st.just(1577836800 * 10**9)),
         arrow_of(pa.timestamp("ns")),
     ),
-    "arrow-zoned": (st.one_of(nothing, moments), arrow_of(pa.timestamp("us", "Europe/Paris"))),
-    "arrow-time": (st.one_of(nothing, st.times()), arrow_of(pa.time64("us"))),
-    "arrow-duration": (st.one_of(nothing, st.integers(0, 9)), arrow_of(pa.duration("s"))),
-    "arrow-bool": (st.one_of(nothing, st.booleans()), arrow_of(pa.bool_())),
-    "arrow-list": (
-        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
-        arrow_of(pa.list_(pa.int64())),
-    ),
-    "arrow-struct": (
-        st.one_of(nothing, st.just({"a": 1})),
-        arrow_of(pa.struct([("a", pa.int64())])),
-    ),
+    "arrow-zoned": (opt(moments), arrow_of(pa.timestamp("us", "Europe/Paris"))),
+    "arrow-time": (opt(st.times()), arrow_of(pa.time64("us"))),
+    "arrow-duration": (opt(st.integers(0, 9)), arrow_of(pa.duration("s"))),
+    "arrow-bool": (opt(st.booleans()), arrow_of(pa.bool_())),
+    "arrow-list": (opt(st.lists(st.integers(0, 9), max_size=2)), arrow_of(pa.list_(pa.int64()))),
+    "arrow-struct": (opt(st.just({"a": 1})), arrow_of(pa.struct([("a", pa.int64())]))),
     "arrow-null": (nothing, arrow_of(pa.null())),
     "csv": (st.one_of(good_text, broken, ints, floats, decimals), csv_of("x.csv")),
     "tsv": (st.one_of(good_text, broken), csv_of("x.tsv")),
-    "parquet-decimal": (st.one_of(nothing, long_decimals), parquet_of(pa.decimal128(38, 15))),
-    "parquet-text": (st.one_of(nothing, good_text), parquet_of(pa.string())),
+    "parquet-decimal": (opt(long_decimals), parquet_of(pa.decimal128(38, 15))),
+    "parquet-text": (opt(good_text), parquet_of(pa.string())),
     "duckdb-decimal": (
-        st.one_of(nothing, st.decimals(-999, 999, places=5)),
+        opt(st.decimals(-999, 999, places=5)),
         duckdb_of(pa.decimal128(38, 5), "DECIMAL(12,5)"),
     ),
     "duckdb-hugeint": (
-        st.one_of(nothing, st.sampled_from(["7", "1", str(2**127 - 1), str(2**53 + 1)])),
+        opt(st.sampled_from(["7", "1", str(2**127 - 1), str(2**53 + 1)])),
         duckdb_of(pa.string(), "HUGEINT"),
     ),
     "duckdb-uhugeint": (
-        st.one_of(nothing, st.sampled_from(["7", "1", str(2**128 - 1)])),
+        opt(st.sampled_from(["7", "1", str(2**128 - 1)])),
         duckdb_of(pa.string(), "UHUGEINT"),
     ),
     "duckdb-date": (
-        st.one_of(nothing, st.sampled_from(["2020-01-01", "infinity", "0044-03-15 (BC)"])),
+        opt(st.sampled_from(["2020-01-01", "infinity", "0044-03-15 (BC)"])),
         duckdb_of(pa.string(), "DATE"),
     ),
     "duckdb-interval": (
-        st.one_of(nothing, st.sampled_from(["1 day", "2 years"])),
+        opt(st.sampled_from(["1 day", "2 years"])),
         duckdb_of(pa.string(), "INTERVAL"),
     ),
     "duckdb-list": (
-        st.one_of(nothing, st.lists(st.integers(0, 9), max_size=2)),
+        opt(st.lists(st.integers(0, 9), max_size=2)),
         duckdb_of(pa.list_(pa.int64()), "INTEGER[]"),
     ),
     "duckdb-text": (
-        st.one_of(nothing, good_text.filter(lambda t: "\0" not in t)),
+        opt(good_text.filter(lambda t: "\0" not in t)),
         duckdb_of(pa.string(), "VARCHAR"),
     ),
 }
@@ -356,16 +309,10 @@ def check_locality(kind: str, folder: Path, examples: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_more_changes_no_other_row(kind: str, tmp_path: Path) -> None:
-    check_locality(kind, tmp_path, 60 if kind in ("pandas-object", "pandas-guessed") else 8)
+    check_locality(kind, tmp_path, 40 if kind in ("pandas-object", "pandas-guessed") else 6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_row_more_changes_no_other_row_in_many_trials(kind: str, tmp_path: Path) -> None:
-    check_locality(kind, tmp_path, 150)
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows=st.lists(anything, max_size=4))
 def test_the_strict_policy_differs_in_nothing_but_refusals(rows: list[Any]) -> None:
     strict = None
@@ -445,43 +392,11 @@ def test_clamp_is_total() -> None:
 # -- what went wrong once ------------------------------------------------------------------------
 
 
-def test_a_long_decimal_moves_nobody_elses_bin() -> None:
-    attribute = Numeric(name="x", lower=0, upper=1, nullable=True, outside="missing")
-    for make in (
-        lambda c: pa.table({"x": c}),
-        lambda c: pd.DataFrame({"x": c}),
-        lambda c: pl.DataFrame({"x": c}),
-    ):
-        for neighbour in (D("0.12345678901234567890123"), D("0.5")):
-            table = Table.read(make([D("0.1")] * 1000 + [neighbour]), Schema((attribute,)))
-            assert set(table.codes("x")[:1000]) == {1}
-            assert set(table.values("x")[:1000]) == {0.1}
-
-
-def test_whole_decimals_of_duckdb_are_whole() -> None:
-    attribute = Numeric(
-        name="x", lower=1, upper=100, integer=True, nullable=True, outside="missing"
-    )
-    relation = duckdb.sql("SELECT CAST(range + 1 AS DECIMAL(12,5)) AS x FROM range(100)")
-    for found in (Table.read(relation, Schema((attribute,))),):
-        assert found.values("x").tolist() == list(range(1, 101))
-        assert not found.mask("x").any()
-    counts = DuckDBSource(relation, Schema((attribute,))).counts([("x",)], rows="extended")
-    assert counts[("x",)].tolist() == [10] * 10 + [0]
-
-
 def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path: Path) -> None:
     for kind in (pa.string(), pa.binary()):
         whole = arrow_of(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)
         for start in (1, 3, 8):
             assert read(whole.slice(start, 7)) == read(whole)[start : start + 7]
-
-
-def test_bytes_among_text_change_no_other_cell() -> None:
-    schema = Schema((Categorical(name="x", levels=("a", "b"), nullable=True, outside="missing"),))
-    for neighbour in (b"a", b"\xff", 2**70, "\ud800", ["a"]):
-        frame = pd.DataFrame({"x": pd.Series(["a", "b", None, neighbour], dtype=object)})
-        assert Table.read(frame, schema).codes("x")[:3].tolist() == [0, 1, 2]
 
 
 def test_a_text_of_more_than_4096_characters_is_unreadable_in_every_container(
@@ -508,12 +423,6 @@ def test_a_long_cell_that_stands_in_many_rows_takes_memory_once() -> None:
     rows = ENGINE.cursor().sql("SELECT repeat('s', 1000000) AS x FROM range(3000)")
     counts = DuckDBSource(rows, schema).counts([("x",)], rows="extended")  # 3 GB to Arrow
     assert counts[("x",)].tolist() == [0, 3000]
-
-
-def test_entries_of_a_dictionary_that_no_row_has_are_no_cells() -> None:
-    array = pa.DictionaryArray.from_arrays(pa.array([2, None, 2]), pa.array(["1,5", "b", "a"]))
-    cells, indices = distinct(array)
-    assert (cells, indices.tolist()) == (["a"], [0, -1, 0])
 
 
 @pytest.mark.parametrize("size", [5_000_000, pytest.param(70_000_000, marks=pytest.mark.slow)])

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from missdp import Table
+from missdp.engines import databases
 from missdp.errors import CheckFailedError, DataError, MissDPError, ParameterError
 from missdp.sources import MemorySource
 from missdp.sources.counts import CHUNK_ROWS
 from missdp.synth import Synthesizer
-from missdp.table import databases, frames
+from missdp.table import read_files
 from missdp.testing import (
     PAIRS,
     TINY,
@@ -320,7 +321,7 @@ def test_blocks_of_codes_are_checked_where_rows_come_in_parts_and_where_they_are
 
 def test_the_largest_table_has_more_rows_than_two_of_our_blocks():
     largest = inspect.signature(check_source).parameters["most_rows"].default
-    assert largest > 2 * max(CHUNK_ROWS, frames.BATCH_ROWS, databases._BATCH_ROWS)
+    assert largest > 2 * max(CHUNK_ROWS, read_files.BATCH_ROWS, databases._BATCH_ROWS)
 
 
 def in_parts(tables):

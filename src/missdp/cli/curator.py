@@ -43,7 +43,7 @@ from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
 from missdp.table import RowStream, Table, draft_columns
 from missdp.table.blocks import check_rows_fit, in_sizes, read_columns
-from missdp.table.lost_cells import LostCells, lost_cells
+from missdp.table.draft import LostCells, lost_cells
 from missdp.table.memory import fits_into_memory
 from missdp.table.streams import stream_of
 from missdp.table.written import output_format, write_blocks

@@ -19,7 +19,7 @@ from missdp.accounting import (
 from missdp.errors import OutputError, ParameterError, replacing
 from missdp.files import check_outputs
 from missdp.schema import Schema
-from missdp.table import DuckDBRows, PartRows, RowStream, SQLRows, memory_limit
+from missdp.table import PartRows, RowStream, memory_limit
 
 __all__ = [
     "DataArgument", "EngineOption", "HolesOption", "IndependentOption", "JsonOption",
@@ -166,8 +166,12 @@ def rows_at(
     if parts:
         return PartRows(data)
     if "://" in data and engine == "missdp":
+        from missdp.engines import SQLRows
+
         return SQLRows(data, table=table, query=select)
     if data.lower().endswith((".duckdb", ".ddb")):
+        from missdp.engines import DuckDBRows
+
         return DuckDBRows(data, table=table, query=select)
     if asked:
         raise ParameterError(
@@ -185,7 +189,7 @@ def read_by(
     if engine == "missdp":
         yield private
         return
-    from missdp.sources.spark_files import spark_frame, spark_session
+    from missdp.engines import spark_frame, spark_session
 
     place = private if isinstance(private, PartRows) else data
     with spark_session() as session:

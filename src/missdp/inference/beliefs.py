@@ -17,6 +17,13 @@ least-squares fit of Private-PGM (McKenna, Sheldon and Miklau 2019); a positive 
 model from chasing noise.  Parameters are held within ±30, odds that no table can tell from
 certainty, and live on the measured marginals, whatever the junction tree is, so the next fit
 starts from the last one even after a new clique changed the tree.
+
+What follows from a model stays true as long as the model does (`Drift`): a marginal follows from
+the cliques on the way between its attributes in the junction tree.  As long as none of them has
+moved by more than a tolerance, what was worked out still holds, up to a few times the tolerance.
+That the tree itself has changed does not matter: cliques are only ever added to what a model is
+fitted to, so the model before has every independence that the one after has, and factors in the
+same way.
 """
 
 from __future__ import annotations
@@ -31,16 +38,6 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique, JunctionTree
 from missdp.inference.nest import nested, summed
-
-__all__ = [
-    "Calibrated",
-    "Parameters",
-    "Propagation",
-    "Target",
-    "fit_entropy",
-    "log_linear",
-]
-
 
 Floats = NDArray[np.float64]
 
@@ -121,18 +118,7 @@ class Propagation:
         self._potentials = [np.empty(tree.shape(c)) for c in tree.cliques]
 
     def run(self, logs: Sequence[Floats]) -> tuple[list[Floats], float]:
-        """Return the marginal of each table's attributes, and the logarithm of the normaliser.
-
-        Parameters
-        ----------
-        logs : sequence of ndarray
-            Logarithm of each table; kept as they are.
-
-        Raises
-        ------
-        ValueError
-            If no cell at all is possible.
-        """
+        """Return the marginal of each table's attributes, and the logarithm of the normaliser."""
         on: list[list[list[Floats]]] = [[[] for _ in nest.parts] for nest in self._nests]
         for (home, k), table in zip(self._place, logs, strict=True):
             on[home][k].append(table)
@@ -336,23 +322,7 @@ def log_linear(
     parameters: Mapping[Clique, Floats],
     forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, float]:
-    """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Levels of each attribute.
-    parameters : mapping of Clique to ndarray
-        Log-potentials.
-    forbidden : mapping of Clique to ndarray of bool, optional
-        Cells (True) whose probability is exactly zero.
-
-    Examples
-    --------
-    >>> model, log_z = log_linear([2, 3], {(0,): np.log([1.0, 3.0])})
-    >>> model.marginal((0,)).round(2).tolist(), round(float(np.exp(log_z)), 6)
-    ([0.25, 0.75], 12.0)
-    """
+    """Return the distribution ``exp(Σ θ) / Z`` and ``log Z``."""
     tree = JunctionTree.build(sizes, [*parameters, *(forbidden or {})])
     propagation = Propagation(tree, list(parameters), forbidden)
     log_z = propagation.run(list(parameters.values()))[1]
@@ -375,34 +345,7 @@ def fit_entropy(
     start: Mapping[Clique, Floats] | None = None,
     forbidden: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Calibrated, Parameters]:
-    """Fit the regularised maximum-entropy model to noisy marginals.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Levels of each attribute.
-    targets : sequence of Target
-        One per clique, at least one.
-    shrink : float
-        Above 0; see the module's text.  0.2 does well across data sets and budgets.
-    iterations : int
-        Most L-BFGS steps.
-    start : mapping of Clique to ndarray, optional
-        Parameters of an earlier fit; cliques it lacks start at zero.
-    forbidden : mapping of Clique to ndarray of bool, optional
-        Cells (True) whose probability is exactly zero.
-
-    Returns
-    -------
-    (Calibrated, Parameters)
-
-    Examples
-    --------
-    >>> target = Target((0,), np.array([0.25, 0.75]), 1e-6)
-    >>> model, _ = fit_entropy([2, 2], [target], shrink=0.1, iterations=50)
-    >>> model.marginal((0,)).round(4).tolist()
-    [0.25, 0.75]
-    """
+    """Fit the regularised maximum-entropy model to noisy marginals."""
     from scipy.optimize import Bounds, minimize
 
     tree = JunctionTree.build(sizes, [*(t.clique for t in targets), *(forbidden or {})])
@@ -439,3 +382,45 @@ def fit_entropy(
     propagation.run(best)
     parameters = {t.clique: part for t, part in zip(targets, best, strict=True)}
     return propagation.law(), parameters
+
+
+class Drift:
+    """Follow the marginals of a model's cliques from fit to fit, as cliques are added."""
+
+    def __init__(self) -> None:
+        self._law: Calibrated | None = None
+        self._known: dict[Clique, NDArray[np.float64]] = {}
+        self._held: list[int] = []
+        self._piece: list[int] = []
+
+    def see(self, law: Calibrated, tolerance: float) -> None:
+        """Compare with what was seen before."""
+        tree = law.tree
+        known: dict[Clique, NDArray[np.float64]] = {}
+        part: list[int] = []  # connected parts of the tree that stayed as they were; -1: moved
+        piece: list[int] = []  # pieces that have nothing to do with each other
+        self._held, self._piece = [0] * len(tree.sizes), [0] * len(tree.sizes)
+        for i, (clique, belief) in enumerate(zip(tree.cliques, law.beliefs, strict=True)):
+            before = self._known.get(clique)
+            if before is None and self._law is not None:
+                before = self._law.marginal(clique)
+            still = before is not None and float(np.abs(belief - before).sum()) <= tolerance
+            known[clique] = before if before is not None and still else belief
+            part.append(i if still else -1)
+            piece.append(i)
+            if tree.separators[i]:
+                parent = tree.parents[i]
+                piece[i] = piece[parent]
+                if still and part[parent] >= 0:
+                    part[i] = part[parent]
+            for v in clique:
+                self._piece[v] = piece[i]
+                self._held[v] |= 1 << part[i] if still else 0
+        self._law, self._known = law, known
+
+    def still(self, clique: Clique) -> bool:
+        """Whether what the last two laws seen say of these attributes is about the same."""
+        common: dict[int, int] = {}
+        for v in clique:
+            common[self._piece[v]] = common.get(self._piece[v], -1) & self._held[v]
+        return all(common.values())

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes
 
-__all__ = ["clip_norm", "clipped_away", "clipped_share", "independent_rows", "row_norms"]
-
 Floats = NDArray[np.float64]
 
 _NUMBERS_AT_ONCE = 1 << 22
@@ -45,30 +43,11 @@ def clip_norm(
     The rule takes a quantile of the norms that rows would have if all attributes were independent:
     the median where ``signal`` is 5,000, 0.3 more for each power of ten, and from 0.2 to 0.95.
 
-    Parameters
-    ----------
-    margins : sequence of ndarray
-        Released one-way margins, with the share of rows missing if that has a code.
-    blocks : sequence of ndarray
-        What each code of each attribute stands for, one row per code.
-    signal : float
-        Number of rows, divided by the noise's standard deviation for norms of 1 (in Gaussian DP:
-        the number of rows times mu).
-    alone : float
-        See `row_norms`.
-
     Notes
     -----
     With what is clipped told by a model (see `clipped_away`), errors hardly depend on it: on Adult
     and BR2000, from 1,000 to 300,000 rows and epsilon from 0.1 to 10, quantiles 0.2 off cost less
     than a twentieth.
-
-    Examples
-    --------
-    >>> margin = np.array([0.9, 0.1])
-    >>> blocks = [np.eye(2) - margin] * 2
-    >>> round(clip_norm([margin] * 2, blocks, 100.0, alone=1.0), 2)
-    0.2
     """
     norms = row_norms(independent_rows(margins, _POINTS), blocks, alone=alone)
     share = 0.5 + _PER_DECADE * np.log10(max(signal, 1.0) / _HALF)
@@ -77,22 +56,7 @@ def clip_norm(
 
 
 def row_norms(rows: Codes, blocks: Sequence[Floats], *, alone: float) -> Floats:
-    """Return the L2 norm of each row's vector before it is clipped.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n, d)
-    blocks : sequence of ndarray
-        What each code of each attribute stands for, one row per code.
-    alone : float
-        Factor of the blocks themselves, beside which stand the products of every two of them.
-
-    Examples
-    --------
-    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
-    >>> float(row_norms(np.array([[0, 1]]), blocks, alone=1.0)[0])  # of (1, -2, 1 * -2)
-    3.0
-    """
+    """Return the L2 norm of each row's vector before it is clipped."""
     squares = np.zeros((len(blocks), len(rows)))
     for a, block in enumerate(blocks):
         squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
@@ -110,33 +74,7 @@ def clipped_away(
     alone: float,
     weights: Floats | None = None,
 ) -> tuple[list[Floats], dict[Pair, Floats]]:
-    """Return what clipping takes from the mean of the blocks, and of their products.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n, d)
-        Rows of a model, with the codes that stand for missing if the blocks have rows for them.
-    blocks, alone
-        See `row_norms`.
-    clip : float
-        Norm to which each row's vector is clipped.
-    weights : ndarray, shape (n,), optional
-        Weight of each row, adding up to 1; by default all are equal.
-
-    Returns
-    -------
-    (list of ndarray, dict of (attribute, attribute) to ndarray)
-        To be added to released means: of the blocks, not multiplied by ``alone``, and of the
-        products of every two blocks.
-
-    Examples
-    --------
-    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
-    >>> rows = np.array([[0, 0], [1, 1]])
-    >>> single, pairs = clipped_away(rows, blocks, clip=1.5, alone=1.0)
-    >>> single[0].tolist(), pairs[0, 1].tolist()  # half of 2
-    ([0.0], [[1.0]])
-    """
+    """Return what clipping takes from the mean of the blocks, and of their products."""
     norms = row_norms(rows, blocks, alone=alone)
     lost = 1 - clip / np.maximum(norms, clip)
     lost *= 1 / max(1, len(rows)) if weights is None else weights
@@ -166,13 +104,6 @@ def clipped_share(
 
     A first guess, from rows that need not be those of a good model: what is released, divided by
     it, has about the right size.
-
-    Examples
-    --------
-    >>> blocks = [np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])]
-    >>> left, both = clipped_share(np.array([[0, 0], [1, 1]]), blocks, clip=1.5, alone=1.0)
-    >>> left.tolist(), both[0, 1]
-    ([0.5, 0.5], 0.5)
     """
     norms = row_norms(rows, blocks, alone=alone)
     kept = clip / np.maximum(norms, clip)
@@ -188,14 +119,7 @@ def clipped_share(
 
 
 def independent_rows(margins: Sequence[Floats], n: int) -> Codes:
-    """Return rows in which all attributes are independent, the same ones at every call.
-
-    Examples
-    --------
-    >>> rows = independent_rows([np.array([0.25, 0.75])] * 2, 1000)
-    >>> rows.mean(axis=0).tolist()
-    [0.75, 0.75]
-    """
+    """Return rows in which all attributes are independent, the same ones at every call."""
     rng = np.random.default_rng(0)  # public: no more than points for numerical integration
     places = (np.arange(n) + 0.5) / n
     columns = []

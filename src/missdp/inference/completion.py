@@ -22,20 +22,52 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.coincidence import fit_correlation
 from missdp.inference.estimate import PairCounts
 from missdp.inference.fit_heads import fit_tree
 from missdp.inference.heads import Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Strip
+from missdp.inference.masks import MaskModel, fit_correlation
+from missdp.inference.measured import Strip, centred, shrunk
 from missdp.inference.model import Codes
 from missdp.inference.raking import rake, resample
-from missdp.inference.shrinkage import centred, shrunk
-
-__all__ = ["Completed", "NoisyPairs", "complete", "rows_enough", "tree_rows"]
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairTables:
+    """Noisy shares of the rows in all cells of every attribute and every pair of attributes.
+
+    Released values with the variance of their noise; `missdp.inference.completion` tells what they
+    say of complete rows.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Levels of each attribute, without "missing".
+    margins : tuple of ndarray
+        Share of the rows at each level and, if the attribute may be missing, missing; nowhere
+        negative.
+    tables : mapping of (attribute, attribute) to ndarray
+        The same for every two attributes; noise makes some negative.
+    variances : mapping of (attribute, attribute) to ndarray
+        Variance of the noise of each share, less what the margins tell.
+    n_rows : float
+        Number of rows, as far as it is known.
+    """
+
+    sizes: tuple[int, ...]
+    margins: tuple[Floats, ...]
+    tables: Mapping[Pair, Floats]
+    variances: Mapping[Pair, Floats]
+    n_rows: float
+
+    @property
+    def rates(self) -> Floats:
+        """Share of the rows in which each attribute is missing."""
+        return np.array([m[s:].sum() for m, s in zip(self.margins, self.sizes, strict=True)])
+
+
 Bools = NDArray[np.bool_]
 
 _LEAST_CHANCE = 0.02  # no share is divided by less
@@ -117,42 +149,7 @@ def complete(
     ridge: float = 1.0,
     start: MaskModel | None = None,
 ) -> Completed:
-    """Return what noisy tables with missing values say of complete rows, and a model of the masks.
-
-    Parameters
-    ----------
-    tables : NoisyPairs
-    rng : numpy Generator
-    draw : callable, optional
-        Draws rows from a model fitted to what is known so far; by default `tree_rows`.
-    always : mapping of int to int, optional
-        By attribute, a level that is never missing.
-    told : mapping of int to tuple of int, optional
-        By attribute with a level that others tell, these; see `MaskModel`.
-    rounds : int
-        How often both models are fitted; with 0, all is taken to be missing completely at random.
-    ridge : float
-        Regularisation of the masks; see :meth:`~missdp.inference.masks.MaskModel.learn`.
-    start : MaskModel, optional
-        A model of the masks to go on from, fitted to much the same tables. ``draw`` then needs no
-        tables.
-
-    Examples
-    --------
-    The first attribute is missing in half of the rows that have the second.
-
-    >>> from types import SimpleNamespace
-    >>> table = np.array([[0.4, 0.05], [0.1, 0.2], [0.0, 0.25]])
-    >>> noisy = SimpleNamespace(
-    ...     sizes=(2, 2), margins=(table.sum(1), table.sum(0)), tables={(0, 1): table},
-    ...     variances={(0, 1): np.full((3, 2), 1e-9)}, n_rows=1e4,
-    ... )
-    >>> rng = np.random.default_rng(0)
-    >>> complete(noisy, rng=rng, rounds=0).margins[0].round(2).tolist()
-    [0.6, 0.4]
-    >>> complete(noisy, rng=rng).margins[0].round(2).tolist()
-    [0.5, 0.5]
-    """
+    """Return what noisy tables with holes say of complete rows, and a model of the masks."""
     rates = np.clip(_rates(tables), 0.0, 1 - _LEAST_CHANCE)
     new = MaskModel(rates, dict(always or {}), told=dict(told or {}))
     masks = new if start is None else copy.deepcopy(start)
@@ -192,21 +189,6 @@ def rows_enough(n: int, *, attributes: int = 0, known: float = np.inf) -> int:
     What they are drawn for are means. With many attributes, work grows with the pairs, and the
     noise of pairs is larger by far than that of fewer rows; and where few private rows are known,
     these vary more among themselves than twenty times as many of a model.
-
-    Parameters
-    ----------
-    n : int
-        Most rows.
-    attributes : int
-    known : float
-        Released number of private rows.
-
-    Examples
-    --------
-    >>> rows_enough(30_000, attributes=15), rows_enough(30_000, attributes=30)
-    (30000, 13793)
-    >>> rows_enough(30_000, known=500), rows_enough(30_000, known=1e6)
-    (10000, 30000)
     """
     pairs = attributes * (attributes - 1) // 2
     enough = min(n * _PAIRS / max(1, pairs), _TIMES * max(0.0, known))
@@ -220,25 +202,7 @@ def tree_rows(
     n: int = _ROWS,
     allowed: Mapping[tuple[int, int], Bools] | None = None,
 ) -> Codes:
-    """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold.
-
-    Parameters
-    ----------
-    known : Completed
-    rng : numpy Generator
-    n : int
-    allowed : mapping of (attribute, attribute) to ndarray of bool, optional
-        Which cells of a pair are possible (public).
-
-    Examples
-    --------
-    >>> half, none = np.array([0.5, 0.5]), MaskModel(np.zeros(2))
-    >>> moment = np.array([[0.15, -0.15], [-0.15, 0.15]])
-    >>> known = Completed((half, half), {(0, 1): moment}, {(0, 1): np.full((2, 2), 1e-9)}, none)
-    >>> rows = tree_rows(known, np.random.default_rng(0), n=1000)
-    >>> int((rows[:, 0] == rows[:, 1]).sum())
-    800
-    """
+    """Draw rows quickly: from a tree of pairs, weighted so that the tables of all pairs hold."""
     margins, pairs, noise = known.margins, known.pairs, known.variances
     rows = fit_tree(margins, pairs, noise, allowed=allowed).sample(n, rng)
     wanted: dict[Clique, Floats] = {}

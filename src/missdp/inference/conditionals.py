@@ -23,8 +23,6 @@ from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.record import Record
 
-__all__ = ["Conditionals", "Factors", "fit_conditionals"]
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -73,14 +71,7 @@ class Factors(Record):
         return Factors(levels, odds, factors)
 
     def of(self, a: int, rows: Codes) -> Floats:
-        """Return the law of an attribute for each row, shape (rows, levels).
-
-        Parameters
-        ----------
-        a : int
-        rows : ndarray of int64, shape (n, d)
-            The code after the last level stands for a value that is not known.
-        """
+        """Return the law of an attribute for each row, shape (rows, levels)."""
         start = np.broadcast_to(self.odds[a] / self.odds[a].max(), (len(rows), len(self.odds[a])))
         law = start.copy()
         for k, c in enumerate([c for b, c in self.factors if b == a]):
@@ -113,15 +104,6 @@ class Conditionals(Record):
         The law of each attribute given all others.
     given_some : Factors
         The same, where others may not be known.
-
-    Examples
-    --------
-    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [450, 150, 100, 300], axis=0)
-    >>> laws = fit_conditionals(rows, [2, 2])
-    >>> laws.given_all.of(0, np.array([[2, 0], [2, 1]])).round(1).tolist()
-    [[0.8, 0.2], [0.3, 0.7]]
-    >>> laws.given_some.of(0, np.array([[2, 2]])).round(1).tolist()
-    [[0.6, 0.4]]
     """
 
     order: tuple[int, ...]
@@ -134,18 +116,7 @@ class Conditionals(Record):
         return tuple(len(level.groups) for level in self.given_all.levels)
 
     def fixed(self, sizes: Sequence[int]) -> Conditionals:
-        """Return a copy that nobody can change, of numbers alone.
-
-        Parameters
-        ----------
-        sizes : sequence of int
-            Number of levels that the attributes must have.
-
-        Raises
-        ------
-        ParameterError
-            If these are no laws of such attributes.
-        """
+        """Return a copy that nobody can change, of numbers alone."""
         refused = ParameterError("the laws must be of the attributes and levels of the schema")
         with replacing(TypeError, ValueError, AttributeError, by=refused):
             order = tuple(map(int, self.order))
@@ -193,17 +164,6 @@ def fit_conditionals(
     Each law is a multinomial logistic regression: on Adult, rows of all families were filled better
     by it than by boosted trees, and ten times as fast. For the laws given some attributes, cells of
     the rows are hidden at random, from none to all of a row.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n, d)
-        Complete rows; without any, all levels are as likely as each other.
-    sizes : sequence of int
-        Levels of each attribute.
-    rng : numpy Generator, optional
-        Hides cells.
-    impossible : mapping of (attribute, attribute) to ndarray of bool, optional
-        Cells of pairs that no row has (public).
     """
     rng = np.random.default_rng(0) if rng is None else rng
     zeros: Zeros = {(a, c): table for (a, c), table in (impossible or {}).items()}

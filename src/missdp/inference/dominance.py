@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError
 
-__all__ = ["MOST_DIFFERENT", "related"]
-
 Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]
 
@@ -38,30 +36,7 @@ _ORDERS = {"<", "<=", ">", ">="}
 
 
 def related(points: Sequence[Column], queries: Sequence[Column], signs: Sequence[str]) -> Ints:
-    """Return for each query the number of points that it is in the relation to.
-
-    Parameters
-    ----------
-    points, queries : sequence of array
-        One array of finite numbers for each coordinate.
-    signs : sequence of {"==", "!=", "<", "<=", ">", ">="}
-        How the coordinate of a query is compared with that of a point: ``query < point``.
-
-    Returns
-    -------
-    array of int64, one for each query
-
-    Raises
-    ------
-    ParameterError
-        If a sign is unknown, there is no coordinate, or too many are asked to be different.
-
-    Examples
-    --------
-    >>> zips, ages = np.array([1, 1, 2]), np.array([30, 40, 50])
-    >>> related((zips, ages), (zips, ages), ("==", "<")).tolist()  # of the same zip, and older
-    [1, 0, 0]
-    """
+    """Return for each query the number of points that it is in the relation to."""
     if unknown := {*signs} - {"==", "!=", *_ORDERS}:
         raise ParameterError(f"coordinates cannot be compared by {sorted(unknown)}")
     if not len(points) == len(queries) == len(signs) > 0:

@@ -21,10 +21,9 @@ from missdp.inference.beliefs import (
     fit_entropy,
     log_linear,
 )
-from missdp.inference.coincidence import fit_correlation
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
-from missdp.inference.measured import Measured, both_missing, strips
+from missdp.inference.masks import MaskModel, fit_correlation
+from missdp.inference.measured import Measured, both_missing, shrunk, strips
 from missdp.inference.model import (
     Levels,
     Zeros,
@@ -33,10 +32,6 @@ from missdp.inference.model import (
     merge_zeros,
     sample_tree,
 )
-from missdp.inference.shrinkage import shrunk
-
-__all__ = ["Estimate", "PairCounts"]
-
 
 Floats = NDArray[np.float64]
 
@@ -54,13 +49,6 @@ class PairCounts:
         Weight of each cell; a row has the product of both in a pair.
     sizes : sequence of int
         Levels of each attribute.
-
-    Examples
-    --------
-    >>> rows, weights = np.array([[0, 1, 1], [0, 0, 1]]), np.array([[1, 0.5, 1], [1, 0.5, 0.5]])
-    >>> counts, weighted = PairCounts(rows, weights, [2, 2]).of(0, 1)
-    >>> counts.tolist(), weighted.tolist()
-    ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.25, 0.5])
     """
 
     def __init__(self, rows: NDArray[np.int64], weights: Floats, sizes: Sequence[int]) -> None:

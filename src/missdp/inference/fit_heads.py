@@ -27,9 +27,6 @@ from numpy.typing import NDArray
 from missdp.inference.heads import Features, Heads, Pair, barrier, reachable
 from missdp.inference.model import Codes
 
-__all__ = ["fit_given_all", "fit_heads", "fit_tree"]
-
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -57,41 +54,7 @@ def fit_heads(
     ridge: float = 8.0,
     iterations: int = 25,
 ) -> Heads:
-    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs.
-
-    Parameters
-    ----------
-    margins : sequence of ndarray
-        One-way margin of each attribute, adding up to one.
-    moments : mapping of (attribute, attribute) to ndarray
-        Noisy table of a pair minus the product of its margins; pairs without one are taken to be
-        independent given the others.
-    variances : mapping of (attribute, attribute) to float or ndarray
-        Variance of the noise of each cell; 0 where the pair is not named.
-    rng : numpy Generator
-    allowed : mapping of (attribute, attribute) to ndarray of bool, optional
-        Which cells of a pair are possible (public).
-    order : sequence of int, optional
-        The attributes as they are drawn; by default those with few levels first or, if pairs are
-        without a table, along a maximum spanning tree of those with one.
-    most_parents : int
-        Most earlier attributes of each head, those with the clearest dependence.
-    rows : int
-        Rows drawn from the model for contexts.
-    ridge : float
-        Factor on the allowance for noise.
-    iterations : int
-        Most L-BFGS steps of each head.
-
-    Examples
-    --------
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> margins = [table.sum(1), table.sum(0)]
-    >>> model = fit_heads(margins, {(0, 1): table - 0.25}, {}, rng=np.random.default_rng(0))
-    >>> drawn = model.sample(1000, np.random.default_rng(1))
-    >>> round(float((drawn[:, 0] == drawn[:, 1]).mean()), 2)
-    0.8
-    """
+    """Fit a sequence of multinomial logistic regressions to noisy tables of pairs."""
     pairs = _pairs(margins, moments, variances)
     clear = {pair: found.clearness for pair, found in pairs.items()}
     sequence = tuple(order) if order is not None else _order(margins, clear)
@@ -122,20 +85,7 @@ def fit_tree(
     *,
     allowed: Mapping[Pair, Bools] | None = None,
 ) -> Heads:
-    """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs.
-
-    Parameters
-    ----------
-    margins, moments, variances, allowed
-        See `fit_heads`.
-
-    Examples
-    --------
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> model = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-    >>> model.order, model.parents
-    ((0, 1), ((), (0,)))
-    """
+    """Fit the quick alternative: a maximum spanning tree of shrunk tables of pairs."""
     pairs = _pairs(margins, moments, variances)
     possible = _both_ways(allowed or {})
     tables = {
@@ -168,39 +118,7 @@ def fit_given_all(
     ridge: float = 1.0,
     iterations: int = 25,
 ) -> list[tuple[Floats, dict[int, Floats]]]:
-    """Fit a multinomial logistic regression of every attribute given all others to rows.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n, d)
-        At least one, complete.
-    sizes : sequence of int
-        Levels of each attribute.
-    told : ndarray of int64, shape (n, d), optional
-        The same rows as regressions are told of them: the code after the last level stands for a
-        value that is not known, and is one more level then.
-    most_parents : int
-        Most other attributes of each regression, those with the clearest dependence.
-    ridge : float
-        Factor on the allowance for the sampling noise of the rows.
-    iterations : int
-        Most L-BFGS steps of each regression.
-
-    Returns
-    -------
-    list of (ndarray, dict of int to ndarray)
-        For each attribute the logarithm of its levels' odds, and what is added to them for each
-        level of another attribute (one row per level of the attribute itself), which is zero on
-        average. Attributes on which it does not visibly depend are left out.
-
-    Examples
-    --------
-    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
-    >>> bias, weights = fit_given_all(rows, [2, 2])[0]
-    >>> odds = bias + weights[1][:, 1]
-    >>> bool(abs(np.exp(odds[1] - odds[0]) - 4) < 0.1)
-    True
-    """
+    """Fit a multinomial logistic regression of every attribute given all others to rows."""
     wide = [size + (told is not None) for size in sizes]
     given = rows if told is None else told
     margins = [_shares(given[:, c], size) for c, size in enumerate(wide)]

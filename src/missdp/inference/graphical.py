@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from missdp.inference.beliefs import Calibrated, Parameters, log_linear
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
+from missdp.inference.masks import MaskModel, masks_fit
 from missdp.inference.model import (
     Codes,
     Draws,
@@ -38,10 +38,7 @@ from missdp.inference.model import (
     tree_steps,
 )
 from missdp.inference.raking import sample_raked
-from missdp.inference.row_model import masks_fit
 from missdp.record import Record
-
-__all__ = ["GraphicalModel", "Recipe"]
 
 
 @dataclass(frozen=True, eq=False)

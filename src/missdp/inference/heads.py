@@ -10,6 +10,8 @@ law of each row is the right one, and counts differ from their expectation by ab
 head's law makes of a margin is calibrated to that margin while it is drawn.
 
 `missdp.inference.fit_heads` fits them to noisy tables.
+
+An attribute can also be drawn anew given all others (`full_conditional`, `redraw`).
 """
 
 from __future__ import annotations
@@ -22,11 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.model import Codes, draw, finite, shaped
+from missdp.inference.model import Codes, draw, draw_each, finite, shaped
 from missdp.record import Record
-
-__all__ = ["Features", "Heads", "Pair", "barrier", "reachable"]
-
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -85,15 +84,7 @@ class Heads(Record):
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
-        """Earlier attributes that each attribute depends on, in the order in which they are drawn.
-
-        Examples
-        --------
-        >>> from missdp.inference.fit_heads import fit_tree
-        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-        >>> fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {}).parents
-        ((), (0,))
-        """
+        """Earlier attributes that each attribute depends on, in the order of drawing."""
         place = {a: k for k, a in enumerate(self.order)}
         found: list[list[int]] = [[] for _ in self.margins]
         for a, c in self.weights:
@@ -105,15 +96,6 @@ class Heads(Record):
 
         Draws are spread systematically and keep the one-way margins, so that tables carry less
         sampling noise than independent rows would.
-
-        Examples
-        --------
-        >>> from missdp.inference.fit_heads import fit_tree
-        >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-        >>> model = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-        >>> rows = model.sample(1000, np.random.default_rng(0))
-        >>> int(rows[:, 0].sum()), int((rows[:, 0] == rows[:, 1]).sum())
-        (500, 800)
         """
         rows = np.zeros((n, len(self.margins)), dtype=np.int64)
         widest = max([1, *(len(m) for m in self.margins)])
@@ -276,20 +258,6 @@ def reachable(margin: Floats, closed: Singles) -> tuple[Floats, Bools]:
 
     How often such a level is drawn is known: a noisy margin cannot be met there, and what it is off
     is spread over the other levels.
-
-    Parameters
-    ----------
-    margin : ndarray, shape (m,)
-    closed : ndarray, shape (m, n)
-        Minus infinity where a level is impossible in a row; see `barrier`.
-
-    Examples
-    --------
-    >>> possible = np.array([[True, False], [False, True], [False, True]])
-    >>> closed = np.where(possible, 0, -np.inf).astype(np.float32)
-    >>> margin, settled = reachable(np.array([0.4, 0.2, 0.4]), closed)
-    >>> margin.round(2).tolist(), settled.tolist()
-    ([0.5, 0.17, 0.33], [True, False, False])
     """
     possible = np.isfinite(closed)
     settled = ~(possible & (np.count_nonzero(possible, axis=0) > 1)).any(axis=1)
@@ -374,3 +342,52 @@ def _balanced(chance: Floats, part: Codes, expected: Floats) -> Floats:
     moved = np.exp(np.clip(gap / np.maximum(slack, 1.0), -1.0, 1.0))[part] * chance
     balanced: Floats = moved / (moved + 1 - chance)
     return balanced
+
+
+_BARRED = -1e30
+_ROWS_AT_ONCE = 20_000
+
+
+def full_conditional(law: Heads, rows: Codes, a: int) -> Floats:
+    """Return the probability of each level of an attribute given the rest of each row."""
+    size = len(law.margins[a])
+    known = np.array(rows)
+    scores = _scores(law, known, a)
+    for b in range(len(law.margins)):
+        if (b, a) in law.weights:
+            weights = law.weights[b, a]
+            without = _scores(law, known, b) - weights[:, known[:, a]]
+            without -= without.max(axis=0)
+            # exp(s + w) summed over the levels of b, for every level of a: one product of matrices.
+            top = weights.max()
+            total = np.exp(weights - top).T @ np.exp(without)
+            told = np.take_along_axis(without, known[None, :, b], axis=0)
+            scores += weights[known[:, b]].T + told - np.log(np.maximum(total, 1e-300)) - top
+        for (one, other), possible in law.allowed.items():
+            if {one, other} == {a, b} and a != b:
+                table = possible if one == a else possible.T
+                scores = np.where(table[:, known[:, b]], scores, _BARRED)
+    scores -= scores.max(axis=0) if size else 0.0
+    found = np.exp(scores)
+    return np.asarray(found / found.sum(axis=0))
+
+
+def redraw(law: Heads, rows: Codes, wanted: tuple[int, ...], rng: np.random.Generator) -> Codes:
+    """Return the rows with some attributes drawn anew, one after the other, given all the rest."""
+    found = np.array(rows)
+    for start in range(0, len(found), _ROWS_AT_ONCE):
+        part = found[start : start + _ROWS_AT_ONCE]
+        for a in wanted:
+            part[:, a] = draw_each(np.ascontiguousarray(full_conditional(law, part, a).T), rng)
+    return found
+
+
+def _scores(law: Heads, rows: Codes, a: int) -> NDArray[Any]:
+    """Return the logarithm of the odds of each level given the earlier attributes."""
+    parents = law.parents[a]
+    biases = law.biases[a][:, None]
+    if not parents:
+        return np.repeat(biases, len(rows), axis=1)
+    features = Features(rows, parents, [len(m) for m in law.margins])
+    weights = np.concatenate([law.weights[a, c] for c in parents], axis=1)
+    return np.asarray(features.scores(weights).astype(np.float64) + biases)

@@ -12,9 +12,6 @@ from heapq import heapify, heappop, heappush
 from math import prod
 from typing import NamedTuple
 
-__all__ = ["Clique", "Growth", "JunctionTree", "Link", "components", "tree_cells"]
-
-
 Clique = tuple[int, ...]
 
 
@@ -75,15 +72,7 @@ def _eliminate(sizes: Sequence[int], near: Sequence[int]) -> dict[int, int]:
 
 
 def tree_cells(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
-    """Cells that a junction tree holding every given clique needs (a single level counts as two).
-
-    Examples
-    --------
-    >>> tree_cells([2, 3, 4], [(0, 1), (1, 2)])
-    18
-    >>> tree_cells([2, 3, 4], [(0, 1), (1, 2), (0, 2)])
-    24
-    """
+    """Cells of a junction tree that holds every given clique (a single level counts as two)."""
     return sum(_eliminate(sizes, _neighbours(len(sizes), cliques)).values())
 
 
@@ -94,13 +83,6 @@ class Growth:
     ----------
     sizes : sequence of int
         Number of levels of every attribute.
-
-    Examples
-    --------
-    >>> growth = Growth([2, 3, 4])
-    >>> growth.hold([(0, 1), (1, 2)])
-    >>> growth.cells((0, 2)), growth.cells((0, 1))
-    (24, 18)
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -148,13 +130,7 @@ class Growth:
 
 
 def components(attributes: int, edges: Iterable[Clique]) -> list[int]:
-    """Number the parts of a graph: attributes with the same number hang together.
-
-    Examples
-    --------
-    >>> components(4, [(0, 1), (1, 3)])
-    [0, 0, 2, 0]
-    """
+    """Number the parts of a graph: attributes with the same number hang together."""
     number = list(range(attributes))
     for edge in edges:
         joined = {number[v] for v in edge}
@@ -205,13 +181,7 @@ class JunctionTree:
 
     @classmethod
     def build(cls, sizes: Sequence[int], cliques: Iterable[Clique]) -> JunctionTree:
-        """Triangulate, then join the maximal cliques by a maximum-weight spanning tree.
-
-        Examples
-        --------
-        >>> JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)]).cells
-        18
-        """
+        """Triangulate, then join the maximal cliques by a maximum-weight spanning tree."""
         masks = list(_eliminate(sizes, _neighbours(len(sizes), cliques)))
         root = max(range(len(masks)), key=lambda i: prod(sizes[v] for v in _members(masks[i])))
         order, parents = [root], [-1]
@@ -337,12 +307,6 @@ class JunctionTree:
         """Cells of one tree that holds ``clique`` too; the best tree may have fewer.
 
         Every attribute of the clique is carried to where the largest one is, along the tree.
-
-        Examples
-        --------
-        >>> tree = JunctionTree.build([2, 3, 4], [(0, 1), (1, 2)])
-        >>> tree.grown((0, 1)), tree.grown((0, 2))  # the second: one clique of 24, one of 6
-        (18, 30)
         """
         *others, hub = sorted(clique, key=lambda v: self.sizes[v])
         target = self._line[self.holding[hub][0]]

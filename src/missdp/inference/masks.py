@@ -16,7 +16,7 @@ together the estimate stays as biased as if nothing had been done.
 
 In real tables holes come together (a questionnaire is left half-way).  Released pair tables count
 rows with both cells missing; where that differs from independence given the row by more than noise,
-the latent correlation of a Gaussian copula makes up for it (`missdp.inference.coincidence`).  The
+the latent correlation of a Gaussian copula makes up for it (`missdp.inference.masks`).  The
 chance of each single cell to be missing is not touched, so nothing else is.
 
 If, however, ``a`` is missing at other rates by the observed levels of ``b``, and at a rate again
@@ -27,25 +27,113 @@ where it is not.  The same if that explains why ``b`` seems to be missing by the
 A level of ``a`` may be one that only ``b`` tells ("not applicable", where nothing is written for
 it): it never goes missing by itself, and always does where ``b`` is missing. How often ``b`` is
 missing is then not learned from the levels of ``a``, which are not seen alike where it is.
+
+Holes that coincide have a Gaussian copula, fitted to how often pairs of them do: each has a chance
+of its own, and a latent normal variable that says whether it happens; the variables of two holes
+are correlated where the two coincide more or less often than by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import abc
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.inference.coincidence import coincidence_evidence, coincident, latent_uniforms
 from missdp.inference.measured import EVIDENCE, Strip
+from missdp.inference.model import Levels, finite, shaped
 from missdp.record import Record
 
-__all__ = ["MaskModel"]
-
-
 Floats = NDArray[np.float64]
+
+_COINCIDENCE = 3.0  # standard deviations
+_LARGEST = 0.99  # correlation
+_ROWS = 1000  # rows of the model that expectations are taken over
+_NODES = 129
+_LEAST_EIGENVALUE = 1e-6
+
+
+def coincident(chances: Floats, correlation: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw events with given chances whose latent normal variables are correlated."""
+    return np.asarray(latent_uniforms(len(chances), correlation, rng) < chances)
+
+
+def latent_uniforms(n: int, correlation: Floats, rng: np.random.Generator) -> Floats:
+    """Draw uniform numbers whose normal quantiles are correlated, one column per event."""
+    from scipy.special import ndtr
+
+    if np.array_equal(correlation, np.eye(len(correlation))):
+        return rng.random((n, len(correlation)))
+    latent = rng.standard_normal((n, len(correlation))) @ np.linalg.cholesky(correlation).T
+    return np.asarray(ndtr(latent))
+
+
+def coincidence_evidence(count: float, std: float, alone: float, n_rows: float) -> float:
+    """Return by how many standard deviations two events coincide more often than by chance."""
+    expected = n_rows * alone
+    return float((count - expected) / np.sqrt(std**2 + expected * (1 - alone)))
+
+
+def fit_correlation(
+    chances: Floats,
+    both: Mapping[tuple[int, int], tuple[float, float]],
+    n_rows: float,
+    *,
+    explained: Collection[tuple[int, int]] = (),
+) -> Floats:
+    """Find latent correlations under which pairs of holes coincide as often as released."""
+    from scipy.special import ndtri
+
+    size = chances.shape[1]
+    correlation, known = np.eye(size), np.eye(size, dtype=bool)
+    rows = chances[:: max(1, len(chances) // _ROWS)]
+    quantiles = ndtri(np.clip(rows, 1e-12, 1 - 1e-12))
+    for (a, b), (count, std) in both.items():
+        alone = float((rows[:, a] * rows[:, b]).mean())
+        known[a, b] = known[b, a] = True
+        evidence = coincidence_evidence(count, std, alone, n_rows)
+        if abs(evidence) > _COINCIDENCE and not {(a, b), (b, a)} & set(explained):
+            found = _latent(quantiles[:, a], quantiles[:, b], alone, count / n_rows)
+            correlation[a, b] = correlation[b, a] = found
+    return _positive(_completed(correlation, known))
+
+
+def _latent(h: Floats, k: Floats, alone: float, target: float) -> float:
+    """Solve E[Φ₂(h, k; ρ)] = target for ρ, along ρ = sin θ (Drezner and Wesolowsky 1990)."""
+    from scipy.integrate import cumulative_trapezoid
+
+    theta = np.linspace(-np.arcsin(_LARGEST), np.arcsin(_LARGEST), _NODES)[:, np.newaxis]
+    exponent = (h**2 + k**2 - 2 * h * k * np.sin(theta)) / (2 * np.cos(theta) ** 2)
+    density = np.exp(-exponent).mean(axis=1) / (2 * np.pi)
+    grown = cumulative_trapezoid(density, theta[:, 0], initial=0.0)
+    rates = alone + grown - grown[_NODES // 2]
+    return float(np.sin(np.interp(target, rates, theta[:, 0])))
+
+
+def _completed(correlation: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Fill unknown pairs with the largest product along a chain of pairs."""
+    filled = correlation.copy()
+    for via in range(len(filled)):
+        chain = np.outer(filled[:, via], filled[via])
+        better = ~known & (np.abs(chain) > np.abs(filled))
+        filled = np.where(better, chain, filled)
+    return filled
+
+
+def _positive(correlation: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] >= _LEAST_EIGENVALUE:
+        return correlation
+    mended = (vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T
+    return np.asarray(mended / np.sqrt(np.outer(np.diag(mended), np.diag(mended))))
+
+
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int64]
 Both: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
@@ -104,15 +192,7 @@ class MaskModel(Record):
         return self._chances(rows, self._drivers(rows))
 
     def observed(self, rows: Codes, clique: Iterable[int], missing: Floats) -> Floats:
-        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n, d)
-        clique : iterable of int
-        missing : ndarray, shape (n, d)
-            What `missing` returned for them.
-        """
+        """Probability that all cells of a clique are observed in complete rows, shape ``(n,)``."""
         clique = list(clique)
         tied = [a for a in clique if any(self._depends(a, b) for b in clique)]
         chance: Floats = (1.0 - missing[:, [a for a in clique if a not in tied]]).prod(axis=1)
@@ -244,21 +324,6 @@ class MaskModel(Record):
         likelihood; the penalty ``ridge · std`` lets a slope of one leave ``ridge`` standard
         deviations unexplained, and strips without evidence of selection have no slope at all, so
         that noise alone does not make data look selectively missing.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n, d)
-            Synthetic rows.
-        n_rows : float
-            Released number of private rows.
-        strips : mapping of (a, b) or (a, b, c) to Strip
-        ridge : float
-            Above 0.
-        sweeps : int
-        both : mapping of (a, b) to (count, std), optional
-            Released numbers of rows with both cells missing. With them, attributes that count only
-            where they are observed are told from those that count anyway; worth it once the
-            slopes are about right.
         """
         per_row = n_rows / max(1, len(rows))
         rows = np.asfortranarray(rows)  # columns are read one by one
@@ -457,3 +522,34 @@ def _step(
     step = (aim - expected - penalty * slope) / (curvature + penalty + 1e-9)
     clipped: Floats = np.clip(_DAMPING * step, -_STEP, _STEP)
     return clipped
+
+
+class RowModel(Record, abc.ABC, abstract=True):
+    """A law of rows and of their holes; released values."""
+
+    levels: tuple[Levels, ...]
+    n_rows: float
+
+    @abc.abstractmethod
+    def sample(
+        self, n: int, rng: np.random.Generator, *, keep_holes: bool
+    ) -> list[NDArray[np.int64]]:
+        """Draw ``n`` rows as one array of codes per attribute; a hole has the code ``size``."""
+
+
+def masks_fit(masks: MaskModel, sizes: Sequence[int]) -> bool:
+    """Whether masks are of attributes with so many levels; an error if they need themselves."""
+    d, told = len(sizes), masks.told
+    needs = {a: {b for c, b in masks.unseen if c == a} for a in range(d)}
+    TopologicalSorter({a: {*needs[a], *masks._tellers(a)} for a in needs}).prepare()
+    named = {*masks.always, *told, *chain(*told.values(), *masks.unseen, *masks.slopes)}
+    shapes = masks.rates.shape, masks.intercepts.shape, masks.correlation.shape
+    numbers = masks.rates, masks.intercepts, masks.correlation, *masks.slopes.values()
+    return (
+        shapes == ((d,), (d,), (d, d))
+        and named <= {*range(d)}
+        and all(shaped({effect[1:]: table}, sizes) for effect, table in masks.slopes.items())
+        and finite(numbers)
+        and all(map(math.isfinite, masks.unseen.values()))
+        and bool(np.linalg.eigvalsh(masks.correlation)[0] > 0)
+    )

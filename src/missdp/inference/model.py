@@ -23,25 +23,6 @@ from missdp.inference.beliefs import Calibrated
 from missdp.inference.junction import Clique
 from missdp.record import Record
 
-__all__ = [
-    "Codes",
-    "Draws",
-    "Levels",
-    "Zeros",
-    "cell_index",
-    "draw",
-    "draw_each",
-    "finite",
-    "level_kinds",
-    "merge_zeros",
-    "sample_rows",
-    "sample_tree",
-    "shaped",
-    "split_rows",
-    "tree_steps",
-]
-
-
 Floats = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int64]
 Draws: TypeAlias = Literal["even", "independent"]
@@ -67,22 +48,7 @@ class Levels(Record):
     def from_counts(
         cls, counts: Floats, *, threshold: float, kinds: NDArray[np.int64] | None = None
     ) -> Levels:
-        """Put levels with a released count below ``threshold`` into one group per kind.
-
-        Parameters
-        ----------
-        counts : ndarray, shape (size,)
-            Released counts.
-        threshold : float
-        kinds : ndarray of int64, shape (size,), optional
-            Levels of different kinds are never merged; by default all are of one kind.
-
-        Examples
-        --------
-        >>> levels = Levels.from_counts(np.array([90.0, 1.0, 50.0, 3.0]), threshold=10)
-        >>> levels.groups.tolist(), levels.shares.round(2).tolist()
-        ([0, 2, 1, 2], [1.0, 0.25, 1.0, 0.75])
-        """
+        """Put levels with a released count below ``threshold`` into one group per kind."""
         rare = counts < threshold
         groups = np.arange(len(counts))
         if np.count_nonzero(rare) > 1:
@@ -140,15 +106,7 @@ def shaped(tables: Mapping[Any, NDArray[Any]], sizes: Sequence[int]) -> bool:
 def split_rows(
     levels: Sequence[Levels], rows: Codes, holes: NDArray[np.bool_], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Draw a level for each group, attribute by attribute; a hole has the code ``size``.
-
-    Examples
-    --------
-    >>> levels = [Levels.from_counts(np.array([5.0, 5.0]), threshold=1)]
-    >>> rows, holes = np.array([[1], [0]]), np.array([[False], [True]])
-    >>> split_rows(levels, rows, holes, np.random.default_rng(0))[0].tolist()
-    [1, 2]
-    """
+    """Draw a level for each group, attribute by attribute; a hole has the code ``size``."""
     return [
         np.where(holes[:, v], len(level.groups), level.split(rows[:, v], rng))
         for v, level in enumerate(levels)
@@ -163,11 +121,6 @@ def level_kinds(zeros: Zeros, sizes: Sequence[int]) -> list[NDArray[np.int64]]:
     """Number the levels of each attribute by what they are impossible with.
 
     Levels of one kind are interchangeable, so that merging them loses no constraint.
-
-    Examples
-    --------
-    >>> level_kinds({(0, 1): np.array([[True, False], [False, False], [False, False]])}, [3, 2])
-    [array([1, 0, 0]), array([1, 0])]
     """
     kinds = []
     for v, size in enumerate(sizes):
@@ -213,27 +166,7 @@ def sample_rows(
     *,
     draws: Draws = "even",
 ) -> dict[Name, Codes]:
-    """Draw ``n`` rows ancestrally: attributes one after the other, given earlier ones.
-
-    Parameters
-    ----------
-    steps : iterable of (given, new, table)
-        The attributes that a step is given, those that it draws, and their law up to a factor for
-        each cell that is given; its axes are those of ``given``, then those of ``new``.
-    n : int
-    rng : numpy Generator
-    draws : {"even", "independent"}
-        ``"even"`` spreads draws systematically in each cell that is given, so that tables carry
-        less sampling noise; ``"independent"`` rows vary as those of a real sample do.
-
-    Examples
-    --------
-    >>> rain, wet = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [0.25, 0.75]])
-    >>> steps = [((), ("rain",), rain), (("rain",), ("wet",), wet)]
-    >>> codes = sample_rows(steps, 80, np.random.default_rng(0))
-    >>> int(codes["rain"].sum()), int(codes["wet"].sum())
-    (40, 30)
-    """
+    """Draw ``n`` rows ancestrally: attributes one after the other, given earlier ones."""
     codes: dict[Name, Codes] = {}
     for given, new, table in steps:
         before, sizes = table.shape[: len(given)], table.shape[len(given) :]
@@ -246,13 +179,7 @@ def sample_rows(
 
 
 def cell_index(codes: Any, names: Sequence[Any], shape: Sequence[int], n: int) -> Codes:
-    """Return the index of each of n rows' cell in a flat table over some attributes.
-
-    Examples
-    --------
-    >>> cell_index({"a": np.array([0, 1]), "b": np.array([2, 0])}, ("a", "b"), (2, 3), 2).tolist()
-    [2, 3]
-    """
+    """Return the index of each of n rows' cell in a flat table over some attributes."""
     index = np.zeros(n, dtype=np.int64)
     for name, size in zip(names, shape, strict=True):
         index = index * size + codes[name]
@@ -306,13 +233,7 @@ def _drawn_evenly(cumulative: Floats, given: Codes, rng: np.random.Generator) ->
 
 
 def draw_each(laws: Floats, rng: np.random.Generator) -> Codes:
-    """Draw a level from each of many laws, which are given up to factors.
-
-    Examples
-    --------
-    >>> draw_each(np.array([[0.0, 2.0], [1.0, 0.0]]), np.random.default_rng(0)).tolist()
-    [1, 0]
-    """
+    """Draw a level from each of many laws, which are given up to factors."""
     cumulative = np.cumsum(laws, axis=1)
     cumulative /= cumulative[:, -1:]
     uniform = rng.random(len(laws))

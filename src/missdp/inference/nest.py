@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 
-__all__ = ["Nest", "Part", "nested", "spread", "summed"]
-
-
 Floats = NDArray[np.float64]
 
 _FEW = 1000  # cells: less than the time to ask for a sum
@@ -35,13 +32,7 @@ def spread(table: Floats, inner: Clique, outer: Clique) -> Floats:
 
 
 def summed(table: Floats, axes: tuple[int, ...]) -> Floats:
-    """Sum a table over some axes, quickly: NumPy's own sum is slow where few cells lie in a row.
-
-    Examples
-    --------
-    >>> summed(np.arange(6.0).reshape(2, 3), (1,)).tolist()
-    [3.0, 12.0]
-    """
+    """Sum a table over some axes, quickly: NumPy's own sum is slow where few cells lie in a row."""
     if not axes:
         return table
     if table.size < _FEW:
@@ -114,14 +105,6 @@ class Nest:
         The whole clique first.
     at : dict of Clique to int
         Where each table is.
-
-    Examples
-    --------
-    >>> nest = nested((0, 1, 2), [2, 3, 4], [(0, 1), (0,)])
-    >>> [part.clique for part in nest.parts]
-    [(0, 1, 2), (0, 1), (0,)]
-    >>> [table.tolist() for table in nest.read(np.ones((2, 3, 4)))[1:]]
-    [[[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]], [12.0, 12.0]]
     """
 
     parts: tuple[Part, ...]
@@ -135,15 +118,7 @@ class Nest:
         return found
 
     def pile(self, tables: Sequence[Sequence[Floats]], out: Floats) -> None:
-        """Add up all tables of all parts on the whole.
-
-        Parameters
-        ----------
-        tables : sequence of sequences of ndarray
-            For each part, tables of its shape, which stay as they are.
-        out : ndarray
-            The whole; overwritten.
-        """
+        """Add up all tables of all parts on the whole."""
         piled: list[Floats | None] = [None] * len(self.parts)
         for k in range(len(self.parts) - 1, 0, -1):
             part, total = self.parts[k], piled[k]
@@ -165,16 +140,7 @@ class Nest:
 
 
 def nested(whole: Clique, sizes: Sequence[int], tables: Iterable[Clique]) -> Nest:
-    """Nest tables in a clique.
-
-    Parameters
-    ----------
-    whole : Clique
-    sizes : sequence of int
-        Levels of every attribute.
-    tables : iterable of Clique
-        Inside the whole, not empty.
-    """
+    """Nest tables in a clique."""
 
     def cells(clique: Clique) -> int:
         return prod(sizes[v] for v in clique)

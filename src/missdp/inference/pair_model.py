@@ -14,7 +14,8 @@ from missdp.inference.completion import Completed
 from missdp.inference.fit_heads import fit_heads, fit_tree
 from missdp.inference.heads import Heads, Pair
 from missdp.inference.junction import Clique
-from missdp.inference.masks import MaskModel
+from missdp.inference.masks import MaskModel, RowModel, masks_fit
+from missdp.inference.measured import scaled_to, shrunk
 from missdp.inference.model import (
     Codes,
     Levels,
@@ -24,8 +25,6 @@ from missdp.inference.model import (
     split_rows,
 )
 from missdp.inference.raking import draw_weighted, rake
-from missdp.inference.row_model import RowModel, masks_fit
-from missdp.inference.shrinkage import scaled_to, shrunk
 
 __all__ = ["Base", "PairModel", "fit_law", "targets"]
 

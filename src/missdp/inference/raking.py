@@ -6,11 +6,16 @@ so that they add up to what the table says. Weighted rows keep the law that they
 given the cells: raking changes no more than the tables ask for.
 
 Rows and tables are released values here, so that none of this costs privacy.
+
+Drawing rows by their weights rounds counts at random.  What that did to the tables is undone as
+combinatorial optimisation of microdata does (Williamson, Birkin and Rees 1998): rows are replaced
+by others of the same pool wherever the tables then fit better (`swap`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
 
@@ -19,11 +24,128 @@ from numpy.typing import NDArray
 
 from missdp.inference.junction import Clique
 from missdp.inference.model import Codes, Draws, cell_index, draw
-from missdp.inference.swaps import plan, swap
-
-__all__ = ["draw_weighted", "effective_share", "rake", "resample", "sample_raked"]
 
 Floats = NDArray[np.float64]
+
+_BATCH, _LEAST_BATCH = 250, 50  # rows that are compared at once
+_SWAPS = 1000
+_LOOKUPS = 60_000_000  # of cells, at most: batches, then rounds, are smaller for many pairs
+_IDLE = 50  # rounds without a swap, after which no more are tried
+_FEWEST = 20  # rounds; with fewer, it is not worth counting
+_COUNTED = 300_000_000  # cells that are counted in the beginning, at most
+_FIRST = 0.001  # of the rows, how many are replaced at once in the beginning
+_DENSE = 30  # cells for each that is touched, up to which all are counted
+_GROW, _SHRINK = 1.1, 0.5
+
+
+def swap(
+    chosen: Codes,
+    codes: Codes,
+    tables: Mapping[Clique, Floats],
+    *,
+    weights: Floats,
+    rng: np.random.Generator,
+    rounds: int = _SWAPS,
+) -> Codes:
+    """Replace some of the chosen rows by other rows of the pool, so that tables hold better.
+
+    A swap must lessen the sum, over all cells, of squared differences between counts and what the
+    tables say, each divided by the square root of what the tables say: between the measures that
+    look at the largest cells only and at the rarest only.  Few rows are replaced, so that what the
+    tables do not tell stays as it was drawn.
+    """
+    batch, rounds = plan(len(chosen), len(tables), rounds)
+    if not rounds:
+        return chosen
+    cells, current = _Cells.of(tables), chosen.copy()
+    misfit, scale = _misfit(codes[chosen], tables)
+    proposed = rng.choice(len(codes), size=(rounds, batch), p=weights)
+    most, idle = max(1.0, _FIRST * len(chosen)), 0
+    for others in proposed:
+        places = np.unique(rng.integers(0, len(chosen), batch))
+        old, new = cells.at(codes[current[places]]), cells.at(codes[others])
+        pull = misfit * scale
+        leave, enter = pull[old].sum(axis=1), pull[new].sum(axis=1)
+        k = min(int(most), len(places))
+        worst, best = np.argsort(leave)[:k], np.argsort(-enter)[:k]
+        old, new = old[worst], new[best]
+        # Of one swap alone, this is exactly half of what it lessens the sum of squares by.
+        cost = ((scale[old] + scale[new]) * (old != new)).sum(axis=1) / 2
+        good = enter[best] - leave[worst] > cost
+        idle = 0 if good.any() else idle + 1
+        if idle == _IDLE:
+            break
+        touched, change = _change(old[good], new[good], misfit.size)
+        before = misfit[touched]
+        if (scale[touched] * change * (2 * before + change)).sum() < 0:
+            misfit[touched] = before + change
+            current[places[worst[good]]] = others[best[good]]
+            most *= _GROW
+        else:  # alone they are good, together too many
+            most = max(1.0, most * _SHRINK)
+    return current
+
+
+def plan(n: int, tables: int, rounds: int = _SWAPS) -> tuple[int, int]:
+    """Return how many rows to compare at once, and how often: public facts alone decide."""
+    if not n or not tables or n * tables > _COUNTED:
+        return 0, 0
+    most = _LOOKUPS // (2 * tables)
+    batch = min(n, _BATCH, max(_LEAST_BATCH, most // _SWAPS))
+    rounds = min(rounds, most // batch)
+    return batch, rounds if rounds >= _FEWEST else 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Where the cells of all tables are, put into one array."""
+
+    places: Codes
+    strides: Codes
+    starts: Codes
+
+    @classmethod
+    def of(cls, tables: Mapping[Clique, Floats]) -> _Cells:
+        most = max(map(len, tables))  # smaller tables get places that do not count
+        places = np.array([(*c, *[0] * (most - len(c))) for c in tables]).T
+        strides = np.zeros_like(places)
+        for at, table in enumerate(tables.values()):
+            strides[: table.ndim, at] = np.cumprod((1, *table.shape[:0:-1]))[::-1]
+        ends = np.cumsum([table.size for table in tables.values()])
+        return cls(places, strides, np.append(0, ends[:-1]))
+
+    def at(self, rows: Codes) -> Codes:
+        """Return the cells of rows, one column per table."""
+        found: Codes = rows[:, self.places[0]] * self.strides[0] + self.starts
+        for places, strides in zip(self.places[1:], self.strides[1:], strict=True):
+            found += rows[:, places] * strides
+        return found
+
+
+def _misfit(rows: Codes, tables: Mapping[Clique, Floats]) -> tuple[Floats, Floats]:
+    """Return, of all cells, what the tables want minus counts, and what a square is divided by."""
+    columns, n = np.ascontiguousarray(rows.T), len(rows)
+    wanted, counts = [], []
+    for pair, table in tables.items():
+        cells = cell_index(columns, pair, table.shape, n)
+        counts.append(np.bincount(cells, minlength=table.size))
+        wanted.append(table.ravel() * (n / table.sum()))
+    want = np.concatenate(wanted)
+    return want - np.concatenate(counts), 1 / np.sqrt(np.maximum(want, 1.0))
+
+
+def _change(old: Codes, new: Codes, size: int) -> tuple[Codes, Floats]:
+    """Return the cells that swaps touch, and what they add to the misfit of each."""
+    if size < _DENSE * old.size:
+        change = np.bincount(old.ravel(), minlength=size) - np.bincount(new.ravel(), minlength=size)
+        touched = np.flatnonzero(change)
+        return touched, change[touched].astype(np.float64)
+    both = np.concatenate([old.ravel(), new.ravel()])
+    touched, where = np.unique(both, return_inverse=True)
+    signs = np.repeat([1.0, -1.0], old.size)
+    return touched, np.asarray(np.bincount(where, weights=signs), dtype=np.float64)
+
+
 Name = TypeVar("Name", bound=Hashable)
 
 _HALVINGS = 12
@@ -39,11 +161,6 @@ def effective_share(weights: Floats) -> float:
     """Return the effective sample size of weighted rows, as a share of their number.
 
     An estimate from weighted rows varies as one from that many rows of equal weight (Kish 1965).
-
-    Examples
-    --------
-    >>> effective_share(np.array([1.0, 1.0])), effective_share(np.array([1.0, 0.0]))
-    (1.0, 0.5)
     """
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / (len(weights) * squares) if squares > 0 else 0.0
@@ -59,41 +176,7 @@ def rake(
     tolerance: float = 1e-4,
     least_share: float = 0.5,
 ) -> Floats:
-    """Return weights of rows under which tables hold.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n, d)
-        Rows; columns in one piece (Fortran order) are read faster.
-    tables : mapping of Clique to ndarray
-        Wanted tables by attribute positions, in the order of their axes and up to a factor;
-        nowhere negative. A cell that is 0 is forbidden: its rows get no weight. A cell without
-        rows is left out, as no weights could fill it.
-    weights : ndarray, shape (n,), optional
-        Weights to begin with; by default all are equal.
-    sweeps : int
-        Most times that each table is gone through, forwards and backwards in turn.
-    most : float, above 1
-        Largest factor, up or down, of one row's weight by one table in one sweep.
-    tolerance : float
-        Enough is the mean total variation distance of tables found in a sweep, each before it is
-        made to hold.
-    least_share : float
-        Least effective sample size as a share of the rows (see :func:`effective_share`). The sweep
-        that would take it further is undone as far as needed, and is the last.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        At least 0, adding up to 1.
-
-    Examples
-    --------
-    >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    >>> tables = {(0,): np.array([0.25, 0.75]), (1,): np.array([0.5, 0.5])}
-    >>> rake(rows, tables).round(3).tolist()
-    [0.125, 0.125, 0.375, 0.375]
-    """
+    """Return weights of rows under which tables hold."""
     columns = np.asfortranarray(codes).T
     current = _allowed(columns, tables, weights)
     order = list(tables)
@@ -164,29 +247,7 @@ def _part_of_the_way(before: Floats, after: Floats, floor: float) -> Floats:
 def resample(
     weights: Floats, n: int, rng: np.random.Generator, *, codes: Codes | None = None
 ) -> Codes:
-    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order.
-
-    Parameters
-    ----------
-    weights : ndarray
-        At least 0, not all of them 0.
-    n : int
-    rng : numpy Generator
-    codes : ndarray of int64, shape (rows, d), optional
-        The rows themselves. Rows that are alike are then put side by side before places are laid
-        out evenly, so that tables of what is drawn differ less from those of the weighted rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of rows; each is drawn ``n`` times its share of the weight, rounded up or down.
-
-    Examples
-    --------
-    >>> drawn = resample(np.array([0.5, 0.25, 0.25]), 4, np.random.default_rng(0))
-    >>> sorted(drawn.tolist())
-    [0, 0, 1, 2]
-    """
+    """Draw ``n`` of the weighted rows systematically (Madow 1949), in random order."""
     order = rng.permutation(len(weights)) if codes is None else _alike(codes, rng)
     ends = np.cumsum(weights[order])
     places = (np.arange(n) + rng.random()) * (ends[-1] / max(1, n))
@@ -215,25 +276,9 @@ def draw_weighted(
 ) -> Codes:
     """Draw ``n`` of the weighted rows such that tables hold.
 
-    Even draws round the weights systematically, and swaps (`missdp.inference.swaps`) undo what that
-    did to the tables. Where there are too many rows or tables to swap, rows that are alike are put
+    Even draws round the weights systematically, and `swap` undoes what that did to the tables.
+    Where there are too many rows or tables to swap, rows that are alike are put
     side by side instead, which repeats fewer of them than chance would.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (rows, d)
-    tables, weights
-        See :func:`rake`; weights add up to 1.
-    n : int
-    rng : numpy Generator
-    draws : {"even", "independent"}
-    rounds : int
-        See :func:`~missdp.inference.swaps.swap`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Positions of rows.
     """
     if draws == "independent":
         return rng.choice(len(codes), size=n, p=weights)
@@ -258,28 +303,6 @@ def sample_raked(
     weights when these have become unequal; copies of a row go different ways from then on. So
     weights stay nearly equal, however much the tables change the law of the steps: a particle
     filter (Gordon, Salmond and Smith 1993), with raking in place of likelihoods.
-
-    Parameters
-    ----------
-    steps : iterable of (given, new, table)
-        See :func:`~missdp.inference.model.sample_rows`.
-    tables : mapping of tuple of names to ndarray
-        See :func:`rake`.
-    n : int
-    rng : numpy Generator
-    sweeps : int
-        Times that all tables are gone through at the end.
-    draws : {"even", "independent"}
-        ``"independent"`` rows vary as those of a real sample do.
-
-    Examples
-    --------
-    >>> half = np.array([0.5, 0.5])
-    >>> steps = [((), ("rain",), half), ((), ("wet",), half)]
-    >>> table = np.array([[0.4, 0.1], [0.1, 0.4]])
-    >>> rows = sample_raked(steps, {("rain", "wet"): table}, 1000, np.random.default_rng(0))
-    >>> bool(abs((rows["rain"] == rows["wet"]).mean() - 0.8) < 0.01)
-    True
     """
     known = list(steps)
     parts = [min(_MOST_ROWS, n - start) for start in range(0, max(1, n), _MOST_ROWS)]

@@ -27,8 +27,7 @@ from missdp.mechanisms.questions import (
 )
 from missdp.mechanisms.views import PART_ROWS
 from missdp.schema import Numeric, Schema
-from missdp.schema.applicable import applies
-from missdp.schema.known import Known, Verdict
+from missdp.schema.bound import Known, Verdict, applies
 from missdp.schema.schema import plainly_missing
 from missdp.shelf import blocks, room
 from missdp.table import Table

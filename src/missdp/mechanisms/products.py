@@ -23,7 +23,7 @@ from missdp.accounting import Cost
 from missdp.errors import ParameterError
 from missdp.mechanisms.laws import Noise, read_only
 from missdp.sources import Clique
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.counts import RowWeight
 
 _FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
 _LARGEST = 2.0**38  # noise, in steps of the grid

@@ -35,7 +35,7 @@ from missdp.missingness.mechanism import (
     target_rate,
 )
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
-from missdp.schema.applicable import not_everywhere
+from missdp.schema.bound import not_everywhere
 from missdp.table import Table
 
 __all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "SelfMasking", "Weight"]

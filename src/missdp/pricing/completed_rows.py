@@ -19,7 +19,7 @@ from missdp.inference.conditionals import Conditionals
 from missdp.pricing.domain import FloatArray, as_rows, clip_rows, column_names, rows_of
 from missdp.pricing.domain import Rows as Numbers
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.known import decided
+from missdp.schema.bound import decided
 from missdp.sources.filling import DRAWS, ROWS_AT_ONCE, Filling, fill_modelled, modelled_codes
 from missdp.sources.modelled import Modelled
 from missdp.table import Table

@@ -2,9 +2,8 @@
 
 from missdp.schema.attributes import Attribute, Categorical, Level, Ordinal
 from missdp.schema.denial import Denial, PairDenial, read_denials
-from missdp.schema.linear import Equation, Order
 from missdp.schema.numeric import Numeric
-from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
+from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
 from missdp.schema.schema import AnyAttribute, Schema
 
 __all__ = [

@@ -15,25 +15,6 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeGuard, ge
 from missdp.errors import SchemaError, did_you_mean
 from missdp.record import Record
 
-__all__ = [
-    "KINDS",
-    "LONGEST",
-    "MAX_LEVELS",
-    "MAX_WHOLE",
-    "MISSING",
-    "OUTSIDE",
-    "Attribute",
-    "Categorical",
-    "Kind",
-    "Level",
-    "LevelReader",
-    "Ordinal",
-    "is_number",
-    "kind_mark",
-    "number_text",
-    "read_number",
-]
-
 LONGEST: Final = 4096  # characters of a text that is read
 MAX_WHOLE: Final = 2**53  # from here on, floating-point numbers skip whole ones
 MISSING: Final = -1
@@ -45,13 +26,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 def kind_mark(kind: Kind) -> int:
-    """Return the negative number by which readers of cells mark a kind of missing.
-
-    Examples
-    --------
-    >>> [kind_mark(kind) for kind in KINDS]
-    [-3, -1, -5, -6, -7]
-    """
+    """Return the negative number by which readers of cells mark a kind of missing."""
     return MISSING if kind == "missing" else -3 - KINDS.index(kind)
 
 
@@ -67,23 +42,12 @@ def read_number(text: str) -> float | None:
 
     Digits are 0 to 9, with an optional sign, decimal point and exponent; ``inf``, ``infinity`` and
     ``nan`` in any case. Nothing else: no blanks, no thousands separators, no other bases.
-
-    Examples
-    --------
-    >>> read_number("007"), read_number("-.5e1"), read_number("1_000"), read_number("0x10")
-    (7.0, -5.0, None, None)
     """
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def number_text(number: float) -> str:
-    """Return the shortest text of a number; a whole one has no decimal point.
-
-    Examples
-    --------
-    >>> number_text(7.0), number_text(0.1), number_text(-0.0)
-    ('7', '0.1', '0')
-    """
+    """Return the shortest text of a number; a whole one has no decimal point."""
     if number.is_integer() and abs(number) < MAX_WHOLE:
         return str(int(number))
     return repr(number)
@@ -103,12 +67,6 @@ class LevelReader:
         The domain, in order.
     codes : mapping of str to iterable of str, int or float
         What else stands for a cell without a value, by kind.
-
-    Examples
-    --------
-    >>> reader = LevelReader(("7", "8"), {"missing": ("?", -9), "refused": ("no",)})
-    >>> [reader.read(cell) for cell in ("7", " 8 ", 7.0, "07.0", "?", -9.0, "", "9", "no")]
-    [0, 1, 0, 0, -1, -1, -1, -2, -5]
     """
 
     def __init__(

@@ -25,7 +25,6 @@ from missdp.schema.rules import Rule
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = ["Denial", "Holds", "PairDenial", "Single", "read_denials"]
 
 _SIGNS = {
     "EQ": "==", "IQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",

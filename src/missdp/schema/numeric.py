@@ -23,8 +23,6 @@ from missdp.schema.attributes import (
     read_number,
 )
 
-__all__ = ["Bins", "Numeric", "decimals"]
-
 _Floats: TypeAlias = NDArray[Any]
 
 _MOST_SPIKES = 1000
@@ -274,13 +272,7 @@ class Numeric(Attribute):
 
 
 def decimals(*numbers: float) -> int:
-    """Return how many decimals numbers are written with, at most 20.
-
-    Examples
-    --------
-    >>> decimals(0.01, 2.5), decimals(1e-10), decimals(100.0)
-    (2, 10, 0)
-    """
+    """Return how many decimals numbers are written with, at most 20."""
     exponents = (Decimal(repr(n)).normalize().as_tuple().exponent for n in numbers)
     return min(20, max(0, *(-int(exponent) for exponent in exponents)))
 
@@ -311,12 +303,6 @@ class Bins:
         Whether values are whole numbers.
     pieces, shares : array of float, optional
         Edges of pieces of bins, and the shares of values, spikes aside, that lie in each.
-
-    Examples
-    --------
-    >>> bins = Bins(np.array([0.0, 10.0, 20.0]), spikes=(12.0,), integer=True)
-    >>> bins.names(np.asarray), bins.encode(np.array([11.0, 12.0, 13.0])).tolist()
-    (('[0, 10)', '12', '[10, 20) except 12'), [2, 1, 2])
     """
 
     def __init__(

@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Routes
-from missdp.schema.known import Flags, Floats, Known, compared
+from missdp.schema.bound import Bound, Derives, Flags, Floats, Forbids, Known, Routes, compared
 from missdp.schema.numeric import Numeric
 from missdp.schema.predicates import Compare, Join, Not, Predicate
 
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = ["check_possible"]
 
 _MOST_CELLS = 300_000  # of one table
 _MOST_IN_ALL = 4_000_000  # of all tables; rules beyond that are not looked at
@@ -35,13 +33,7 @@ _Alive: TypeAlias = dict[str, Flags]
 
 
 def check_possible(schema: Schema, bound: Iterable[Bound]) -> None:
-    """Refuse rules that order attributes in a circle, or leave a level no row.
-
-    Raises
-    ------
-    SchemaError
-        If they do.
-    """
+    """Refuse rules that order attributes in a circle, or leave a level no row."""
     rules = tuple(bound)
     _check_circles(rules)
     pieces = {name: _pieces(schema[name], rules) for name in _names(rules)}

@@ -32,22 +32,6 @@ from missdp.schema.numeric import Numeric
 if TYPE_CHECKING:
     from missdp.schema.schema import AnyAttribute, Schema
 
-__all__ = [
-    "MIRRORED",
-    "OPERATORS",
-    "Compare",
-    "Everyone",
-    "Join",
-    "Not",
-    "Predicate",
-    "RowView",
-    "Verdict",
-    "backticks_hint",
-    "compare_with",
-    "parse_names",
-    "parse_where",
-]
-
 
 BoolArray = NDArray[np.bool_]
 Verdict = tuple[BoolArray, BoolArray]
@@ -192,20 +176,7 @@ _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes line
 
 
 def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
-    """Return the names of a list that is separated by commas; one with a comma is in backticks.
-
-    Raises
-    ------
-    ParameterError
-        If a backtick is not closed, or something stands beside a name in backticks.
-    SchemaError
-        If a name is not one of the schema, where this is given.
-
-    Examples
-    --------
-    >>> parse_names("age, `height, cm`,sex")
-    ('age', 'height, cm', 'sex')
-    """
+    """Return the names of a list that is separated by commas; one with a comma is in backticks."""
     names, at = [], 0
     while at < len(text):
         found = _NAME_IN_LIST.match(text, at)
@@ -226,15 +197,7 @@ _PLAIN = re.compile(r"[^\W\d]\w*")
 
 
 def backticks_hint(text: str, names: Iterable[str]) -> str:
-    """Return what to add to a refusal of a text in which an odd name stands without backticks.
-
-    Examples
-    --------
-    >>> backticks_hint("how old? > 5", ["sex", "how old?"])
-    '; a name with a blank, a comma or another sign goes in backticks: `how old?`'
-    >>> backticks_hint("`how old?` > 5", ["sex", "how old?"])
-    ''
-    """
+    """Return what to add to a refusal of a text in which an odd name stands without backticks."""
     bare = re.sub(r"`[^`]*`", "` `", text)
     odd = [n for n in names if not _PLAIN.fullmatch(n) and "`" not in n and n.strip() in bare]
     if not odd:
@@ -244,33 +207,7 @@ def backticks_hint(text: str, names: Iterable[str]) -> str:
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
-    """Parse a subpopulation.
-
-    Parameters
-    ----------
-    text : str or None
-        None or blank means everyone.
-    schema : Schema
-        Its attributes and levels are the only names and constants known.
-    named : str
-        What refusals call the text: the parameter that it was given for.
-
-    Returns
-    -------
-    Predicate
-
-    Raises
-    ------
-    ParameterError
-        If the text is not in the language or names something the schema does not declare.
-
-    Examples
-    --------
-    >>> from missdp import Numeric, Schema
-    >>> schema = Schema((Numeric(name="age", lower=0, upper=100),))
-    >>> sorted(parse_where("20 <= age < 30", schema).names)
-    ['age']
-    """
+    """Parse a subpopulation."""
     if text is None:
         return Everyone()
     if not isinstance(text, str):
@@ -410,13 +347,7 @@ class _Parser:
 
 
 def compare_with(attribute: AnyAttribute, sign: str, value: Level | float) -> Predicate:
-    """Return the comparison of an attribute with a constant.
-
-    Raises
-    ------
-    ParameterError
-        If the constant is not in the attribute's public domain, or they cannot be compared.
-    """
+    """Return the comparison of an attribute with a constant."""
     with replacing(_Unreadable, by=lambda error: ParameterError(str(error))):
         return _compare(attribute, sign, value)
 

@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import SchemaError
-from missdp.schema.bound import Bound, Derives, Forbids, Routes
+from missdp.schema.bound import Bound, Derives, Forbids, Known, Routes
 from missdp.schema.denial import Denial
-from missdp.schema.known import Known
 from missdp.schema.possible import check_possible
 
 if TYPE_CHECKING:
     from missdp.schema.rules import Rule
     from missdp.schema.schema import Schema
 
-__all__ = ["ImpossibleCells", "RuleBook", "not_applicable", "target_of"]
 
 _Rule = TypeVar("_Rule", Derives, Routes)
 
@@ -36,22 +34,6 @@ class RuleBook:
     Parameters
     ----------
     schema : Schema
-
-    Raises
-    ------
-    SchemaError
-        If a rule names what the schema does not have, an attribute is determined or routed twice,
-        attributes follow from each other in a circle, or a level is left that no row can have.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-    >>> schema = Schema(
-    ...     (Categorical(name="work", levels=("no", "yes")), Numeric(name="h", lower=0, upper=9)),
-    ...     (NotApplicable("h", unless="work = 'yes'"),),
-    ... )
-    >>> schema.rulebook.order, schema.rulebook.impossible["work", "h"][:, -1].tolist()
-    (('h',), [False, True])
     """
 
     def __init__(self, schema: Schema) -> None:

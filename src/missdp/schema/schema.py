@@ -20,20 +20,9 @@ from missdp.schema.attributes import (
     Ordinal,
 )
 from missdp.schema.denial import Denial
-from missdp.schema.linear import Equation, Order
 from missdp.schema.numeric import Numeric
 from missdp.schema.rulebook import RuleBook, not_applicable
-from missdp.schema.rules import Determined, Impossible, NotApplicable, Rule
-
-__all__ = [
-    "AnyAttribute",
-    "Schema",
-    "check_schema",
-    "load_toml",
-    "plainly_missing",
-    "write_tables",
-]
-
+from missdp.schema.rules import Determined, Equation, Impossible, NotApplicable, Order, Rule
 
 _FORMAT = 1  # of the layout that people write
 _KEYS = {"kind", "format", "attribute", "attributes", "rule", "rules"}
@@ -255,14 +244,7 @@ def check_schema(schema: object) -> None:
 
 
 def plainly_missing(attribute: AnyAttribute) -> AnyAttribute:
-    """Return the attribute with all its holes of one kind; "not applicable" stays what it is.
-
-    Examples
-    --------
-    >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,), unknown=(-8,))
-    >>> plainly_missing(pay).kinds
-    ('missing',)
-    """
+    """Return the attribute with all its holes of one kind; "not applicable" stays what it is."""
     return replace(attribute, refused=None, unknown=None, not_asked=None)
 
 

@@ -1,5 +1,6 @@
 """Sources: exact, private counts of many cliques in one pass. They never add noise."""
 
+from missdp.aliases import moved_from
 from missdp.sources.counts import (
     Clique,
     Counts,
@@ -7,12 +8,12 @@ from missdp.sources.counts import (
     MemorySource,
     Reads,
     Rows,
+    RowWeight,
     readable,
     weighing,
 )
-from missdp.sources.duckdb import DuckDBSource
-from missdp.sources.spark import SparkSource
 from missdp.sources.strategies import STRATEGIES, Strategy, is_source, open_source, strategy_named
+from missdp.sources.streamed import DuckDBSource
 
 __all__ = [
     "STRATEGIES",
@@ -22,8 +23,8 @@ __all__ = [
     "MarginalSource",
     "MemorySource",
     "Reads",
+    "RowWeight",
     "Rows",
-    "SparkSource",
     "Strategy",
     "is_source",
     "open_source",
@@ -31,3 +32,5 @@ __all__ = [
     "strategy_named",
     "weighing",
 ]
+
+__getattr__ = moved_from(__name__)

@@ -1,8 +1,8 @@
 """Exact counts of many cliques in one pass over the rows: what a source promises, and the kernel.
 
 `MarginalSource` is the protocol that every source obeys, and `MemorySource` the source for tables
-held in memory. Every source feeds chunks of rows, as codes, to one counting kernel (`Counter`), so
-every source counts alike.
+held in memory. Every source of ours is a `CountingSource`: it feeds chunks of rows, as codes, to
+one counting kernel (`Counter`), so every source counts alike.
 
 Cliques that overlap are counted together: a chunk's cells are indexed once per *group* of
 attributes (a small joint domain that contains several cliques), and the cliques are summed out of
@@ -12,9 +12,10 @@ computations.
 
 from __future__ import annotations
 
+import abc
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -25,27 +26,7 @@ from numpy.typing import NDArray
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 from missdp.sources.partners import check_comparable
-from missdp.sources.row_weights import RowWeight
 from missdp.table import Table
-
-__all__ = [
-    "CHUNK_ROWS",
-    "GROUP_CELLS",
-    "MAX_CELLS",
-    "Clique",
-    "Counter",
-    "Counts",
-    "MarginalSource",
-    "MemorySource",
-    "Reads",
-    "Rows",
-    "WeighingSource",
-    "check_cliques",
-    "plan_groups",
-    "readable",
-    "weighing",
-]
-
 
 Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
 Counts: TypeAlias = dict[Clique, NDArray[np.int64]]
@@ -54,6 +35,70 @@ Rows: TypeAlias = Literal["observed", "extended"]
 """Which rows count: those observed on the clique, or all, with missing as one more level."""
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
 """What is asked of a source: counts of cliques, sums of rows' weights too, or the rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowWeight:
+    """The factor by which a row's vector of products is clipped: a whole number for each row.
+
+    A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Its
+    vector is made of the blocks, each times ``alone``, and of the products of every two blocks, so
+    its squared length is ``alone^2 S + (S^2 - Q) / 2`` with S the sum of the squared lengths, and
+    Q the sum of their squares. The weight is the largest whole number up to ``most`` by which that
+    vector can be multiplied without becoming longer than ``bound``.
+
+    Parameters
+    ----------
+    squares : mapping of str to array of int64
+        For each attribute the squared length of the block of each code, at least 0.
+    alone : int
+        At least 0.
+    bound : int
+        At least 1.
+    most : int
+        At least 1, below 2**32.
+
+    Examples
+    --------
+    >>> squares = {"a": np.array([4, 0]), "b": np.array([9, 1])}
+    >>> weight = RowWeight(squares, alone=1, bound=70, most=20)
+    >>> weight({"a": np.array([0, 1]), "b": np.array([0, 1])}).tolist()  # of lengths 7 and 1
+    [9, 20]
+    """
+
+    squares: Mapping[str, NDArray[np.int64]]
+    alone: int
+    bound: int
+    most: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attributes whose codes it reads."""
+        return tuple(self.squares)
+
+    def __call__(self, codes: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Return the weight of each row of a chunk."""
+        size = len(next(iter(codes.values()))) if codes else 0
+        total, squared = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        for name, lengths in self.squares.items():
+            block = lengths[codes[name]]
+            total += block
+            squared += block * block
+        length = np.sqrt(
+            (self.alone**2 * total + (total * total - squared) // 2).astype(np.float64)
+        )
+        # Rounding of the conversion, the root and the quotient together is far below 2**-50.
+        with np.errstate(divide="ignore"):
+            factor = self.bound * (1 - 2.0**-50) / length
+        return np.floor(np.minimum(factor, self.most)).astype(np.int64)
+
+    def recoded(self, codes: Mapping[str, NDArray[np.int64]]) -> RowWeight:
+        """Return the weight of rows with other codes, of which ``codes`` tells those known here."""
+        squares = {
+            name: lengths[codes[name]] if name in codes else lengths
+            for name, lengths in self.squares.items()
+        }
+        return RowWeight(squares, self.alone, self.bound, self.most)
 
 
 @runtime_checkable
@@ -107,20 +152,7 @@ class WeighingSource(MarginalSource, Protocol):
     """A source that can also count rows by a weight that each row has by its own codes."""
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell of every clique, missing cells included.
-
-        Parameters
-        ----------
-        cliques : iterable of tuple of str
-            See :meth:`MarginalSource.counts`.
-        weight : RowWeight
-            The weight of a row, given the codes of its cells.
-
-        Returns
-        -------
-        dict of tuple of str to array of int64
-            Shape ``schema.extended_shape(clique)``.
-        """
+        """Add up the weights of the rows in every cell of every clique, missing cells included."""
         ...
 
 
@@ -281,16 +313,7 @@ class Counter:
 
 
 def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tuple[Clique, ...]:
-    """Return the distinct cliques in order, or refuse what cannot be counted.
-
-    Raises
-    ------
-    ParameterError
-        If ``rows`` is unknown, a clique is text or repeats an attribute, or the counts would not
-        fit in memory.
-    SchemaError
-        If an attribute is not declared.
-    """
+    """Return the distinct cliques in order, or refuse what cannot be counted."""
     if rows not in ("observed", "extended"):
         raise ParameterError(f"rows must be 'observed' or 'extended', not {rows!r}")
     distinct: dict[Clique, int] = {}
@@ -394,7 +417,53 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
     return index
 
 
-class MemorySource:
+class CountingSource(abc.ABC):
+    """A source whose rows are fed to a `Counter`, a chunk at a time."""
+
+    @property
+    @abc.abstractmethod
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+
+    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
+        """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
+        counter = self._counter(check_cliques(self.schema, cliques, rows))
+        self._count(counter, None)
+        return counter.result(rows)
+
+    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
+        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
+        counter = self._counter(check_cliques(self.schema, cliques, "extended"))
+        self._count(counter, weight)
+        return counter.result("extended")
+
+    def _counter(self, cliques: tuple[Clique, ...]) -> Counter:
+        return Counter(self.schema, cliques)
+
+    @abc.abstractmethod
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        """Add every row to a counter."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.schema.names)})"
+
+
+def count_block(
+    counter: Counter, codes: Mapping[str, NDArray[Any]], n_rows: int, weight: RowWeight | None
+) -> None:
+    """Add rows in memory to a counter, a chunk at a time."""
+    for start in range(0, n_rows, CHUNK_ROWS):
+        chunk = {name: c[start : start + CHUNK_ROWS] for name, c in codes.items()}
+        n_chunk = min(CHUNK_ROWS, n_rows - start)
+        counter.add(chunk, n_chunk, weight(chunk) if weight else None)
+
+
+def names_read(counter: Counter, weight: RowWeight | None) -> Clique:
+    """Return the attributes whose codes are needed to count rows."""
+    return tuple(dict.fromkeys((*counter.names, *(weight.names if weight else ()))))
+
+
+class MemorySource(CountingSource):
     """Count a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
 
     Parameters
@@ -437,37 +506,33 @@ class MemorySource:
 
     def coded_as(self, schema: Schema) -> MemorySource:
         """Return the same rows with other bins; they are put into them once they are counted."""
-        return _RecutRows(self, schema)
+        return LaterRows(self, schema, lambda table: table.coded_as(schema))
 
-    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
-        return self._count(check_cliques(self.schema, cliques, rows), None).result(rows)
+    def _counter(self, cliques: tuple[Clique, ...]) -> Counter:
+        few = min(GROUP_CELLS, len(self.table) // 4)
+        return Counter(self.schema, cliques, group_cells=few)
 
-    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
-        checked = check_cliques(self.schema, cliques, "extended")
-        return self._count(checked, weight).result("extended")
-
-    def _count(self, cliques: tuple[Clique, ...], weight: RowWeight | None) -> Counter:
-        n_rows = len(self.table)
-        counter = Counter(self.schema, cliques, group_cells=min(GROUP_CELLS, n_rows // 4))
-        read = {*counter.names, *(weight.names if weight else ())}
-        codes = {name: self.table.codes(name) for name in read}
-        for start in range(0, n_rows, CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, n_rows)
-            chunk = {name: c[start:stop] for name, c in codes.items()}
-            counter.add(chunk, stop - start, weight(chunk) if weight else None)
-        return counter
-
-    def __repr__(self) -> str:
-        return f"MemorySource({', '.join(self.schema.names)})"
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        codes = {name: self.table.codes(name) for name in names_read(counter, weight)}
+        count_block(counter, codes, len(self.table), weight)
 
 
-class _RecutRows(MemorySource):
-    """Rows in memory that are put into other bins when the first of them is counted."""
+class LaterRows(MemorySource):
+    """Rows in memory that are worked out from others when the first of them is counted.
 
-    def __init__(self, source: MemorySource, schema: Schema) -> None:
-        self._source, self._schema = source, schema
+    Parameters
+    ----------
+    source : MemorySource
+    schema : Schema
+        Public facts about the rows.
+    worked_out : callable
+        Makes the table of the other one.
+    """
+
+    def __init__(
+        self, source: MemorySource, schema: Schema, worked_out: Callable[[Table], Table]
+    ) -> None:
+        self._source, self._schema, self._worked_out = source, schema, worked_out
 
     @property
     def schema(self) -> Schema:
@@ -477,9 +542,9 @@ class _RecutRows(MemorySource):
     @property
     def valued(self) -> frozenset[str]:
         """Attributes of which the rows have values."""
-        return self._source.valued
+        return self._source.valued & {*self._schema.names}
 
     @cached_property
     def table(self) -> Table:
         """The private rows."""
-        return self._source.table.coded_as(self._schema)
+        return self._worked_out(self._source.table)

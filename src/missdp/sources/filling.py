@@ -17,23 +17,10 @@ from numpy.typing import NDArray
 
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import Schema
-from missdp.sources.code_store import CodeBlock, CodeStore, streams_codes
 from missdp.sources.counts import MarginalSource, MemorySource
 from missdp.sources.modelled import Modelled
+from missdp.sources.streamed import CodeBlock, CodeStore, streams_codes
 from missdp.table import Table
-
-__all__ = [
-    "DRAWS",
-    "ROWS_AT_ONCE",
-    "SWEEPS",
-    "Filling",
-    "complete_schema",
-    "fill_codes",
-    "fill_modelled",
-    "filled_given_all",
-    "filled_rows",
-    "modelled_codes",
-]
 
 Codes: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -62,19 +49,6 @@ def fill_codes(
     first drawn given what is known by then, and then, in turns, given all other cells (Gibbs
     sampling).
 
-    Parameters
-    ----------
-    laws : Conditionals
-    codes : ndarray of int64, shape (n, d)
-        A hole has the code after the last level.
-    uniforms : ndarray, shape (n, SWEEPS, d)
-        Numbers in [0, 1), a row of them for each row, independent of everything.
-    never : mapping of int to int, optional
-        By attribute, a level that no hole becomes.
-    filling : {"random", "likely", "mean"}
-        Draw from the law, or take the level that is likeliest given the observed cells (of numbers
-        in bins, ``"mean"`` is left to who knows their values).
-
     Notes
     -----
     Row i becomes f(row i, uniforms i), with one f that is fixed by the laws: nothing is added up
@@ -85,15 +59,6 @@ def fill_codes(
     mechanism that bounds what one row changes does so for every value of the uniforms, and so on
     average over them (differential privacy is preserved by mixing with weights that do not depend
     on the table). The laws were released before: that is paid for, and this costs nothing.
-
-    Examples
-    --------
-    >>> from missdp.inference.conditionals import fit_conditionals
-    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [400, 100, 100, 400], axis=0)
-    >>> laws = fit_conditionals(rows, [2, 2])
-    >>> uniforms = np.random.default_rng(0).random((3, SWEEPS, 2))
-    >>> fill_codes(laws, np.array([[2, 1], [0, 1], [0, 2]]), uniforms).tolist()
-    [[1, 1], [0, 1], [0, 0]]
     """
     filled = codes.copy()
     holes = codes >= np.array(laws.sizes, dtype=np.int64)
@@ -174,14 +139,6 @@ def fill_modelled(
 
     While holes are drawn, "not applicable" is a level like any other where rules say when it holds:
     or an attribute could never become what makes another one not applicable.
-
-    Parameters
-    ----------
-    laws : Conditionals
-    codes : ndarray of int64, shape (n, d)
-    uniforms : ndarray, shape (n, DRAWS, d)
-    modelled : Modelled
-    filling : {"random", "likely", "mean"}
     """
     filled = fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
     names = modelled.schema.names

@@ -16,24 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.applicable import told_by_rules
-from missdp.schema.known import Known, Verdict, decided
+from missdp.schema.bound import Known, Verdict, decided, told_by_rules
 from missdp.schema.rulebook import ImpossibleCells
 from missdp.schema.schema import plainly_missing
-from missdp.sources.code_store import CodeBlock, streams_codes
 from missdp.sources.counts import (
     Clique,
     Counts,
+    LaterRows,
     MarginalSource,
     MemorySource,
     Rows,
+    RowWeight,
     weighing,
 )
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.streamed import CodeBlock, streams_codes
 from missdp.table import Table
 from missdp.table.encode import Column, code_dtype
-
-__all__ = ["Modelled"]
 
 
 class Modelled:
@@ -43,20 +41,6 @@ class Modelled:
     ----------
     schema : Schema
         Public facts about the private rows.
-
-    Examples
-    --------
-    >>> from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-    >>> schema = Schema(
-    ...     (
-    ...         Categorical(name="work", levels=("no", "yes"), nullable=True, refused=("R",)),
-    ...         Numeric(name="hours", lower=0, upper=80, bins=4),
-    ...     ),
-    ...     rules=(NotApplicable("hours", unless="work = 'yes'"),),
-    ... )
-    >>> modelled = Modelled(schema).schema
-    >>> modelled.shape(("work", "hours")), modelled.extended_shape(("work", "hours"))
-    ((2, 5), (3, 5))
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -175,7 +159,7 @@ class Modelled:
         if self.is_whole:
             return source
         if isinstance(source, MemorySource):
-            return _PlainerRows(source, self)
+            return LaterRows(source, self.schema, self.table)
         plainer = _PlainerStream if streams_codes(source) else _PlainerSource
         return plainer(source, self)
 
@@ -241,28 +225,6 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
     if len(attribute.kinds) > 1:
         return plainly_missing(attribute)
     return attribute
-
-
-class _PlainerRows(MemorySource):
-    """What is modelled of rows in memory, made plainer when the first of it is counted."""
-
-    def __init__(self, source: MemorySource, modelled: Modelled) -> None:
-        self._source, self._modelled = source, modelled
-
-    @property
-    def schema(self) -> Schema:
-        """Public facts about what is modelled."""
-        return self._modelled.schema
-
-    @property
-    def valued(self) -> frozenset[str]:
-        """Attributes of which the rows have values."""
-        return self._source.valued & {*self.schema.names}
-
-    @cached_property
-    def table(self) -> Table:
-        """The private rows, made plainer."""
-        return self._modelled.table(self._source.table)
 
 
 class _PlainerSource:

@@ -21,15 +21,6 @@ from missdp.schema.denial import Single
 from missdp.schema.predicates import MIRRORED, OPERATORS
 from missdp.table import Table
 
-__all__ = [
-    "check_comparable",
-    "check_countable",
-    "observed_on",
-    "violates_itself",
-    "violating_pairs",
-    "violating_partners",
-]
-
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -47,43 +38,7 @@ def violating_partners(
     *,
     ranks: NDArray[np.integer] | None = None,
 ) -> Ints:
-    """Count for each row the rows with which it violates a denial constraint.
-
-    Parameters
-    ----------
-    denial : PairDenial
-        What no two rows have; either of the two may be t1.
-    rows : Table
-        With values of the numeric attributes that are compared.
-    among : Table, optional
-        Rows that partners are looked for among; by default the other ones of ``rows``.
-    ranks : array of int, optional
-        Only with the other ones of ``rows``: partners of a lower rank are counted, and no others.
-
-    Returns
-    -------
-    array of int64, one for each row
-
-    Raises
-    ------
-    DataError
-        If a table holds only bins of a numeric attribute that is compared.
-    ParameterError
-        If more comparisons are "not equal" than can be counted.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from missdp import Categorical, Schema
-    >>> from missdp.schema import Denial
-    >>> schema = Schema(
-    ...     tuple(Categorical(name=n, levels=("x", "y", "z")) for n in ("zip", "city")),
-    ...     (Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
-    ... )
-    >>> rows = Table.read(pd.DataFrame({"zip": list("xxxy"), "city": list("xxyz")}), schema)
-    >>> violating_partners(schema.rulebook.pairs[0], rows).tolist()
-    [1, 1, 2, 0]
-    """
+    """Count for each row the rows with which it violates a denial constraint."""
     check_countable(denial)
     relation = _Relation(denial)
     ours = _Sides(denial, rows, ranks)
@@ -109,13 +64,7 @@ def violating_pairs(denial: PairDenial, rows: Table) -> int:
 
 
 def check_countable(denial: PairDenial) -> None:
-    """Refuse a constraint whose violations take too long to count, whatever the rows are.
-
-    Raises
-    ------
-    ParameterError
-        If too many comparisons between the rows are "not equal".
-    """
+    """Refuse a constraint whose violations take too long to count, whatever the rows are."""
     different = sum(sign == "!=" for sign, _, _ in denial.between)
     if 2 * different > MOST_DIFFERENT:  # both rows may be t1, so they count twice
         raise ParameterError(
@@ -125,19 +74,7 @@ def check_countable(denial: PairDenial) -> None:
 
 
 def check_comparable(denial: PairDenial, schema: Schema, valued: Collection[str]) -> None:
-    """Refuse a table that holds only bins of a number that is compared; public facts tell.
-
-    Parameters
-    ----------
-    denial : PairDenial
-    schema : Schema
-    valued : collection of str
-        The attributes of which the table holds values.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a table that holds only bins of a number that is compared; public facts tell."""
     for name in denial.names:
         if isinstance(schema[name], Numeric) and name not in valued:
             raise DataError(f"attribute {name!r} has no numeric values in this table")
@@ -225,14 +162,7 @@ class _Relation:
         return found
 
     def count(self, ours: _Sides, theirs: _Sides, roles: tuple[bool, bool]) -> Ints:
-        """Count for each of our rows those of theirs with which it violates the constraint.
-
-        Parameters
-        ----------
-        ours, theirs : _Sides
-        roles : (bool, bool)
-            Whether our row is t1, and whether it is t2; if both, then both orders violate it.
-        """
+        """Count for each of our rows those of theirs with which it violates the constraint."""
         is_first, is_second = roles
         mine = (ours.first | (not is_first)) & (ours.second | (not is_second))
         others = (theirs.second | (not is_first)) & (theirs.first | (not is_second))

@@ -19,31 +19,20 @@ from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, did_you_mean
 from missdp.schema import Schema
-from missdp.sources.code_store import streams_codes
-from missdp.sources.counts import Clique, MarginalSource, MemorySource, Reads, Rows, weighing
-from missdp.sources.duckdb import DuckDBSource
-from missdp.sources.row_weights import RowWeight
-from missdp.sources.spark import SparkSource
+from missdp.sources.counts import (
+    Clique,
+    MarginalSource,
+    MemorySource,
+    Reads,
+    Rows,
+    RowWeight,
+    weighing,
+)
+from missdp.sources.streamed import DuckDBSource, streams_codes
 from missdp.table import Table
+from missdp.table.frames import engine_of
 from missdp.table.memory import fits_into_memory
-from missdp.table.quietly import is_spark_frame
 from missdp.table.streams import RelationRows, stream_of
-
-__all__ = [
-    "STRATEGIES",
-    "ExactCounts",
-    "GateChoice",
-    "MergedCounts",
-    "PrivateCounts",
-    "Strategy",
-    "can_leave_out_rows",
-    "complete_rows",
-    "is_source",
-    "merge_levels",
-    "open_source",
-    "strategy_named",
-]
-
 
 GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
@@ -210,8 +199,9 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
         return data
-    if is_spark_frame(data):
-        return SparkSource(data, schema)
+    if (engine := engine_of(data)) is not None:
+        opened: MarginalSource = engine.source(data, schema)
+        return opened
     stream = stream_of(data)
     held = reads == "rows" and type(stream) is not RelationRows  # of a relation no length is known
     if stream is not None and not held and not fits_into_memory(stream.about(), schema):
@@ -295,14 +285,7 @@ class ExactCounts:
         return found
 
     def take_over(self, others: PrivateCounts, cells: Mapping[str, NDArray[np.int64]]) -> None:
-        """Count single attributes, when they are needed, in another coding of the same rows.
-
-        Parameters
-        ----------
-        others : PrivateCounts
-        cells : mapping of str to ndarray of int64
-            By attribute whose codes differ, the code here of each level there.
-        """
+        """Count single attributes, when they are needed, in another coding of the same rows."""
         self._others, self._cells = others, cells
 
     def _recoded(self, single: Clique) -> Counts:
@@ -421,11 +404,6 @@ def merge_levels(table: Counts, groups: NDArray[np.int64], axis: int) -> Counts:
     """Add up an axis of counts over groups of levels; further last levels are kept.
 
     Every row stays in one cell, so one row still moves one count by one.
-
-    Examples
-    --------
-    >>> merge_levels(np.array([5, 1, 2, 9]), np.array([0, 1, 1]), 0).tolist()
-    [5, 3, 9]
     """
     extra = table.shape[axis] - len(groups)
     size = int(groups.max()) + 1

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from missdp.mechanisms.questions import QUANTA, Rows, Sums
 from missdp.schema import Numeric, Schema
-from missdp.schema.applicable import may_be_open, not_everywhere
+from missdp.schema.bound import may_be_open, not_everywhere
 from missdp.schema.predicates import Predicate
 
 __all__ = ["PLACES", "Interval", "MissingCells", "Names", "average_bounds", "tally", "total_bounds"]

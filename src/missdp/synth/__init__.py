@@ -9,10 +9,11 @@
 * `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
 * `neural`: adversarial families, fitted with PyTorch.
 * `privbayes`: a Bayesian `network`, learned in `learn_network`.
-* `row_blocks`, `spark_rows`: rows drawn in blocks, here or by the tasks of Spark.
+* `row_blocks`: rows drawn in blocks.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 """
 
+from missdp.aliases import moved_from
 from missdp.synth.aim import AIM
 from missdp.synth.all_pairs import AllPairs
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground_truth
@@ -25,7 +26,6 @@ from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
-from missdp.synth.spark_rows import sample_spark
 
 __all__ = [
     "AIM",
@@ -41,6 +41,7 @@ __all__ = [
     "epsilon_for_ground_truth",
     "load",
     "planned_ground_truth",
-    "sample_spark",
     "synthesizers",
 ]
+
+__getattr__ = moved_from(__name__)

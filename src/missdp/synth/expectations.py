@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from missdp.inference.drift import Drift
+from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique
 from missdp.mechanisms.door import Facts

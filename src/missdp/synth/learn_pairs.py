@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
-from missdp.inference.completion import Completed, complete, rows_enough, tree_rows
+from missdp.inference.completion import Completed, PairTables, complete, rows_enough, tree_rows
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.pair_model import Base, PairModel, fit_law, targets
-from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
 from missdp.inference.heads import Pair
+from missdp.inference.masks import RowModel
 from missdp.inference.model import Zeros
-from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
 from missdp.schema import Schema
 from missdp.synth.base import MissingValues, Synthesizer

@@ -1,8 +1,8 @@
 """Private rows as codes and masks, and the one door through which data comes in."""
 
-from missdp.table.databases import DuckDBRows, SQLRows
-from missdp.table.decode import Holes, check_holes
+from missdp.aliases import moved_from
 from missdp.table.draft import Draft, draft_columns, draft_schema
+from missdp.table.encode import Holes, check_holes
 from missdp.table.frames import FrameKind
 from missdp.table.memory import memory_limit
 from missdp.table.streams import FileRows, PartRows, RelationRows, RowStream
@@ -10,17 +10,17 @@ from missdp.table.table import Table
 
 __all__ = [
     "Draft",
-    "DuckDBRows",
     "FileRows",
     "FrameKind",
     "Holes",
     "PartRows",
     "RelationRows",
     "RowStream",
-    "SQLRows",
     "Table",
     "check_holes",
     "draft_columns",
     "draft_schema",
     "memory_limit",
 ]
+
+__getattr__ = moved_from(__name__)

@@ -18,8 +18,6 @@ from missdp.table.encode import Column, Encoder, code_dtype
 from missdp.table.follow import follow_rules
 from missdp.table.streams import Batch, RowStream, stream_of
 
-__all__ = ["check_rows_fit", "in_order", "in_sizes", "joined", "read_columns", "usual_jobs"]
-
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -32,13 +30,7 @@ def usual_jobs() -> int:
 def in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
-    """Yield a function of each item, in the order of the items, worked out by a few threads.
-
-    Examples
-    --------
-    >>> list(in_order(abs, [-3, 1, -2], n_jobs=2))
-    [3, 1, 2]
-    """
+    """Yield a function of each item, in the order of the items, worked out by a few threads."""
     jobs = n_jobs or usual_jobs()
     with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
         waiting: deque[Future[_Out]] = deque()
@@ -58,23 +50,7 @@ def read_columns(
     *,
     refusing: bool = False,
 ) -> Iterator[dict[str, Column]]:
-    """Yield encoded columns, a batch of rows at a time, every row by itself.
-
-    Parameters
-    ----------
-    stream : RowStream
-    schema : Schema
-        Its rules are applied.
-    names : iterable of str, optional
-        The columns to yield; what rules derive them from is read, too. By default all.
-    refusing : bool, default False
-        Whether the other columns are read, too, as far as they may refuse a cell.
-
-    Raises
-    ------
-    DataError
-        If the columns are not the schema's, or a row does not fit it.
-    """
+    """Yield encoded columns, a batch of rows at a time, every row by itself."""
     stream.check(schema.names)
     wanted = tuple(schema.names if names is None else names)
     reached = schema.rulebook.reached(wanted)
@@ -89,12 +65,7 @@ def read_columns(
 
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
-    """Refuse files and streams of which a row does not fit the schema, and keep none.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse files and streams of which a row does not fit the schema, and keep none."""
     stream = stream_of(data)
     if stream is None:
         raise DataError("only files, DuckDB relations and streams are checked in batches")

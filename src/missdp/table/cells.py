@@ -22,23 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = [
-    "LONGEST_BYTES",
-    "UNREADABLE",
-    "Cells",
-    "Chunk",
-    "Coded",
-    "Plain",
-    "Unreadable",
-    "distinct",
-    "indices_of",
-    "may_hold_text",
-    "plain",
-    "read_numbers",
-    "taken",
-    "without_long_cells",
-]
-
 _Floats = NDArray[np.float64]
 _Flags = NDArray[np.bool_]
 
@@ -81,14 +64,6 @@ def plain(cell: Any) -> Plain:
     Bytes are text if they are UTF-8. A date, or a moment without time zone at midnight, is the text
     ``YYYY-MM-DD``. Other moments, durations, complex numbers, lists and strange objects are
     ``UNREADABLE``, and so is text of more than 4,096 characters.
-
-    Examples
-    --------
-    >>> import datetime, decimal
-    >>> plain(decimal.Decimal("0.10")), plain(7), plain(b"a"), plain(datetime.date(2020, 2, 1))
-    (0.1, 7.0, 'a', '2020-02-01')
-    >>> plain(float("nan")), plain([1]), plain(2**2000)
-    (None, UNREADABLE, inf)
     """
     import pandas as pd
 
@@ -193,13 +168,7 @@ def distinct(data: Chunk) -> tuple[list[Plain], NDArray[np.intp]]:
 
 
 def without_long_cells(data: pa.Array) -> pa.Array:
-    r"""Return a column of a file with bytes that are no text in place of cells too long to be read.
-
-    Examples
-    --------
-    >>> without_long_cells(pa.array(["a", None, "b" * 10**6])).to_pylist()
-    [b'a', None, b'\xff']
-    """
+    """Return a column of a file, with unreadable bytes in place of cells that are too long."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -322,13 +291,7 @@ def read_numbers(
 
 
 def may_hold_text(data: Chunk) -> bool:
-    """Whether a cell may be text, as far as the type of the column tells.
-
-    Examples
-    --------
-    >>> may_hold_text(pa.array([1.5])), may_hold_text(pa.array([".R", "7"]))
-    (False, True)
-    """
+    """Whether a cell may be text, as far as the type of the column tells."""
     import pyarrow as pa
 
     if isinstance(data, Coded):

@@ -1,7 +1,9 @@
-"""Draft a schema from column names and cells, for a person to complete.
+"""What a curator is told of private columns: a draft of their schema, and what a schema loses.
 
-Names come from the table's own header; levels and bounds come from the private cells, so each is
-marked as not yet declared public. A release refuses such a schema.
+In a draft names come from the table's own header; levels and bounds come from the private cells, so
+each is marked as not yet declared public. A release refuses such a schema. Where an attribute takes
+any cell, by ``outside``, a column that is written in another way than the schema expects is read as
+holes, or as bounds: a release must not tell of it; the curator may.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,15 +23,19 @@ from missdp.errors import DataError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.attributes import KINDS, MAX_WHOLE, Kind, number_text, read_number
 from missdp.schema.schema import write_tables
-from missdp.table.cells import Cells, Plain, Unreadable
-from missdp.table.encode import encode
+from missdp.table.cells import Cells, Chunk, Plain, Unreadable, distinct, read_numbers, taken
+from missdp.table.encode import Encoder, encode
 from missdp.table.frames import columns_from_native
-from missdp.table.number_styles import date_style, number_style
 from missdp.table.streams import RowStream, stream_of
-from missdp.table.tally import Tally, is_padded
-from missdp.table.usual import Proposed, number_codes, text_codes
-
-__all__ = ["Draft", "draft_columns", "draft_schema"]
+from missdp.table.tally import (
+    Proposed,
+    Tally,
+    date_style,
+    is_padded,
+    number_codes,
+    number_style,
+    text_codes,
+)
 
 _MAX_DRAFT_LEVELS = 100
 _RULES = """
@@ -141,8 +147,7 @@ def draft_columns(data: Any) -> Draft:
     >>> draft.stubs["pets"]
     "column 'pets' has cells that are neither short text in UTF-8, numbers nor true/false"
     """
-    stream = stream_of(data)
-    columns = _Frame(columns_from_native(data)) if stream is None else _Streamed(stream)
+    columns = _Columns(data)
     if not columns.names:
         raise DataError("the data has no columns to draft a schema from")
     drafts = {name: _drafts(name, tally) for name, tally in columns.tallies().items()}
@@ -215,49 +220,39 @@ def draft_schema(data: Any) -> Schema:
     return Schema(draft.attributes)
 
 
-class _Frame:
-    """Columns that are held. Private."""
+class _Columns:
+    """Columns of a frame, or of rows that are read in batches, as often as needed. Private."""
 
-    def __init__(self, cells: Mapping[str, Cells]) -> None:
-        self._cells = cells
-        self.names = tuple(cells)
+    def __init__(self, data: Any) -> None:
+        stream = stream_of(data)
+        self._stream, self._cells = stream, {} if stream else columns_from_native(data)
+        self.names = stream.columns() if stream else tuple(self._cells)
+        if stream:
+            stream.check(self.names)
 
-    def tallies(self) -> dict[str, Tally]:
-        """Return the distinct cells of every column."""
-        found = {name: Tally() for name in self.names}
-        for name, tally in found.items():
-            tally.add(self._cells[name])
-        return found
-
-    def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
-        """Return the columns that their drafts do not read."""
-        return [name for name, a in drafted.items() if not _reads(a, self._cells[name])]
-
-
-class _Streamed:
-    """Columns that are read in batches of rows. Private."""
-
-    def __init__(self, stream: RowStream) -> None:
-        self._stream = stream
-        self.names = stream.columns()
-        stream.check(self.names)
+    def _batches(self, names: tuple[str, ...]) -> Iterator[list[Cells]]:
+        if self._stream is None:
+            yield [self._cells[name] for name in names]
+            return
+        for batch in self._stream.batches(names):
+            yield [batch.column(place) for place in range(len(names))]
 
     def tallies(self) -> dict[str, Tally]:
         """Return the distinct cells of every column."""
         found = {name: Tally() for name in self.names}
-        for batch in self._stream.batches(self.names):
-            for place, tally in enumerate(found.values()):
-                tally.add(batch.column(place))
+        for cells in self._batches(self.names):
+            for tally, column in zip(found.values(), cells, strict=True):
+                tally.add(column)
         return found
 
     def unread(self, drafted: Mapping[str, AnyAttribute]) -> list[str]:
         """Return the columns that their drafts do not read."""
-        left = dict(drafted)
-        for batch in self._stream.batches(tuple(drafted)):
-            for place, name in enumerate(drafted):
-                if name in left and not _reads(left[name], batch.column(place)):
-                    del left[name]
-        return [name for name in drafted if name not in left]
+        lost: set[str] = set()
+        for cells in self._batches(tuple(drafted)):
+            for (name, attribute), column in zip(drafted.items(), cells, strict=True):
+                if name not in lost and not _reads(attribute, column):
+                    lost.add(name)
+        return [name for name in drafted if name in lost]
 
 
 def _reads(attribute: AnyAttribute, cells: Cells) -> bool:
@@ -372,3 +367,65 @@ def _as_text(cell: Plain) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     return number_text(cell) if isinstance(cell, float) else str(cell)
+
+
+@dataclass(frozen=True, repr=False)
+class LostCells:
+    """Columns of which more is lost than their curator may know. Private.
+
+    Parameters
+    ----------
+    without_values : tuple of str
+        No cell of these is in the declared domain; columns that rules may fill are left out.
+    other_styles : tuple of str
+        Numeric ones of which a cell looks like a number in a spelling that is not read as one.
+    unreadable : tuple of str
+        A cell of these is neither text, number nor true/false: it is not UTF-8, or very long.
+    """
+
+    without_values: tuple[str, ...] = ()
+    other_styles: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.without_values or self.other_styles or self.unreadable)
+
+
+def lost_cells(stream: RowStream, schema: Schema) -> LostCells:
+    """Return the columns of which a schema loses cells without a word; none of no rows."""
+    filled = schema.rulebook.may_fill
+    bare = {a.name: replace(a, nullable=True, outside="missing") for a in schema}
+    empty = {name: Encoder(a) for name, a in bare.items() if name not in filled}
+    found: dict[str, set[str]] = {a.name: set() for a in schema if not a.refuses}
+    rows = 0
+    for batch in stream.batches(schema.names):
+        rows += batch.num_rows
+        for place, attribute in enumerate(schema):
+            name, column = attribute.name, batch.column(place)
+            if name in empty and (empty[name].encode(column).codes < attribute.size).any():
+                del empty[name]
+            if name in found:
+                found[name] |= _faults(column, attribute)
+    return LostCells(
+        tuple(empty) if rows else (),
+        *(tuple(n for n, faults in found.items() if fault in faults) for fault in (_STYLE, _RAW)),
+    )
+
+
+_STYLE, _RAW = "style", "unreadable"
+
+
+def _faults(column: Chunk, attribute: AnyAttribute) -> set[str]:
+    """Tell whether a cell cannot be read, or looks like a number and is neither one nor a code."""
+    if isinstance(attribute, Numeric):
+        codes = {code for kind in attribute.kinds for code in attribute.codes_of(kind)}
+        texts = frozenset(code.strip() for code in codes if isinstance(code, str))
+        _, lost = read_numbers(column, texts)
+        cells, _ = distinct(taken(column, np.flatnonzero(lost)))
+    else:
+        cells, _ = distinct(column)
+    found = {_RAW for cell in cells if isinstance(cell, Unreadable)}
+    if isinstance(attribute, Numeric):
+        texts_left = (cell.strip() for cell in cells if isinstance(cell, str))
+        found |= {_STYLE for text in texts_left if number_style([text], every=True)}
+    return found

@@ -16,13 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import AnyAttribute, Numeric, Schema
-from missdp.schema.applicable import told_by_rules
-from missdp.schema.bound import Derives, Routes
-from missdp.schema.known import Known, KnownCells, decided
+from missdp.schema.bound import Derives, Known, KnownCells, Routes, decided, told_by_rules
 from missdp.schema.rulebook import RuleBook
 from missdp.table.encode import Column, code_dtype
-
-__all__ = ["Rows", "follow_rules", "known_cells"]
 
 
 def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Known]:
@@ -33,16 +29,7 @@ def known_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Know
 def follow_rules(
     schema: Schema, columns: Mapping[str, Column], names: Iterable[str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns with the schema's rules applied to every row by itself.
-
-    Parameters
-    ----------
-    schema : Schema
-    columns : mapping of str to Column
-        With values if numeric. Rules that read other attributes are left out.
-    names : iterable of str, optional
-        The columns to return; by default all.
-    """
+    """Return the columns with the schema's rules applied to every row by itself."""
     wanted = list(columns if names is None else names)
     book = schema.rulebook
     if not book.bound or not columns:

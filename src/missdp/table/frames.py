@@ -1,53 +1,23 @@
-"""Cells of data frames, and of CSV and Parquet files, in Arrow's types.
-
-Nothing about a cell is guessed here: frames keep their types, Parquet files too, and the cells of
-CSV files stay bytes. Errors of the engines, which may quote a cell, are replaced.
-"""
+"""Cells of data frames, in Arrow's types. Frames keep their types: nothing is guessed here."""
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import gzip
-import io
-import zlib
-from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
-from missdp.table.cells import Cells, Coded, without_long_cells
-from missdp.table.memory import batch_room
-from missdp.table.quietly import is_spark_frame, quiet
+from missdp.table.cells import Cells, Coded
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet
 
-
-__all__ = [
-    "BATCH_ROWS",
-    "READABLE",
-    "FrameKind",
-    "check_columns",
-    "columns_from_native",
-    "csv_separator",
-    "file_batches",
-    "file_columns",
-    "frame_kind",
-    "is_csv",
-    "native_from_arrow",
-    "opened",
-]
-
-
-BATCH_ROWS = 65_536
 
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 """The library whose tables come out."""
@@ -59,11 +29,25 @@ _ARROW_LIKE = (
 )
 
 
+# Packages whose frames an engine runs -> the module of the wing that does, which has ``source``, to
+# count rows where they are, and ``quiet``, within which nothing is logged.
+_ENGINES = {"pyspark.sql": "missdp.engines.spark"}
+
+
 @cache
 def _arrow_like() -> tuple[type, ...]:
     import pandas as pd
 
     return tuple(getattr(pd, name) for name in _ARROW_LIKE)
+
+
+def engine_of(data: Any) -> Any:
+    """Return the module of the wing that reads frames of this type, if there is one."""
+    kinds = [kind.__module__ for kind in type(data).__mro__ if kind.__name__ == "DataFrame"]
+    for package, module in _ENGINES.items():
+        if any(kind.startswith(package) for kind in kinds):
+            return import_module(module)
+    return None
 
 
 def frame_kind(data: Any) -> FrameKind:
@@ -79,14 +63,7 @@ def frame_kind(data: Any) -> FrameKind:
 
 
 def columns_from_native(data: Any, names: tuple[str, ...] | None = None) -> dict[str, Cells]:
-    """Return the columns of a frame as cells; with ``names``, exactly those in that order.
-
-    Raises
-    ------
-    DataError
-        If ``data`` is not a frame we read, its query fails, or it has repeated, absent or
-        undeclared columns. No cell is looked at.
-    """
+    """Return the columns of a frame as cells; with ``names``, exactly those in that order."""
     import pandas as pd
     import pyarrow as pa
 
@@ -109,7 +86,8 @@ def _collected(data: Any) -> Any:
     failed = DataError("the table cannot be read: its query fails or a row is malformed")
     with replacing(TypeError, by=strange):
         frame = nw.from_native(data)
-    with replacing(Exception, by=failed), quiet() if is_spark_frame(data) else nullcontext():
+    engine = engine_of(data)
+    with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
 
 
@@ -163,13 +141,7 @@ def _objects(cells: list[Any]) -> Cells:
 
 
 def check_columns(found: list[str], names: tuple[str, ...]) -> None:
-    """Refuse repeated, absent and undeclared columns by name.
-
-    Raises
-    ------
-    DataError
-        If the columns are not exactly the schema's.
-    """
+    """Refuse repeated, absent and undeclared columns by name."""
     # Absent ones first: if a file has no header, the names found are cells of its first row.
     if absent := [name for name in names if name not in found]:
         raise DataError(f"the data lacks columns that the schema declares: {absent}")
@@ -209,248 +181,3 @@ def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:
             import polars as pl
         return pl.from_arrow(table)
     raise ParameterError(f"kind must be 'pandas', 'polars' or 'pyarrow', not {kind!r}")
-
-
-READABLE = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
-_HEADER_BYTES = 2**20
-_BLOCK_BYTES = 2**22
-_MAX_BLOCK_BYTES = 2**31 - 1
-# Arrow reads 32 blocks of a CSV file ahead, and takes as much again to make columns of a few.
-_BLOCKS, _LEAST_BLOCKS = 80, 40  # that there is room for, of usual rows and of very long ones
-_COPIES = 5.2  # of the cells of a Parquet file, while they are read
-_SHORT = 64  # bytes of a cell that nobody calls long
-
-
-def file_columns(path: Path, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the column names of a CSV or Parquet file; with ``names``, refuse any other.
-
-    Raises
-    ------
-    DataError
-        If the file does not exist, has an unknown suffix, has no readable header, or has other
-        columns.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    with _readable(path):
-        if not is_csv(path):
-            about = pa.parquet.read_metadata(path)
-            _check_room(path, about)
-            header = _Header("", tuple(about.schema.to_arrow_schema().names), True)
-        else:
-            header = _read_header(path)
-    if is_csv(path) and "" in header.names:
-        raise DataError(_unnamed(path, header.names))
-    if names is not None:
-        check_columns(list(header.names), names)
-    if len(set(header.names)) < len(header.names):
-        # Unnamed: without a schema, the first line could be a row of a file that has no header.
-        raise DataError(f"the header of {str(path)!r} repeats a column name; rename the columns")
-    return header.names
-
-
-def file_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns of a file, a batch of rows at a time.
-
-    Nothing is guessed from private cells. The header line of a CSV file decides what separates its
-    fields (comma, semicolon, tab or bar); quotes are double; cells stay bytes here, because the
-    schema says how to read them. Empty fields are null. Parquet cells keep their declared types.
-
-    Raises
-    ------
-    DataError
-        If the file is not well-formed, or a row takes more memory than the limit has room for.
-    """
-    import pyarrow as pa
-
-    with _readable(path):
-        if is_csv(path):
-            batches = _csv_batches(path, _read_header(path), names)
-        else:
-            batches = _parquet_batches(path, names)
-    while True:
-        with _readable(path):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            columns = [without_long_cells(batch.column(name)) for name in names]
-            batch = pa.RecordBatch.from_arrays(columns, list(names))
-        del columns
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield batch.slice(start, BATCH_ROWS)
-
-
-def is_csv(path: Path) -> bool:
-    """Whether a file that can be read is CSV, by its suffix."""
-    return not path.name.lower().endswith((".parquet", ".pq"))
-
-
-def csv_separator(path: Path) -> str:
-    """Return what separates the fields of a CSV file, by its header line."""
-    with _readable(path):
-        return _read_header(path).separator
-
-
-@contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Replace errors about the content of a file, which may quote cells."""
-    import pyarrow as pa
-
-    name = path.name.lower()
-    if not _is_file(path):
-        raise DataError(f"no data file at {str(path)!r}{_folder_hint(path)}")
-    if not name.endswith(READABLE):
-        raise DataError(
-            f"cannot read {str(path)!r}: the suffix must be one of {', '.join(READABLE)}"
-        )
-    kind = "CSV file in UTF-8 with a header line" if is_csv(path) else "Parquet file"
-
-    def malformed(_: BaseException) -> DataError:
-        return DataError(f"cannot read {str(path)!r}: it is not a well-formed {kind}")
-
-    with replacing(
-        pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError, by=malformed
-    ):
-        yield
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-def _folder_hint(path: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        if path.is_dir():
-            return ": it is a folder; to read all Parquet files in it, say so (--parts, PartRows)"
-    return ""
-
-
-def _unnamed(path: Path, names: tuple[str, ...]) -> str:
-    """Say what an empty name is; quotes no name, which could be a cell if there is no header."""
-    if names[0] == "" and "" not in names[1:]:
-        return (
-            f"the first column of {str(path)!r} has no name: pandas saves the row labels of a "
-            "frame like that. Save it again with index=False, or delete the column"
-        )
-    return f"the header line of {str(path)!r} has a column without a name; name or delete it"
-
-
-@dataclass(frozen=True)
-class _Header:
-    """The first record of a CSV file."""
-
-    separator: str
-    names: tuple[str, ...]
-    rows_follow: bool
-
-
-def opened(path: Path) -> Any:
-    """Open a CSV file to read its bytes."""
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-
-
-def _read_header(path: Path) -> _Header:
-    """Return separator and column names: those of the separator that finds most names.
-
-    One by which a quoted name would be followed by more than a separator counts only if all do so.
-    """
-    with opened(path) as file:
-        start: bytes = file.read(_HEADER_BYTES)
-    found: list[_Header] = []
-    for strict in (True, False):
-        for separator in "" if found else "\t" if path.suffix.lower() == ".tsv" else ",;\t|":
-            lines = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
-            with contextlib.suppress(csv.Error):
-                names = next(csv.reader(lines, delimiter=separator, strict=strict), [])
-                found.append(_Header(separator, tuple(names), bool(lines.read(1))))
-    header = max(found, key=lambda one: len(one.names), default=_Header("", (), False))
-    if not header.names or (len(start) == _HEADER_BYTES and not header.rows_follow):
-        raise csv.Error("no header line")
-    "".join(header.names).encode("utf-8")  # only here: a cell that is not UTF-8 is for its reader
-    return header
-
-
-def _csv_batches(path: Path, header: _Header, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Parse; if a row is longer than a block, go on from there with longer blocks."""
-    import pyarrow as pa
-
-    room = batch_room()
-    longest = min(_MAX_BLOCK_BYTES, room // _LEAST_BLOCKS)
-    whole = path.suffix.lower() != ".gz" and path.stat().st_size < longest
-    done, block = 0, min(_BLOCK_BYTES, room // _BLOCKS)
-    while header.rows_follow:
-        skip = done
-        try:
-            with _open_csv(path, header, names, block) as reader:
-                for batch in reader:
-                    fresh = batch.slice(skip)
-                    skip -= min(skip, batch.num_rows)
-                    done += fresh.num_rows
-                    yield fresh
-            return
-        except pa.ArrowInvalid as error:
-            if "CSV parse error" in str(error) or (whole and block == longest):
-                raise
-        if block == longest:
-            raise _too_long(path)
-        block = min(4 * block, longest)
-
-
-def _too_long(path: Path) -> DataError:
-    return DataError(
-        f"cannot read {str(path)!r}: a cell, or a quote that is never closed, is longer than the "
-        "limit of memory has room for; shorten it, or raise the limit (--memory, memory_limit)"
-    )
-
-
-def _check_room(path: Path, about: pa.parquet.FileMetaData) -> None:
-    """Refuse a file whose rows are read together, as a group, with too much text in their cells."""
-    for group in map(about.row_group, range(about.num_row_groups)):
-        chunks = map(group.column, range(group.num_columns))
-        sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
-        if sum(max(0, size - _SHORT * group.num_rows) for size in sizes) > batch_room() / _COPIES:
-            raise _too_long(path)
-
-
-def _parquet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Read text and bytes as dictionaries: a long cell is there once, however often it stands."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    about = pa.parquet.read_metadata(path)
-    _check_room(path, about)
-    leaves = [about.schema.column(i) for i in range(about.num_columns)]
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    width = sum(leaf.length for leaf in leaves)
-    file = pa.parquet.ParquetFile(path, metadata=about, read_dictionary=texts)
-    rows = max(1, min(BATCH_ROWS, int(batch_room() / _COPIES / max(1, width))))
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(rows, columns=list(names))
-    return batches
-
-
-def _open_csv(path: Path, header: _Header, names: tuple[str, ...], block: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    return pa.csv.open_csv(
-        pa.input_stream(str(path), compression="gzip" if path.suffix.lower() == ".gz" else None),
-        read_options=pa.csv.ReadOptions(block_size=block),
-        parse_options=pa.csv.ParseOptions(
-            delimiter=header.separator,
-            newlines_in_values=True,
-            # In a file of one column an empty line is a row whose only cell is missing.
-            ignore_empty_lines=len(header.names) > 1,
-        ),
-        convert_options=pa.csv.ConvertOptions(
-            column_types={name: pa.binary() for name in header.names},
-            include_columns=list(names),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            check_utf8=False,
-        ),
-    )

@@ -19,15 +19,6 @@ from pathlib import Path
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
 
-__all__ = [
-    "batch_room",
-    "fits_into_memory",
-    "machine_memory",
-    "memory_in_force",
-    "memory_limit",
-    "read_bytes",
-]
-
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _LEAST = 2**29
@@ -43,23 +34,7 @@ _LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
 
 
 def read_bytes(size: str | int) -> int:
-    """Return a number of bytes that is written with a unit.
-
-    Parameters
-    ----------
-    size : str or int
-        Such as ``"2GB"``, ``"800 MB"`` or ``"1.5GiB"``.
-
-    Raises
-    ------
-    ParameterError
-        If it is not a size, or less than 512 MiB: Python and its libraries take most of that.
-
-    Examples
-    --------
-    >>> read_bytes("2GB"), read_bytes("1.5 GiB")
-    (2000000000, 1610612736)
-    """
+    """Return a number of bytes that is written with a unit."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(i?)B?\s*", str(size), re.I)
     if found is None or (found[3] and not found[2]) or isinstance(size, bool):
         raise ParameterError("memory must be a size such as 2GB, 800MB or 1.5GiB")
@@ -107,14 +82,7 @@ def memory_in_force() -> int:
 
 
 def batch_room() -> int:
-    """Return how many bytes a reader may take for a few batches of rows, beside rows that are held.
-
-    Examples
-    --------
-    >>> with memory_limit("1GB"):
-    ...     batch_room()
-    350000000
-    """
+    """Return how many bytes a reader may take for batches of rows, beside rows that are held."""
     return int(_BATCHES + _LEFT * (memory_in_force() - _BASE))
 
 
@@ -131,24 +99,7 @@ def machine_memory() -> int:
 
 
 def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1, beside: int = 0) -> bool:
-    """Tell whether a table of so many rows can be held; one of unknown length cannot.
-
-    Parameters
-    ----------
-    rows : int or None
-    schema : Schema
-    tables : int, default 1
-        How many such tables are held at once.
-    beside : int, default 0
-        How many bytes are held for each row beside them.
-
-    Examples
-    --------
-    >>> schema = Schema((Numeric(name="age", lower=0, upper=99),))
-    >>> with memory_limit("1GB"):
-    ...     fits_into_memory(10**6, schema), fits_into_memory(10**9, schema)
-    (True, False)
-    """
+    """Tell whether a table of so many rows can be held; one of unknown length cannot."""
     if rows is None:
         return False
     cells = sum(_code_bytes(a.extended_size) + 8 * isinstance(a, Numeric) for a in schema)

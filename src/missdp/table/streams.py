@@ -17,24 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from missdp.errors import DataError, replacing
+from missdp.errors import DataError, ParameterError, replacing
 from missdp.table.cells import LONGEST_BYTES, Chunk
-from missdp.table.frames import (
-    BATCH_ROWS,
-    check_columns,
-    file_batches,
-    file_columns,
-    is_csv,
-    opened,
-)
+from missdp.table.frames import check_columns
 from missdp.table.memory import memory_in_force
+from missdp.table.read_files import BATCH_ROWS, file_batches, file_columns, is_csv, opened
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
-
-
-__all__ = ["Batch", "FileRows", "PartRows", "RelationRows", "RowStream", "stream_of"]
 
 
 class Batch(Protocol):
@@ -226,13 +217,7 @@ class RelationRows(RowStream):
 def _relation_batches(
     relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, a batch of rows at a time.
-
-    Raises
-    ------
-    DataError
-        If the query fails. DuckDB's own message, which may quote a cell, is not kept.
-    """
+    """Yield the named columns, a batch of rows at a time."""
     with _private_errors():
         projected = relation.project(", ".join(_terms(relation, names)))
         reader = projected.to_arrow_reader(BATCH_ROWS)
@@ -273,14 +258,20 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
             yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
 
 
-def stream_of(data: Any) -> RowStream | None:
-    """Return what reads files, relations and streams in batches; None for anything else.
+def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return the relation of one SELECT statement; refuse anything else, and run none of it."""
+    import duckdb
 
-    Examples
-    --------
-    >>> stream_of([1, 2]) is None
-    True
-    """
+    with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
+        statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise ParameterError("the query must be exactly one SELECT statement")
+    with replacing(duckdb.Error, by=DataError("the query does not run")):
+        return connection.sql(sql)
+
+
+def stream_of(data: Any) -> RowStream | None:
+    """Return what reads files, relations and streams in batches; None for anything else."""
     import duckdb
 
     if isinstance(data, RowStream):

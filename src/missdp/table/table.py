@@ -15,8 +15,7 @@ from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.attributes import KINDS, Kind
 from missdp.schema.schema import check_schema
 from missdp.table.blocks import joined, read_columns
-from missdp.table.decode import Holes, check_holes, decode
-from missdp.table.encode import Column, code_dtype, encode
+from missdp.table.encode import Column, Holes, check_holes, code_dtype, decode, encode
 from missdp.table.follow import follow_rules
 from missdp.table.frames import (
     FrameKind,
@@ -28,9 +27,6 @@ from missdp.table.streams import stream_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-__all__ = ["Table"]
 
 
 class Table:

@@ -4,20 +4,189 @@ Distinct cells are counted, all of them as long as they are few. A column of ver
 numbers keeps the lowest and the highest, the most frequent, and an even sample of the others: which
 numbers are sampled is decided by a fixed function of the number, so that each is counted from its
 first cell to its last.
+
+Codes that usually stand for a kind of missing are proposed for a person to check. Words say their
+kind. Numbers follow what most surveys do: -1 is not applicable; what ends in 7 was refused, in 8 is
+not known, in 9 is missing. A number is proposed only if it is clearly no value: negative where
+nothing else is, or far above everything else in a column of whole numbers.
+
+Numbers and dates in a spelling that is not read as such are pointed out, not converted: whether
+``1,234`` is above a thousand or next to one is not written in it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.schema.attributes import read_number
+from missdp.schema.attributes import KINDS, Kind, read_number
 from missdp.table.cells import Cells, Chunk, Plain, distinct, read_numbers, taken
 
-__all__ = ["Tally", "is_padded"]
+_GROUPS, _COMMA, _SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
+_EITHER = f"{_GROUPS} or {_COMMA}"
+_REMEDIES: Final = {
+    _GROUPS: "without separators",
+    _COMMA: "with a point",
+    _EITHER: "without separators and with a point",
+    _SIGN: "without the sign",
+}
+_UNITS = re.compile(r"[$€£¥%]|\b(?:USD|EUR|GBP|CHF|JPY)\b")
+_BLANKS = "['’_ \u00a0\u202f]"  # the last two are blanks at which no line is broken
+_STYLES: Final = tuple(
+    (re.compile(rf"[+-]?{pattern}"), styles)
+    for pattern, styles in (
+        (r"[1-9][0-9]{0,2},[0-9]{3}", {_EITHER}),
+        (r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", {_GROUPS}),
+        (rf"[1-9][0-9]{{0,2}}(?:{_BLANKS}[0-9]{{3}})+(?:\.[0-9]*)?", {_GROUPS}),
+        (r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}", {_GROUPS}),
+        (rf"[1-9][0-9]{{0,2}}(?:(?:{_BLANKS}|\.)[0-9]{{3}})+,[0-9]*", {_GROUPS, _COMMA}),
+    )
+)
+
+
+def number_style(texts: Collection[str], *, every: bool) -> str | None:
+    """Say how the numbers of a column are written, and how to write them instead."""
+    found = [styles for text in texts if (styles := _styles(text)) is not None]
+    odd = set[str]().union(*found)
+    if not odd or 2 * len(found) <= len(texts) or (every and len(found) < len(texts)):
+        return None
+    if odd & {_GROUPS, _COMMA}:  # others of the column tell which it is
+        odd -= {_EITHER}
+    named = [style for style in _REMEDIES if style in odd]
+    remedies = [_REMEDIES[style] for style in named]
+    return (
+        f"looks like numbers with {' and '.join(named)}: write them {' and '.join(remedies)}, "
+        "each cell by itself"
+    )
+
+
+def _styles(text: str) -> set[str] | None:
+    """Return what is odd about a text that is a number, None if it is none."""
+    bare = _UNITS.sub("", text, count=1).strip()
+    signs = {_SIGN} if bare != text else set[str]()
+    if read_number(bare) is not None:
+        return signs
+    for pattern, styles in _STYLES:
+        if pattern.fullmatch(bare):
+            return signs | styles
+    return signs | {_COMMA} if read_number(bare.replace(",", ".", 1)) is not None else None
+
+
+_PARTS = (
+    r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2}))"
+)
+_DATE = re.compile(rf"{_PARTS}(?:[T ][0-9]{{1,2}}:[0-9:.]+(?: ?[AP]M|Z|[+-][0-9:]+)?)?")
+
+
+def date_style(texts: Collection[str]) -> str | None:
+    """Say what to do about a column of which more than half of the distinct cells are dates."""
+    dates = sum(_DATE.fullmatch(text) is not None for text in texts)
+    if 2 * dates <= len(texts):
+        return None
+    return "looks like dates: write a year, a month or an age instead, each cell by itself"
+
+
+Proposed: TypeAlias = Mapping[Kind, tuple[str | float, ...]]
+
+_SAID: Final[dict[Kind, str]] = {
+    "refused": "refused, refuse, refusal, declined, declined to answer, prefer not to say, "
+    "prefer not to answer, prefer not to disclose, rather not say, would not say, .r",
+    "unknown": "don't know, dont know, do not know, doesn't know, does not know, didn't know, "
+    "dk, unknown, cannot say, can't say, .d",
+    "not_asked": "not asked, question not asked, not administered",
+    "not_applicable": "not applicable, does not apply, inapplicable, inap, iap, valid skip, "
+    "legitimate skip, .i",
+    "missing": "?, na, n/a, n.a., <na>, null, ., missing, no answer, no response, nonresponse, "
+    "non-response, not available, not ascertained, not reported, not stated, not answered, "
+    "skipped, unanswered, refused/don't know, don't know/refused, dk/ref, dk/rf, dk/na",
+}
+_WORDS: Final = {word: kind for kind, words in _SAID.items() for word in words.split(", ")}
+_PYTHON_NONE = "None"  # among numbers only: elsewhere it may be an answer, to "religion?" say
+_STATA = re.compile(r"\.[a-z]", re.IGNORECASE)
+_TWO_LETTERS = re.compile(r"[A-Za-z]{2}")
+_OTHERS = 3  # at least as many others of two letters: NA is a country then, and DK another
+
+_LAST: Final[dict[int, Kind]] = {7: "refused", 8: "unknown", 9: "missing"}
+_TOPS = (10, 100, 1000, 10_000)  # codes of one group are the three numbers below one of these
+_HIGHEST = 2 / 3  # of a code: the greatest value that leaves it clearly apart
+_WIDEST = 3  # times the widest gap between values: the least gap below a code
+_SHARE = 0.01  # the least share of all cells that have codes above all values
+_PILE = 0.05  # the same for a single -1 just below zero
+
+
+def text_codes(texts: Iterable[str]) -> dict[Kind, tuple[str | float, ...]]:
+    """Return which of the texts of a column usually stand for a kind of missing."""
+    found: dict[Kind, list[str]] = {}
+    given = {text.strip() for text in texts}
+    two = {text for text in given if _TWO_LETTERS.fullmatch(text)}
+    countries = sum(text.lower() not in _WORDS for text in two) >= _OTHERS
+    numbers = all(read_number(t) is not None or t.lower() in _WORDS for t in given - {_PYTHON_NONE})
+    for text in sorted(given):
+        if (text in two and countries) or (text == _PYTHON_NONE and not numbers):
+            continue
+        kind = _WORDS.get(text.replace("\u2019", "'").lower())
+        if kind is None and (text == _PYTHON_NONE or _STATA.fullmatch(text)):
+            kind = "missing"
+        if kind is not None:
+            found.setdefault(kind, []).append(text)
+    return {kind: tuple(found[kind]) for kind in KINDS if kind in found}
+
+
+def number_codes(
+    numbers: NDArray[np.float64], counts: NDArray[np.float64], *, total: int | None = None
+) -> dict[Kind, tuple[str | float, ...]]:
+    """Return which of the distinct numbers of a column usually stand for a kind of missing."""
+    found: dict[Kind, list[int]] = {}
+    whole = float(total or counts.sum())
+    low = _low(numbers, counts, whole)
+    rest = ~np.isin(numbers, low)
+    left = whole - counts[~rest].sum()
+    for code in [*low, *_high(numbers[rest], counts[rest], left)]:
+        kind: Kind = "not_applicable" if code == -1 else _LAST[abs(code) % 10]
+        found.setdefault(kind, []).append(code)
+    return {kind: tuple(sorted(found[kind])) for kind in KINDS if kind in found}
+
+
+def _low(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
+    """Return codes below zero, where nothing else is below zero."""
+    usual = {-1, *(-code for top in _TOPS for code in range(top - 3, top))}
+    below = numbers < 0
+    codes = {int(x) for x in numbers[below] if float(x).is_integer()}
+    values = numbers[~below]
+    if not codes or len(codes) < below.sum() or not codes <= usual or len(values) < 2:
+        return []
+    often = counts[below].sum()
+    least = counts[~below][np.argsort(values)][:3]  # of the values next to the codes
+    pile = often >= _WIDEST * least.mean()
+    if codes == {-1}:
+        many = values.max() >= 10 and often >= _PILE * total
+        return [-1] if len(values) > 2 and pile and (values.min() > 0 or many) else []
+    gap = values.min() - max(codes - {-1})
+    apart = gap >= _WIDEST * np.diff(np.sort(values)).max()
+    return sorted(codes) if often >= 2 and (apart or pile) else []
+
+
+def _high(numbers: NDArray[np.float64], counts: NDArray[np.float64], total: float) -> list[int]:
+    """Return codes far above all other values of a column of whole numbers."""
+    if not len(numbers) or np.any(numbers != np.floor(numbers)):
+        return []
+    for top in _TOPS[1:]:
+        above = numbers >= top - 3
+        values = np.sort(numbers[~above])
+        if not above.any() or numbers.max() >= top or len(values) < 2:
+            continue
+        gap = numbers[above].min() - values[-1]
+        apart = values[-1] <= _HIGHEST * top and gap >= _WIDEST * np.diff(values).max()
+        apart &= len(values) > 2 or values[-1] < _TOPS[0]  # two prices are no scale
+        often = counts[above].sum() >= max(2, _SHARE * total)
+        return sorted(int(x) for x in numbers[above]) if apart and often else []
+    return []
+
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Counts: TypeAlias = NDArray[np.int64]
@@ -126,13 +295,7 @@ class Tally:
 
 
 def is_padded(cell: Plain) -> bool:
-    """Whether digits begin with a zero that a number would lose, as in postal codes.
-
-    Examples
-    --------
-    >>> is_padded("01067"), is_padded("0"), is_padded("0.5")
-    (True, False, False)
-    """
+    """Whether digits begin with a zero that a number would lose, as in postal codes."""
     return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 

@@ -16,19 +16,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["numbered", "output_format", "write_all", "write_arrow", "write_blocks", "write_each"]
-
 _WRITABLE = (".csv", ".parquet", ".pq")
 
 
 def output_format(path: Path) -> str:
-    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path.
-
-    Raises
-    ------
-    OutputError
-        If the suffix is neither.
-    """
+    """Return ``"csv"`` or ``"parquet"`` by the suffix of an output path."""
     suffix = path.suffix.lower()
     if suffix not in _WRITABLE:
         raise OutputError(f"cannot write {str(path)!r}: end the name in {' or '.join(_WRITABLE)}")
@@ -36,25 +28,8 @@ def output_format(path: Path) -> str:
 
 
 def numbered(output: Path, number: int) -> list[Path]:
-    """Return the names of several files of one kind.
-
-    Examples
-    --------
-    >>> [path.name for path in numbered(Path("filled.csv"), 2)]
-    ['filled-1.csv', 'filled-2.csv']
-    """
+    """Return the names of several files of one kind."""
     return [output.with_name(f"{output.stem}-{k}{output.suffix}") for k in range(1, number + 1)]
-
-
-def write_arrow(table: pa.Table, path: Path) -> None:
-    """Write an Arrow table to CSV or Parquet, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        If the path cannot be written.
-    """
-    write_all([path], [table])
 
 
 def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
@@ -62,11 +37,6 @@ def write_all(paths: Sequence[Path], tables: Iterable[pa.Table]) -> None:
 
     No file appears before all are complete. They then take their places one after the other: if the
     system refuses one of these, others may be there already.
-
-    Raises
-    ------
-    OutputError
-        If a path cannot be written.
     """
     write_each(paths, ([table] for table in tables))
 
@@ -84,18 +54,6 @@ def write_blocks(paths: Sequence[Path], blocks: Iterable[Sequence[pa.Table]]) ->
 
     The files appear when all are complete; if anything fails before that, none does. They take
     their places one after the other: if the system refuses one of these, others may be there.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-    blocks : iterable of sequences of Arrow tables
-        Each holds the next rows of every file. There must be one block at least, if only without
-        rows: it tells the columns.
-
-    Raises
-    ------
-    OutputError
-        If a path cannot be written, or the disk is full.
     """
     rows = 0
     with _Files(paths) as files:

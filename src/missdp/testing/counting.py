@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Categorical, Numeric, Ordinal, Schema
 from missdp.sources import Clique, MarginalSource, MemorySource, Rows
-from missdp.sources.code_store import streams_codes
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.counts import RowWeight
 from missdp.sources.strategies import can_leave_out_rows, complete_rows
+from missdp.sources.streamed import streams_codes
 from missdp.table import Holes, Table
 from missdp.table.encode import Column
 from missdp.table.frames import FrameKind, native_from_arrow

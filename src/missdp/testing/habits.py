@@ -38,8 +38,8 @@ from missdp.errors import (
 from missdp.record import sealed, unsealed
 from missdp.schema import Categorical, Schema
 from missdp.sources import MemorySource
-from missdp.sources.duckdb import DuckDBSource
 from missdp.sources.modelled import Modelled
+from missdp.sources.streamed import DuckDBSource
 from missdp.synth import Synthesizer
 from missdp.table import Table
 from missdp.testing.claims import audit_subject

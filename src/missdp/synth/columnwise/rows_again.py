@@ -6,8 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from missdp.inference.given_rest import redraw
-from missdp.inference.heads import Heads
+from missdp.inference.heads import Heads, redraw
 from missdp.inference.model import Levels
 from missdp.table import Table
 

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.masks import RowModel
 from missdp.inference.model import Codes, Levels, finite, split_rows
-from missdp.inference.row_model import RowModel
 
 __all__ = ["ClassTable", "draw_classes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from missdp.accounting import Budget
-from missdp.inference.row_model import RowModel
+from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.autoencoder import autoencoded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from missdp.inference.row_model import RowModel
+from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.conditional import conditioned

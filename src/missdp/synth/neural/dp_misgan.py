@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from missdp.accounting import Budget
 from missdp.errors import ParameterError
-from missdp.inference.row_model import RowModel
+from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.neural.class_table import ClassTable

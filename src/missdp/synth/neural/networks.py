@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.masks import RowModel
 from missdp.inference.model import Codes, Levels, finite, split_rows
-from missdp.inference.row_model import RowModel
 from missdp.record import Record
 from missdp.synth.neural.critics import LEAK
 

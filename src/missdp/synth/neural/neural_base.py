@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from missdp.accounting import Budget
 from missdp.errors import MissingDependencyError, ParameterError, replacing
-from missdp.inference.row_model import RowModel
+from missdp.inference.masks import RowModel
 from missdp.mechanisms.door import Door, Reads, Total
 from missdp.schema import Schema
 from missdp.synth.learn_pairs import Crude

@@ -5,9 +5,10 @@ import copy
 import pytest
 
 from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema
+from missdp.engines import sample_spark
 from missdp.errors import NotFittedError, ParameterError
 from missdp.schema import Denial
-from missdp.synth import row_blocks, sample_spark
+from missdp.synth import row_blocks
 from missdp.testing import RULED, made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["sample_spark"]
-
 
 _BATCH_ROWS = 32_768
 
@@ -61,7 +59,8 @@ def sample_spark(
 
     Examples
     --------
-    >>> from missdp.synth import load, sample_spark
+    >>> from missdp.engines import sample_spark
+    >>> from missdp.synth import load
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """

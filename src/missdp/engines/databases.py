@@ -22,13 +22,11 @@ import numpy as np
 from missdp.errors import DataError, MissingDependencyError, ParameterError, replacing
 from missdp.table.cells import Cells
 from missdp.table.memory import memory_in_force
-from missdp.table.streams import Batch, RelationRows, RowStream
+from missdp.table.streams import Batch, RelationRows, RowStream, selected
 
 if TYPE_CHECKING:
     import duckdb
 
-
-__all__ = ["DuckDBRows", "SQLRows"]
 
 _BATCH_ROWS = 20_000  # as Python objects
 _CELL_BYTES = 2  # at least, of a row in a file of SQLite
@@ -88,12 +86,7 @@ class DuckDBRows(RelationRows):
             super().__init__(relation, about=_estimate(connection, table))
             return
         assert query is not None
-        with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
-            statements = connection.extract_statements(query)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise ParameterError("the query must be exactly one SELECT statement")
-        with replacing(duckdb.Error, by=DataError("the query does not run")):
-            super().__init__(connection.sql(query))
+        super().__init__(selected(connection, query))
 
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:

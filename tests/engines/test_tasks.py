@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
+from missdp.engines.spark_tasks import CountTask, add_up, merged
 from missdp.errors import DataError
 from missdp.sources import MemorySource
 from missdp.sources.counts import Counter
-from missdp.sources.tasks import CountTask, add_up, merged
 from missdp.testing import RULED, made_up
 from missdp.testing.made_up import unread
 
@@ -76,10 +76,7 @@ def test_large_vectors_come_in_blocks():
 
 
 STRICT = Schema(
-    (
-        Categorical(name="a", levels=("u", "v")),
-        Numeric(name="b", lower=0, upper=1, nullable=True),
-    )
+    (Categorical(name="a", levels=("u", "v")), Numeric(name="b", lower=0, upper=1, nullable=True))
 )
 
 

@@ -1,4 +1,4 @@
-"""What a task of a distributed engine does with its share of the rows: count, and hand in once.
+"""What a task of Spark does with its share of the rows: count, and hand in once.
 
 A task reads batches of cells, adds them up in a counter of its own, and hands in the counts when
 all is read. It keeps nothing else and changes nothing else, so a task that is run again, or twice
@@ -12,25 +12,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from missdp.errors import DataError, MissDPError, replacing
 from missdp.schema import Schema
-from missdp.sources.counts import CHUNK_ROWS, Clique, Counter
-from missdp.sources.row_weights import RowWeight
+from missdp.sources.counts import CHUNK_ROWS, Clique, Counter, RowWeight, names_read
+from missdp.sources.streamed import seen_codes
 from missdp.table.encode import Column, Encoder
-from missdp.table.follow import follow_rules
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-__all__ = ["HANDED_IN", "CountTask", "add_up", "merged"]
-
-
-HANDED_IN = "block int, cells binary"
+HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
 """A numbered block of counts; or, with a negative number, why a table is refused, as text."""
 
 
@@ -62,13 +54,7 @@ class CountTask:
     observed: Clique = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches, and then yield what was counted.
-
-        Raises
-        ------
-        DataError
-            If the rows cannot be counted. It quotes no cell: an engine prints it on every machine.
-        """
+        """Read all batches, and then yield what was counted."""
         failed = DataError("a task could not count its rows")
         encoders = [Encoder(self.schema[name]) for name in self.names]
         counter = copy.copy(self.counter)  # without counts
@@ -100,13 +86,8 @@ class CountTask:
         return columns
 
     def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
-        weighed = self.weight.names if self.weight else ()
-        needed = tuple(dict.fromkeys((*counter.names, *weighed, *self.observed)))
-        codes = {n: c.codes for n, c in follow_rules(self.schema, columns, needed).items()}
-        if self.observed:
-            holes = [codes[name] >= self.schema[name].missing_code for name in self.observed]
-            whole = ~np.any(holes, axis=0)
-            codes, n_rows = {n: c[whole] for n, c in codes.items()}, int(whole.sum())
+        read = names_read(counter, self.weight)
+        codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 
 
@@ -129,13 +110,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def add_up(table: pa.Table, counter: Counter | None) -> None:
-    """Add what was handed in to a counter.
-
-    Raises
-    ------
-    DataError
-        If a task refused its rows: what is said of the first column of which one did.
-    """
+    """Add what was handed in to a counter."""
     rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
     refused = [row for row in rows if row[0] < 0]
     if refused:
@@ -147,8 +122,6 @@ def add_up(table: pa.Table, counter: Counter | None) -> None:
 
 def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield batches put together until they are worth counting: engines cut them small."""
-    import pyarrow as pa
-
     waiting: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
@@ -162,6 +135,4 @@ def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _handed_in(number: int, cells: bytes) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], ["block", "cells"])
+    return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], schema=HANDED_IN)

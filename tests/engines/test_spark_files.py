@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from missdp import Categorical, Numeric, Schema, Table
+from missdp.engines import SparkSource
+from missdp.engines.spark_sessions import spark_frame, spark_session
 from missdp.errors import DataError, MissingDependencyError, ParameterError
-from missdp.sources import MemorySource, SparkSource
-from missdp.sources.spark_files import spark_frame, spark_session
+from missdp.sources import MemorySource
 from missdp.table import PartRows
 from missdp.testing import made_up
 from missdp.testing.counting import CODED, spelled
@@ -68,16 +69,20 @@ def test_parts_of_a_folder_are_read_without_the_names_of_folders(spark, tmp_path
     alike(PartRows(tmp_path), SCHEMA, spark)
 
 
-RAGGED = {"more": "a,b\nü,1,SECRET\n", "fewer": "a,b\nü,1\nSECRET\n", "quote": 'a,b\n"SECRET,1\n'}
-
-
-@pytest.mark.parametrize("text", RAGGED)
-def test_ragged_rows_are_refused_and_not_quoted(spark, text, tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\nü,1,SECRET\n",
+        "a,b\nü,1\nSECRET\n",
+        'a,b\n"SECRET,1\n',
+        'a,b\nü,1\n"ü","SECRET\nü,1\n',  # which Spark would take for one cell
+    ],
+)
+def test_malformed_files_are_refused_at_once_and_not_quoted(spark, text, tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text(RAGGED[text], encoding="utf-8")
-    frame = spark_frame(path, SCHEMA.names, spark)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        SparkSource(frame, SCHEMA).counts([("b",)], rows="observed")
+        spark_frame(path, SCHEMA.names, spark)
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
 
@@ -108,6 +113,19 @@ def test_without_pyspark_the_extra_is_named(monkeypatch):
         pass
 
 
-def test_pyspark_is_not_imported_unasked():
-    code = "import sys, missdp.sources, missdp.synth; assert 'pyspark' not in sys.modules"
+def test_engines_are_not_imported_unasked_and_old_names_lead_to_them():
+    code = (
+        "import sys, warnings, missdp.sources, missdp.synth, missdp.table, missdp.cli.app\n"
+        "assert not [m for m in sys.modules if m.startswith(('pyspark', 'missdp.engines'))]\n"
+        "warnings.simplefilter('ignore')\n"
+        "from missdp.sources import SparkSource\n"
+        "from missdp.synth import sample_spark\n"
+        "from missdp.table import DuckDBRows, SQLRows\n"
+        "import missdp.engines as engines\n"
+        "assert SparkSource is engines.SparkSource and SQLRows is engines.SQLRows\n"
+        "assert 'pyspark' not in sys.modules\n"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.warns(DeprecationWarning, match=r"missdp\.engines\.SparkSource now"):
+        from missdp.sources import SparkSource as Moved
+    assert Moved is SparkSource

@@ -13,9 +13,10 @@ import pytest
 
 from missdp import Budget, Categorical, Numeric, PrivBayes, Schema, Table
 from missdp.cli.main import main
+from missdp.engines import DuckDBRows, SQLRows
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.sources import DuckDBSource, MemorySource, open_source
-from missdp.table import DuckDBRows, SQLRows, draft_columns, memory_limit
+from missdp.table import draft_columns
 
 pytest.importorskip("sqlalchemy")
 
@@ -314,10 +315,3 @@ def test_an_output_does_not_replace_the_database(sqlite, duck, tmp_path, capsys,
     )  # fmt: skip
     assert code == 5
     assert "same command" in err
-
-
-def test_a_large_table_streams(filled):
-    rows = SQLRows(filled, table="visits.people")
-    rows.about = lambda: 10**9
-    with memory_limit("1GB"):
-        assert isinstance(open_source(rows, SCHEMA), DuckDBSource)

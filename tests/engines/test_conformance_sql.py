@@ -7,8 +7,8 @@ import sqlite3
 import pyarrow as pa
 import pytest
 
+from missdp.engines import SQLRows
 from missdp.sources import DuckDBSource
-from missdp.table import SQLRows
 from missdp.testing import check_source
 
 pytest.importorskip("sqlalchemy")

@@ -11,25 +11,23 @@ PySpark is imported only where a Spark data frame or session is at hand.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from missdp.engines.spark_sessions import quiet
+from missdp.engines.spark_tasks import CountTask, add_up, merged
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.schema import Schema
-from missdp.sources.counts import Clique, Counter, Counts, Rows, check_cliques
-from missdp.sources.row_weights import RowWeight
-from missdp.sources.tasks import HANDED_IN, CountTask, add_up, merged
-from missdp.table.frames import check_columns
-from missdp.table.quietly import is_spark_frame, quiet
+from missdp.sources.counts import Clique, Counter, RowWeight
+from missdp.sources.streamed import StreamedSource
+from missdp.table.frames import check_columns, engine_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["SparkSource", "run_in_arrow"]
 
-
+_HANDED_IN = "block int, cells binary"
 _MERGED_AT_ONCE = 2**20  # cells
 # Spark hands the cells of these types to Arrow as they are.
 _AS_THEY_ARE = frozenset(
@@ -41,7 +39,7 @@ _AS_THEY_ARE = frozenset(
 )
 
 
-class SparkSource:
+class SparkSource(StreamedSource):
     """Count the rows of a Spark data frame where they are.
 
     Parameters
@@ -70,91 +68,26 @@ class SparkSource:
 
     Examples
     --------
-    >>> from missdp.sources.spark import SparkSource
-    >>> source = SparkSource(spark.table("patients"), schema)  # doctest: +SKIP
-    >>> source.counts([("smoker",)], rows="extended")  # doctest: +SKIP
+    >>> from missdp.engines import SparkSource
+    >>> rows = SparkSource(spark.table("patients"), schema)  # doctest: +SKIP
+    >>> rows.counts([("smoker",)], rows="extended")  # doctest: +SKIP
     """
 
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
-        if not is_spark_frame(frame):
+        if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
         check_columns(list(frame.columns), schema.names)
-        self._frame, self._schema = frame, schema
-        self._observed: Clique = ()
-        self._validated = False
+        self._frame = frame
+        super().__init__(schema)
 
-    @property
-    def schema(self) -> Schema:
-        """Public facts about the columns."""
-        return self._schema
-
-    def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count every clique; see :meth:`missdp.sources.MarginalSource.counts`."""
-        checked = check_cliques(self._schema, cliques, rows)
-        return self._counted(Counter(self._schema, checked)).result(rows)
-
-    def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell; see :class:`WeighingSource`."""
-        checked = check_cliques(self._schema, cliques, "extended")
-        return self._counted(Counter(self._schema, checked), weight).result("extended")
-
-    def observed_on(self, names: Iterable[str]) -> SparkSource:
-        """Return a source of the rows that have no hole in any of these attributes."""
-        fewer = SparkSource(self._frame, self._schema)
-        fewer._observed = tuple(dict.fromkeys((*self._observed, *names)))
-        fewer._validated = self._validated
-        return fewer
-
-    def coded_as(self, schema: Schema) -> SparkSource:
-        """Return a source of the same rows, in the bins of another schema that differs in bins."""
-        found = copy.copy(self)
-        found._schema = schema
-        return found
-
-    def check(self) -> None:
-        """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
-
-        Reads the columns whose policy is ``outside="error"`` once, unless it was done before. With
-        other policies it cannot foresee a query that fails.
-
-        Raises
-        ------
-        DataError
-            If the data does not fit the schema or cannot be read. Quotes no value and no count.
-        """
-        if not self._validated and any(attribute.refuses for attribute in self._schema):
-            self._run(CountTask(schema=self._schema, names=self._needed(())), None)
-        self._validated = True
-
-    def _counted(self, counter: Counter, weight: RowWeight | None = None) -> Counter:
-        read = (*counter.names, *(weight.names if weight else ()), *self._observed)
+    def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
         task = CountTask(
             schema=self._schema,
-            names=self._needed(read),
+            names=names,
             counter=counter,
             weight=weight,
             observed=self._observed,
         )
-        self._run(task, counter)
-        self._validated = True
-        return counter
-
-    def _needed(self, counted: Clique) -> Clique:
-        """Columns to read: those counted and, the first time, those that may refuse a cell."""
-        read = self._schema.rulebook.reached(counted)
-        wanted = tuple(
-            a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
-        )
-        return wanted or self._schema.names[:1]
-
-    def _plan(self, task: CountTask) -> DataFrame:
-        """Return the query that counts: a scan, and a sum of what its tasks hand in."""
-        cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
-        handed_in = run_in_arrow(_cells(self._frame, task.names), task, HANDED_IN)
-        gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return run_in_arrow(gathered, merged, HANDED_IN)
-
-    def _run(self, task: CountTask, counter: Counter | None) -> None:
         failed = DataError(
             "the rows cannot be counted by Spark: a row is malformed, the query fails, or the "
             "executors lack missdp; Spark's own message may quote cells and is withheld"
@@ -164,11 +97,15 @@ class SparkSource:
                 found = self._plan(task).toArrow()
             add_up(found, counter)
 
-    def __repr__(self) -> str:
-        return f"SparkSource({', '.join(self._schema.names)})"
+    def _plan(self, task: CountTask) -> DataFrame:
+        """Return the query that counts: a scan, and a sum of what its tasks hand in."""
+        cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
+        handed_in = _in_arrow(_cells(self._frame, task.names), task, _HANDED_IN)
+        gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
+        return _in_arrow(gathered, merged, _HANDED_IN)
 
 
-def run_in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
+def _in_arrow(frame: DataFrame, function: Any, schema: Any) -> DataFrame:
     """Return a frame mapped by a function of batches of Arrow, which may be any callable."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -196,3 +133,7 @@ def _cells(frame: DataFrame, names: Clique) -> DataFrame:
             column = functions.when(column.isNotNull(), functions.lit(b"\xff"))
         chosen.append(column.alias(f"c{place}"))
     return numbered.select(*chosen)
+
+
+source = SparkSource
+"""What a source of frames is called in every module of an engine."""

@@ -1,0 +1,23 @@
+"""Engines that need an extra: Spark (``missdp[spark]``), and databases (``missdp[sql]``).
+
+* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`; `spark_sessions` starts
+  Spark, opens files with it, and keeps it silent; `spark_rows` draws synthetic rows in tasks.
+* `databases`: rows of tables and queries of a database, streamed.
+
+Nothing else in the package imports this one, but for the command line, inside a command. A frame of
+Spark is known by its type, and finds its way here by name.
+"""
+
+from missdp.engines.databases import DuckDBRows, SQLRows
+from missdp.engines.spark import SparkSource
+from missdp.engines.spark_rows import sample_spark
+from missdp.engines.spark_sessions import spark_frame, spark_session
+
+__all__ = [
+    "DuckDBRows",
+    "SQLRows",
+    "SparkSource",
+    "sample_spark",
+    "spark_frame",
+    "spark_session",
+]

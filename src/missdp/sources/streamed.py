@@ -1,0 +1,330 @@
+"""Rows that are not held as a table: streamed from where they are, or kept as codes.
+
+What is read of a batch, and which of its rows count, is the same whatever engine brings it
+(`StreamedSource`). Rows that were changed one by one while they streamed are kept as codes
+(`CodeStore`): what fills a row draws random numbers, and every count must see the same filled row.
+So rows are filled once, in one pass, and kept: one or two bytes for each cell, in memory as long as
+there is room, then in a temporary file. That file has no name from the moment it is made, where the
+system can do that, so that nothing is left of it when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.errors import ParameterError
+from missdp.schema import Schema
+from missdp.sources.counts import (
+    Clique,
+    Counter,
+    CountingSource,
+    RowWeight,
+    count_block,
+    names_read,
+)
+from missdp.table.blocks import in_order, usual_jobs
+from missdp.table.encode import Column, Encoder, code_dtype
+from missdp.table.follow import follow_rules
+from missdp.table.memory import memory_in_force
+from missdp.table.streams import Batch, RowStream, selected, stream_of
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+CodeBlock: TypeAlias = Mapping[str, NDArray[Any]]
+
+_SHARE = 0.25  # of the memory in force, for codes
+
+
+def streams_codes(source: object) -> bool:
+    """Whether a source can yield its rows as codes."""
+    return callable(getattr(type(source), "code_blocks", None))
+
+
+def seen_codes(
+    schema: Schema,
+    columns: Mapping[str, Column],
+    n_rows: int,
+    *,
+    names: Iterable[str],
+    observed: Clique,
+) -> tuple[CodeBlock, int]:
+    """Return the codes of the rows of a batch that count, and how many these are."""
+    wanted = tuple(dict.fromkeys((*names, *observed)))
+    if not wanted:
+        return {}, n_rows
+    codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
+    if not observed:
+        return codes, n_rows
+    seen = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
+    return {n: c[seen] for n, c in codes.items()}, int(seen.sum())
+
+
+class StreamedSource(CountingSource):
+    """A source that reads its rows anew for each call, and holds none of them.
+
+    Parameters
+    ----------
+    schema : Schema
+    """
+
+    _unchecked = False  # whether reading any column finds rows that cannot be read
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._observed: Clique = ()
+        self._validated = False
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+        return self._schema
+
+    def observed_on(self, names: Iterable[str]) -> Self:
+        """Return a source of the rows in which no cell of these attributes is a hole.
+
+        What is not applicable is no hole. Each row is left out by its own cells.
+        """
+        found = copy.copy(self)
+        found._observed = tuple(dict.fromkeys((*self._observed, *names)))
+        return found
+
+    def coded_as(self, schema: Schema) -> Self:
+        """Return a source of the same rows, in the bins of another schema that differs in bins."""
+        found = copy.copy(self)
+        found._schema = schema
+        return found
+
+    def check(self) -> None:
+        """Refuse now what :meth:`counts` would refuse, so that nothing is charged for it.
+
+        Reads the columns whose policy is ``outside="error"`` once (a CSV file is always parsed
+        once), unless it was done before. What it cannot foresee with other policies is a Parquet
+        file or a query that breaks half-way.
+        """
+        refusing = self._unchecked or any(attribute.refuses for attribute in self._schema)
+        if refusing and not self._validated:
+            self._run(self._needed(()), None, None)
+        self._validated = True
+
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        self._run(self._needed(names_read(counter, weight)), counter, weight)
+        self._validated = True
+
+    def _needed(self, counted: Clique) -> Clique:
+        """Columns to read: those counted and, the first time, those that may refuse a cell."""
+        read = self._schema.rulebook.reached((*counted, *self._observed))
+        wanted = tuple(
+            a.name for a in self._schema if a.name in read or (a.refuses and not self._validated)
+        )
+        return wanted or self._schema.names[:1]
+
+    @abc.abstractmethod
+    def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
+        """Encode the named columns of every row, and count them."""
+
+
+class DuckDBSource(StreamedSource):
+    """Count rows that are streamed, in memory that does not depend on how many there are.
+
+    DuckDB runs relations and queries; Arrow reads files. The cells then go through the same door
+    and the same kernel as a table in memory, so a hole, a sentinel or a value outside the domain
+    means the same in both.
+
+    Parameters
+    ----------
+    data : DuckDB relation, str, Path or RowStream
+        A path names a CSV or Parquet file. The columns must be exactly the schema's, in any order.
+    schema : Schema
+        The declared domain.
+    n_jobs : int, optional
+        Threads that encode and count (default: the processors of this machine, at most 4).
+
+    Raises
+    ------
+    DataError
+        If the file cannot be opened or its columns are not the schema's.
+
+    Notes
+    -----
+    Every call reads the data again, so the data must not change between calls. A table that does
+    not fit its schema is refused by :meth:`check`, which `open_source` calls before a fit charges
+    anything, or by the first call of :meth:`counts`. Later calls read only the columns they count.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.sources import DuckDBSource
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
+    >>> relation = duckdb.connect().sql("SELECT * FROM (VALUES ('yes'), (NULL), ('no')) t(smoker)")
+    >>> DuckDBSource(relation, schema).counts([("smoker",)], rows="extended")[("smoker",)].tolist()
+    [1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        data: duckdb.DuckDBPyRelation | str | Path | RowStream,
+        schema: Schema,
+        *,
+        n_jobs: int | None = None,
+    ) -> None:
+        if n_jobs is not None and n_jobs < 1:
+            raise ParameterError(f"n_jobs must be at least 1, not {n_jobs}")
+        stream = stream_of(data)
+        if stream is None:
+            raise ParameterError(
+                "data must be a DuckDB relation, the path of a file, or rows that stream"
+            )
+        self._n_jobs = n_jobs or usual_jobs()
+        self._stream = stream
+        self._unchecked = stream.unchecked
+        super().__init__(schema)
+        stream.check(schema.names)
+
+    @classmethod
+    def from_query(
+        cls,
+        connection: duckdb.DuckDBPyConnection,
+        sql: str,
+        schema: Schema,
+        *,
+        n_jobs: int | None = None,
+    ) -> DuckDBSource:
+        """Count the rows of a SELECT query.
+
+        Parameters
+        ----------
+        connection : DuckDB connection
+            Where the query runs; it must stay open.
+        sql : str
+            One SELECT statement whose columns are exactly the schema's.
+        schema : Schema
+            The declared domain.
+        n_jobs : int, optional
+            As for the class.
+
+        Raises
+        ------
+        ParameterError
+            If the text is not exactly one SELECT statement.
+        DataError
+            If the query does not run.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from missdp import Schema, Numeric
+        >>> from missdp.sources import DuckDBSource
+        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, bins=2),))
+        >>> source = DuckDBSource.from_query(duckdb.connect(), "SELECT 7 AS age", schema)
+        >>> source.counts([("age",)], rows="observed")[("age",)].tolist()
+        [1, 0]
+        """
+        return cls(selected(connection, sql), schema, n_jobs=n_jobs)
+
+    def code_blocks(self) -> Iterator[CodeBlock]:
+        """Yield the codes of all rows, a batch at a time, in one pass. Private."""
+        names = self._schema.names
+        for codes, _ in self._blocks(names, names):
+            yield codes
+        self._validated = True
+
+    def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
+        read = names_read(counter, weight) if counter else ()
+        for _ in self._blocks(names, read, counter, weight):
+            pass
+
+    def _blocks(
+        self,
+        names: Clique,
+        read: Clique,
+        counter: Counter | None = None,
+        weight: RowWeight | None = None,
+    ) -> Iterator[tuple[CodeBlock, int]]:
+        """Yield codes of the rows that count, a batch at a time, and count them."""
+        encoders = [Encoder(self._schema[name]) for name in names]
+
+        def found(batch: Batch) -> tuple[CodeBlock, int]:
+            cells = {
+                n: e.encode(batch.column(i))
+                for i, (n, e) in enumerate(zip(names, encoders, strict=True))
+            }
+            codes, n_rows = seen_codes(
+                self._schema, cells, batch.num_rows, names=read, observed=self._observed
+            )
+            if counter is not None:
+                counter.add(codes, n_rows, weight(codes) if weight else None)
+            return codes, n_rows
+
+        yield from in_order(found, self._stream.batches(names), n_jobs=self._n_jobs)
+
+
+class CodeStore(CountingSource):
+    """Count rows that are kept as codes.
+
+    Parameters
+    ----------
+    schema : Schema
+    blocks : iterable of mappings of str to array
+        Codes of all attributes, some rows at a time; read once, now.
+    """
+
+    def __init__(self, schema: Schema, blocks: Iterable[CodeBlock]) -> None:
+        self._schema = schema
+        self._types = {a.name: np.dtype(code_dtype(a)) for a in schema}
+        self._held: list[CodeBlock] = []
+        self._sizes: list[int] = []  # of blocks in the file
+        self._file: Any = None
+        room = _SHARE * memory_in_force()
+        for block in blocks:
+            plain = {name: block[name].astype(kind) for name, kind in self._types.items()}
+            room -= sum(codes.nbytes for codes in plain.values())
+            if room >= 0:
+                self._held.append(plain)
+            else:
+                self._spill(plain)
+
+    def _spill(self, block: CodeBlock) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
+        self._sizes.append(len(next(iter(block.values()))))
+        for codes in block.values():
+            self._file.write(codes.data)
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about the columns."""
+        return self._schema
+
+    def _count(self, counter: Counter, weight: RowWeight | None) -> None:
+        def count(block: CodeBlock) -> None:
+            count_block(counter, block, len(next(iter(block.values()))), weight)
+
+        for _ in in_order(count, self._blocks()):
+            pass
+
+    def _blocks(self) -> Iterator[CodeBlock]:
+        yield from self._held
+        if self._file is None:
+            return
+        self._file.seek(0)
+        width = sum(kind.itemsize for kind in self._types.values())
+        for size in self._sizes:
+            content = self._file.read(size * width)
+            starts = np.cumsum([0, *(size * kind.itemsize for kind in self._types.values())])
+            yield {
+                name: np.frombuffer(content, kind, size, int(start))
+                for (name, kind), start in zip(self._types.items(), starts[:-1], strict=True)
+            }
