@@ -40,8 +40,8 @@ from missdp.ground_truth import (
     FixedGates,
     ground_truth_guarantee,
     joint,
+    planned_ground_truth,
 )
-from missdp.synth import planned_ground_truth
 
 STORED = Path(__file__).parent / "results" / "guarantee_cases.json"
 RATES = dict(zip("abcdef", (0.9, 0.8, 0.7, 0.6, 0.8, 0.5), strict=True))
@@ -135,9 +135,7 @@ EVENTS = {
     "pure, overlapping": [PureEvent(epsilon=0.25, gate=g) for g in ({"a"}, {"b"}, {"c", "b"})],
     "pure, disjoint": [PureEvent(epsilon=0.3, gate={n}) for n in "abcd"],
     "pure, pairs": [PureEvent(epsilon=1 / 15, gate=set(p)) for p in PAIRS],
-    "pure, a chain": [
-        PureEvent(epsilon=0.02, gate={f"v{i}", f"v{i + 1}"}) for i in range(40)
-    ],
+    "pure, a chain": [PureEvent(epsilon=0.02, gate={f"v{i}", f"v{i + 1}"}) for i in range(40)],
     "pure beside selection": [
         SelectionEvent(epsilon=0.5),
         LaplaceEvent(sensitivity=1, scale=4.0, gate={"a", "b"}),

@@ -16,7 +16,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, MissingDependencyError, ParameterError, SchemaError
 from missdp.evaluate import LEARNERS, classifier_f1, holdout, progress_bar
 from missdp.evaluate.classifiers import balanced_split, features
-from missdp.missingness import MCAR
+from missdp.evaluate import MCAR
 
 SCHEMA = Schema(
     (

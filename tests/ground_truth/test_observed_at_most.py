@@ -10,7 +10,7 @@ from missdp import MST, Categorical, Schema, Table
 from missdp.accounting import Guarantee, MissingCompletelyAtRandom, ObservedAtMost, PureEvent
 from missdp.errors import UnprovenError
 from missdp.ground_truth import FixedGates, ground_truth_guarantee, ground_truth_price
-from missdp.missingness import MCAR, DeclaredMechanism
+from missdp.evaluate import MCAR, DeclaredMechanism
 
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abc"))
 MECHANISM = DeclaredMechanism(

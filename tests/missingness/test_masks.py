@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.missingness import MCAR, missing_mask, missing_patterns
+from missdp.evaluate import MCAR, missing_mask, missing_patterns
 
 SCHEMA = Schema(
     (

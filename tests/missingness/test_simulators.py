@@ -17,7 +17,7 @@ from scipy import stats
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
-from missdp.missingness import (
+from missdp.evaluate import (
     MAR,
     MCAR,
     MNAR,
