@@ -30,9 +30,9 @@ from missdp.ground_truth import (
 )
 from missdp.mechanisms import Door
 from missdp.schema import NotApplicable
-from missdp.synth.parts import ground_truth_parts
 from missdp.synth.caps import Keeper, chosen_caps
 from missdp.synth.learn_graphical import Learner, Plan
+from missdp.synth.parts import ground_truth_parts
 from missdp.synth.state import StoredModel, write_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")

@@ -132,7 +132,8 @@ def test_gates_of_an_unknown_strategy_amplify_nothing():
         strategy=Strategy(name="something new", rows="observed", complete_only=True),
         modelled=Modelled(SCHEMA),
     )
-    found = ground_truth_guarantee(parts[0], MissingCompletelyAtRandom(OBSERVED), structure=parts[1])
+    known = MissingCompletelyAtRandom(OBSERVED)
+    found = ground_truth_guarantee(parts[0], known, structure=parts[1])
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
@@ -191,7 +192,8 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
         strategy=strategy_named("complete-rows"),
         modelled=Modelled(ALL_NULLABLE),
     )
-    found = ground_truth_guarantee(parts[0], MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}), structure=parts[1])
+    known = MissingCompletelyAtRandom({**OBSERVED, "score": 0.75})
+    found = ground_truth_guarantee(parts[0], known, structure=parts[1])
     assert found.epsilon == model.guarantee_.epsilon
 
 

@@ -46,14 +46,14 @@ def disjoint_gates(
     """Return for each gate a part of it, so that no two different parts have a name in common.
 
     What a row enters behind a gate may be counted behind a part of it. A gate that overlaps no
-    other one stays whole; of others it is the attribute that is observed least.
+    other one stays whole; of others it is the attribute that is observed least, and shared least.
     """
     live = [frozenset(a for a in gate if observed.get(a, 1.0) < 1) for gate in gates]
     uses = Counter(name for gate in set(live) for name in gate)
     return [
         gate
         if all(uses[name] == 1 for name in gate)
-        else frozenset([min(gate, key=lambda a: (observed[a], a))])
+        else frozenset([min(gate, key=lambda a: (observed[a], uses[a], a))])
         for gate in live
     ]
 

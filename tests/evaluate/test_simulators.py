@@ -26,7 +26,7 @@ from missdp.evaluate import (
     SelfMasking,
     missing_mask,
 )
-from missdp.missingness.mechanism import draw_exact
+from missdp.evaluate.simulators import _draw_exact
 from missdp.schema import Equation
 
 SCHEMA = Schema(
@@ -129,7 +129,7 @@ def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
 def test_exact_draws_keep_each_cells_probability() -> None:
     rng = np.random.default_rng(0)
     chance = np.array([0.05, 0.2, 0.35, 0.6, 0.8])
-    draws = np.array([draw_exact(chance, rng) for _ in range(8000)])
+    draws = np.array([_draw_exact(chance, rng) for _ in range(8000)])
     assert set(draws.sum(axis=1)) == {2}
     sd = np.sqrt(chance * (1 - chance) / len(draws))
     assert np.all(np.abs(draws.mean(axis=0) - chance) < 4.5 * sd)
