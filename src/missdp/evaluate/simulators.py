@@ -59,13 +59,7 @@ class MissingMechanism(ABC):
         return False
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain.
-
-        Raises
-        ------
-        UnprovenError
-            If no bound holds whatever the table is, because the mechanism is fitted to it.
-        """
+        """Bound each attribute's probability of being observed, over all rows of the domain."""
         raise UnprovenError(
             f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
             "probability of being observed is known; use MCAR with rates='expected' or "
@@ -75,20 +69,8 @@ class MissingMechanism(ABC):
     def assumption(self, schema: Schema) -> Condition:
         """Return what a guarantee for the ground truth may assume of rows that lose values so.
 
-        Parameters
-        ----------
-        schema : Schema
-
-        Returns
-        -------
-        Condition
-            Cells go missing independently given their row, each observed with at most the chance
-            that `observed_at_most` states.
-
-        Raises
-        ------
-        UnprovenError
-            If no bound holds whatever the table is, because the mechanism is fitted to it.
+        Cells go missing independently given their row, each observed with at most the chance that
+        `observed_at_most` states; refused where no bound holds whatever the table is.
 
         Examples
         --------
@@ -107,19 +89,9 @@ class MissingMechanism(ABC):
         """Probability of a hole per row, for every column that may get holes."""
 
     def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
-        """Return each row's probability of a hole, for the columns that may get holes.
+        """Return each row's probability of a hole, for the columns that may get holes: private.
 
-        Parameters
-        ----------
-        table : Table
-            A complete table.
-        random_state : int, SeedSequence or Generator
-            Seed; the same seed gives :meth:`apply` the same probabilities.
-
-        Returns
-        -------
-        dict of str to array of float, shape (n,)
-            Private, unless the table is not.
+        The same seed gives :meth:`apply` the same probabilities.
         """
         _check_complete(table)
         return _spared(table, self._probabilities(table, np.random.default_rng(random_state)))
@@ -132,7 +104,6 @@ class MissingMechanism(ABC):
         table : Table
             A complete table.
         random_state : int, SeedSequence or Generator
-            Seed.
 
         Returns
         -------
@@ -144,8 +115,6 @@ class MissingMechanism(ABC):
         ------
         DataError
             If the table already has holes.
-        SchemaError
-            If the mechanism names an attribute that the schema does not declare.
         """
         _check_complete(table)
         rng = np.random.default_rng(random_state)
@@ -225,15 +194,10 @@ class MCAR(MissingMechanism):
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
     def observed(self, schema: Schema) -> dict[str, float]:
-        """Return each attribute's probability of being observed.
+        """Return each attribute's probability of being observed; refused if counts are exact.
 
         It is 1 for attributes that may be not applicable, or follow from others: they may be
         known whatever went missing.
-
-        Raises
-        ------
-        UnprovenError
-            If the hole counts are exact: then cells are not missing independently.
         """
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
@@ -358,7 +322,7 @@ def _score(attribute: AnyAttribute, weight: Weight) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted(MissingMechanism):
-    """A mechanism whose weights and intercepts are fitted to the table."""
+    """A mechanism whose weights and intercepts are fitted to the table (Muzellec et al. 2020)."""
 
     rate: float
     strength: float = 1.0
@@ -399,10 +363,6 @@ class MAR(_Fitted):
     rates : {"expected", "exact"}, default "expected"
         Whether the rate is met on average or by the exact number of holes in each column.
 
-    References
-    ----------
-    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
-
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
@@ -436,10 +396,6 @@ class MNAR(_Fitted):
         The driving columns (default: half of them, drawn at random). Not with ``"all-columns"``.
     strength, rates
         As in :class:`MAR`.
-
-    References
-    ----------
-    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
 
     Examples
     --------
@@ -484,10 +440,6 @@ class SelfMasking(_Fitted):
         Columns that get holes (default: all).
     strength, rates
         As in :class:`MAR`.
-
-    References
-    ----------
-    Muzellec et al. (2020).
 
     Examples
     --------
