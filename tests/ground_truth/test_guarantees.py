@@ -269,7 +269,8 @@ def test_complete_rows_are_one_gate_whatever_is_chosen_behind_it():
 def test_replace_one_is_amplified_there_and_converted():
     plain = Guarantee.from_events(PURE[:2], adjacency="replace-one")
     found = truth(plain)
-    assert found.epsilon == pytest.approx(2 * truth(PURE[:2]).epsilon)
+    once = truth(PURE[:2]).epsilon
+    assert 2 * once <= found.epsilon <= 2 * once * (1 + 1e-9)
     stated = [replace(event, adjacency="replace-one") for event in PURE[:1]]
     assert truth(Guarantee.from_events(stated, adjacency="replace-one")).epsilon == 0.5
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from missdp.accounting import pld
@@ -67,15 +68,13 @@ def amplify(
     if any(event.adjacency != "add-remove" for event in events):
         return math.inf, delta
     if adjacency == "add-remove":
-        return min(_proven(events, delta, assumption, structure), key=_epsilon)
+        # Rounded, so that of two proofs of one number the first counts.
+        found = _proven(events, delta, assumption, structure)
+        return min(found, key=lambda bound: round(bound[0], 9))
     # (1 + e^plain)·inner = delta: enough for the conversion if the result is below plain.
     inner = add_remove_share(plain, delta)
-    epsilon = min(map(_epsilon, _proven(events, inner, assumption, structure)))
+    epsilon, _ = min(_proven(events, inner, assumption, structure))
     return (2.0 * epsilon if epsilon <= plain else math.inf), delta
-
-
-def _epsilon(bound: tuple[float, float]) -> float:
-    return round(bound[0], 9)  # of two proofs of one number the first in the list counts
 
 
 def _proven(
@@ -86,8 +85,11 @@ def _proven(
     if isinstance(assumption, BoundedObservation):
         # p_max bounds the union of all gates that might be chosen, and so each of them, which is
         # all that Hölder's inequality needs.
-        one = _any_structure if isinstance(structure, DataChosenGates) else _one_gate
-        yield one(events, delta, assumption.p_max), delta
+        p = assumption.p_max
+        if isinstance(structure, DataChosenGates):
+            yield _any_structure(events, delta, partial(_hoelder, p)), delta
+        else:
+            yield _one_gate(events, delta, p), delta
     elif not isinstance(assumption, MissingCompletelyAtRandom):
         return
     elif isinstance(structure, ChosenGates):
@@ -103,9 +105,10 @@ def _proven(
         rates, always = dict(assumption.observed), structure.always
         names, smallest = structure.attributes, structure.smallest
         p = largest_gate_probability(names, rates, smallest=smallest, always=always)
-        yield _any_structure(events, delta, p), delta
+        yield _any_structure(events, delta, partial(_hoelder, p)), delta
         if structure.distinct_targets:
-            yield _targets(events, delta, structure, rates), delta
+            own = partial(distinct_targets_bound, attributes=names, observed=rates)
+            yield _any_structure(events, delta, own), delta
         yield _one_gate(events, delta, gate_probability(always, rates)), delta
 
 
@@ -185,31 +188,20 @@ def _by_profile(events: Events, delta: float, probability: float) -> float:
         return math.inf
 
 
-def _any_structure(events: Events, delta: float, probability: float) -> float:
-    """Hölder bound over every structure the data might have chosen; gated events must be pure."""
-    return _beside_the_rest(
-        events, delta, lambda costs: amplified_epsilon(probability, math.fsum(costs))
-    )
+def _hoelder(probability: float, costs: Sequence[float]) -> float:
+    """Bound every structure whose gates are open with at most this probability."""
+    return amplified_epsilon(probability, math.fsum(costs))
 
 
-def _targets(events: Events, delta: float, structure: DataChosenGates, observed: Rates) -> float:
-    return _beside_the_rest(
-        events,
-        delta,
-        lambda costs: distinct_targets_bound(
-            costs, attributes=structure.attributes, observed=observed
-        ),
-    )
-
-
-def _beside_the_rest(
+def _any_structure(
     events: Events, delta: float, amplified: Callable[[Sequence[float]], float]
 ) -> float:
     """Bound pure events with data-chosen gates beside events that read every row.
 
-    Impure events among the latter cost (ε_u, δ_u). Split the outputs by structure a. Adding: the
-    δ_u(a) sum to δ_u. Removing: solving P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q weighs
-    δ_m(a) by at most e^{ε̄}, because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
+    ``amplified`` bounds the former over all that the data might have chosen. Impure events among
+    the latter cost (ε_u, δ_u). Split the outputs by structure a. Adding: the δ_u(a) sum to δ_u.
+    Removing: solving P_present >= e^{-ε_u} E[e^{-ε_a(m)}(Q - δ_m)] for Q weighs δ_m(a) by at most
+    e^{ε̄}, because the weights depend on a. So δ_u is budgeted at δ·e^{-ε̄}.
     """
     inside, outside = _by_gate(events)
     if not inside or not all(map(is_pure, inside)):
