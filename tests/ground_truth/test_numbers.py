@@ -194,6 +194,10 @@ def test_chosen_curves_by_the_formula():
     exact = 0.01 * n + math.log(mean) / (n - 1)
     (found,) = chosen_curve(costs, rates, orders=np.array([n]))
     assert exact <= found <= 1.1 * exact  # the chance of a maximum is bounded by a sum
+    k, told = np.arange(n + 1), ChosenCosts(selections=0.3, fixed={"a": 0.5}, gates=["a"])
+    mean = stats.binom.pmf(k, n, 0.5) @ np.exp(0.5 * k * (k - 1))
+    (found,) = chosen_curve(told, {"a": 0.5}, orders=np.array([n]))
+    assert found == pytest.approx(0.3 * n + math.log(mean) / (n - 1), rel=1e-6)
     (small,) = chosen_curve(ChosenCosts(chosen=1e-6, gates=["a"]), rates, orders=np.array([8]))
     assert small == pytest.approx(1e-6 * 0.5 * (1 + 7 * 0.5), rel=1e-8)
     (never,) = chosen_curve(costs, {"a": 0.0, "b": 0.0}, orders=np.array([n]))
@@ -222,7 +226,8 @@ def test_costs_of_caps():
 @pytest.mark.parametrize("scale", [1e-4, 1.0])
 def test_replicas_by_the_formula(scale):
     """The larger of what is proven either way; small costs are bound by the way back."""
-    rho, rates = {"a": 0.7 * scale, "b": 0.3 * scale, None: 0.1 * scale}, {"a": 0.5, "b": 0.9}
+    rho = {"a": 0.7 * scale, "b": 0.3 * scale, "c": 0.7 * scale, None: 0.1 * scale}
+    rates = {"a": 0.5, "b": 0.9, "c": 0.5}  # two alike
     events = [ZCDPEvent(rho=r, gate={gate} if gate else None) for gate, r in rho.items()]
     curve = dict(zip(ORDERS.tolist(), replica_curve(events, rates), strict=True))
     for n in (2, 3, 7, 20):
