@@ -260,6 +260,12 @@ def test_gates_that_the_data_chose():
     assert truth(impure, structure=of_a, delta=1e-6).epsilon == pytest.approx(gated + beside)
 
 
+def test_what_every_row_enters_is_not_behind_the_one_gate():
+    beside = [gaussian({"a"}), gaussian(None)]
+    found = truth(beside, BoundedObservation(0.05), delta=1e-6).epsilon
+    assert epsilon_of(beside[1:], 1e-6) < found < epsilon_of(beside, 1e-6)
+
+
 def test_complete_rows_are_one_gate_whatever_is_chosen_behind_it():
     events = [replace(event, gate=frozenset("abc")) for event in PURE]
     expected = amplified_epsilon(math.prod(RATES.values()), 1.25)
