@@ -162,8 +162,8 @@ def gate_loss_distribution(
     Notes
     -----
     The two profiles of `gated_delta` are computed on a grid and joined by straight lines in e^ε,
-    which lie above them, since divergences are convex in e^ε. At ε < 0 each follows from the other: the
-    divergence at e^ε is 1 - e^ε plus e^ε times that of the other direction at e^{-ε}.
+    which lie above them, since divergences are convex in e^ε. At ε < 0 each follows from the
+    other: the divergence at e^ε is 1 - e^ε plus e^ε times that of the other direction at e^{-ε}.
 
     Examples
     --------
