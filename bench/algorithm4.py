@@ -8,8 +8,9 @@ mixture instead, which is never above the sound figure here.
 import math
 from dataclasses import dataclass
 
+from partition_search import Partition, PartitionProgram, best_partition, group_gates
+
 from missdp.ground_truth import amplified_epsilon, gate_probability
-from missdp.ground_truth.partition import Partition, PartitionProgram, best_partition, group_gates
 
 
 class LinearCost:

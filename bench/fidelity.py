@@ -37,8 +37,7 @@ from holes_elsewhere import environment
 import missdp
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import zcdp_rho
-from missdp.evaluate import fidelity
-from missdp.missingness import MAR, MCAR
+from missdp.evaluate import MAR, MCAR, fidelity
 
 READ = """
 import json, sys, warnings, numpy as np, pandas as pd

@@ -17,7 +17,7 @@ from _data import SHARED, table
 from missdp import AIM, MST
 from missdp.accounting import MissingCompletelyAtRandom
 from missdp.evaluate import marginal_distance
-from missdp.synth import epsilon_for_ground_truth
+from missdp.ground_truth import epsilon_for_ground_truth
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "img" / "ground_truth_utility.svg"
 RATES = (0.1, 0.2, 0.3, 0.5)

@@ -32,8 +32,7 @@ from missdp.evaluate.distances import MarginalDistance, MissingFidelity
 from missdp.evaluate.fidelity import Fidelity
 from missdp.evaluate.kinds import MissingnessByKind
 from missdp.evaluate.violations import PairViolations, RuleViolations
-from missdp.ground_truth.amplified import AmplifiedEvent
-from missdp.ground_truth.gates import ChosenGates, DataChosenGates, FixedGates
+from missdp.ground_truth import AmplifiedEvent, ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.conditionals import Conditionals, Factors
 from missdp.inference.graphical import GraphicalModel, Recipe
 from missdp.inference.heads import Heads

@@ -25,8 +25,11 @@ from _data import SHARED, table  # noqa: E402
 
 from missdp import AIM, Kamino, PrivBayes  # noqa: E402
 from missdp.errors import WeakGuaranteeWarning  # noqa: E402
-from missdp.evaluate import classifier_f1, marginal_distance  # noqa: E402
-from missdp.missingness import MCAR  # noqa: E402
+from missdp.evaluate import (  # noqa: E402
+    MCAR,
+    classifier_f1,
+    marginal_distance,
+)
 from missdp.synth import DPAutoGAN, DPMisGAN  # noqa: E402
 
 RESULTS = HERE / "results"

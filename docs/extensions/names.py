@@ -16,7 +16,6 @@ ROOMS = tuple(
         "accounting",
         "ground_truth",
         "evaluate",
-        "missingness",
         "sources",
         "engines",
         "mechanisms",

@@ -29,6 +29,16 @@ MOVED: dict[str, str] = {
     "missdp.synth.sample_spark": "missdp.engines.sample_spark",
     "missdp.table.DuckDBRows": "missdp.engines.DuckDBRows",
     "missdp.table.SQLRows": "missdp.engines.SQLRows",
+    "missdp.missingness.MAR": "missdp.evaluate.MAR",
+    "missdp.missingness.MCAR": "missdp.evaluate.MCAR",
+    "missdp.missingness.MNAR": "missdp.evaluate.MNAR",
+    "missdp.missingness.DeclaredMechanism": "missdp.evaluate.DeclaredMechanism",
+    "missdp.missingness.MissingMechanism": "missdp.evaluate.MissingMechanism",
+    "missdp.missingness.SelfMasking": "missdp.evaluate.SelfMasking",
+    "missdp.missingness.missing_mask": "missdp.evaluate.missing_mask",
+    "missdp.missingness.missing_patterns": "missdp.evaluate.missing_patterns",
+    "missdp.synth.epsilon_for_ground_truth": "missdp.ground_truth.epsilon_for_ground_truth",
+    "missdp.synth.planned_ground_truth": "missdp.ground_truth.planned_ground_truth",
 }
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, MissingDependencyError, ParameterError, SchemaError
-from missdp.evaluate import LEARNERS, classifier_f1, holdout, progress_bar
+from missdp.evaluate import LEARNERS, MCAR, classifier_f1, holdout, progress_bar
 from missdp.evaluate.classifiers import balanced_split, features
-from missdp.missingness import MCAR
 
 SCHEMA = Schema(
     (

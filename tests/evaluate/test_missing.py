@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from missdp import Categorical, Schema, Table
-from missdp.evaluate import MissingFidelity, missing_fidelity
-from missdp.missingness import MAR, MCAR, missing_mask
+from missdp.evaluate import MAR, MCAR, MissingFidelity, missing_fidelity, missing_mask
 
 NAMES = ("a", "b", "c")
 SCHEMA = Schema(tuple(Categorical(name=n, levels=(0, 1, 2)) for n in NAMES))

@@ -15,7 +15,7 @@ import pytest
 
 from missdp import AIM, MST, Categorical, Schema, Table
 from missdp.accounting import GaussianEvent, MissingCompletelyAtRandom
-from missdp.missingness import MCAR
+from missdp.evaluate import MCAR
 from missdp.testing import Claim, judge
 from missdp.testing.findings import Enough, Recorder
 

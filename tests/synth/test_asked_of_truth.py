@@ -10,7 +10,7 @@ from missdp.accounting import (
     RowIndependentMissingness,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.synth import epsilon_for_ground_truth, planned_ground_truth
+from missdp.ground_truth import epsilon_for_ground_truth, planned_ground_truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 

@@ -21,13 +21,18 @@ from missdp.accounting import (
 )
 from missdp.accounting.filters import filter_cost
 from missdp.errors import BudgetExceededError, DataError
-from missdp.ground_truth import ChosenGates, FixedGates, joint
+from missdp.ground_truth import (
+    ChosenGates,
+    FixedGates,
+    ground_truth_guarantee,
+    joint,
+    planned_ground_truth,
+)
 from missdp.mechanisms import Door
 from missdp.schema import NotApplicable
-from missdp.synth import planned_ground_truth
-from missdp.synth.before_holes import synthesizer_ground_truth
 from missdp.synth.caps import Keeper, chosen_caps
 from missdp.synth.learn_graphical import Learner, Plan
+from missdp.synth.parts import ground_truth_parts
 from missdp.synth.state import StoredModel, write_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
@@ -382,13 +387,13 @@ def test_another_release_than_the_caps_are_of_is_not_amplified():
     for other in (fitted(AIM, "complete-rows"), fitted(AIM, "observed", selection_share=0.01)):
         caps = other._caps_of_fit()
         assert not caps.hold(model.guarantee_.events[0])
-        found = synthesizer_ground_truth(
+        parts = ground_truth_parts(
             model.guarantee_,
             strategy=model._strategy,
             modelled=model._modelled,
-            assumption=rates(0.5),
             caps=caps,
         )
+        found = ground_truth_guarantee(parts[0], rates(0.5), structure=parts[1])
         assert found.epsilon == pytest.approx(1.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from missdp.accounting import Cost, GaussianEvent
-from missdp.ground_truth.chosen import chosen_costs, chosen_curve
+from missdp.ground_truth.replicas import chosen_costs, chosen_curve
 from missdp.synth.caps import Keeper, chosen_caps
 
 A, B, C, AB, AC, BC, ABC = (

@@ -18,11 +18,11 @@ from missdp.accounting import (
     releases,
 )
 from missdp.errors import ParameterError
+from missdp.ground_truth import planned_ground_truth
 from missdp.inference.dyadic import depth_of
 from missdp.mechanisms import Door, Witness
 from missdp.schema.grid import on_grid, pending
 from missdp.sources import open_source, strategy_named
-from missdp.synth import planned_ground_truth
 
 FAMILIES = (AllPairs, AIM, MST, Kamino, PrivBayes)
 SCHEMA = Schema(

@@ -23,9 +23,10 @@ from missdp.accounting import (
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
 from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
+from missdp.ground_truth import ground_truth_guarantee
 from missdp.sources import Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.before_holes import _gate_by_gate, synthesizer_ground_truth
+from missdp.synth.parts import _gate_by_gate, ground_truth_parts
 from synth.conformance import SCHEMA, make_table
 
 OBSERVED = {"größe": 0.6, "alter": 0.7, "ok": 0.8}
@@ -126,12 +127,13 @@ def test_a_saved_model_gives_the_same(tmp_path):
 
 def test_gates_of_an_unknown_strategy_amplify_nothing():
     model = fit("complete-rows")
-    found = synthesizer_ground_truth(
+    parts = ground_truth_parts(
         model.guarantee_,
         strategy=Strategy(name="something new", rows="observed", complete_only=True),
         modelled=Modelled(SCHEMA),
-        assumption=MissingCompletelyAtRandom(OBSERVED),
     )
+    known = MissingCompletelyAtRandom(OBSERVED)
+    found = ground_truth_guarantee(parts[0], known, structure=parts[1])
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
@@ -185,12 +187,13 @@ def test_one_attribute_and_none_that_is_nullable(missing, nullable):
 def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ():
     """As an edited model file could: data-chosen gates, called one fixed gate."""
     model = fit("observed", ALL_NULLABLE)
-    found = synthesizer_ground_truth(
+    parts = ground_truth_parts(
         model.guarantee_,
         strategy=strategy_named("complete-rows"),
         modelled=Modelled(ALL_NULLABLE),
-        assumption=MissingCompletelyAtRandom({**OBSERVED, "score": 0.75}),
     )
+    known = MissingCompletelyAtRandom({**OBSERVED, "score": 0.75})
+    found = ground_truth_guarantee(parts[0], known, structure=parts[1])
     assert found.epsilon == model.guarantee_.epsilon
 
 

@@ -110,7 +110,7 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
     The chance may depend on all values of the row, its own cell's among them (MAR, MNAR), as in
     logistic models whose weights are declared: see
-    `missdp.missingness.MissingMechanism.assumption`. What is proven for cells that go missing
+    `missdp.evaluate.MissingMechanism.assumption`. What is proven for cells that go missing
     completely at random holds for each row by itself, and no bound falls with a chance of being
     observed, so that all of it holds at the largest chances.
 

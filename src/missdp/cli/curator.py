@@ -37,7 +37,6 @@ from missdp.cli.options import (
 from missdp.cli.side_files import check_no_table, check_together
 from missdp.errors import DataError, OutputError, ParameterError, replacing
 from missdp.files import reserved
-from missdp.missingness import MAR, MCAR, MNAR, MissingMechanism, SelfMasking
 from missdp.progress import progress_bar
 from missdp.schema import Schema
 from missdp.schema.attributes import KINDS
@@ -181,12 +180,7 @@ def _lost_in_words(lost: LostCells) -> Iterator[str]:
 
 _HELD = 4  # tables: the rows, those with holes, and the chances of all cells
 _BLOCK_ROWS = 2**18
-_MECHANISMS: dict[str, type[MCAR] | type[MAR] | type[MNAR] | type[SelfMasking]] = {
-    "mcar": MCAR,
-    "mar": MAR,
-    "mnar": MNAR,
-    "self-masking": SelfMasking,
-}
+_MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 
 
 def simulate(
@@ -220,7 +214,11 @@ def simulate(
         raise ParameterError("--rate must be at least 0 and below 1")
     if seed < 0:
         raise ParameterError("--seed must be a whole number, at least 0")
-    simulator: MissingMechanism = _MECHANISMS[mechanism](rate=rate)
+    from missdp.evaluate import MAR, MCAR, MNAR, SelfMasking
+
+    simulator = dict(zip(_MECHANISMS, (MCAR, MAR, MNAR, SelfMasking), strict=True))[mechanism](
+        rate=rate
+    )
     facts = Schema.from_toml(schema)
     with reserved([output, output_schema]):
         holed = simulator.apply_blocks(_blocks(private, facts, mechanism), random_state=seed)

@@ -50,7 +50,6 @@ from missdp.files import check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
-from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import BUILT_IN, default_synthesizer, read_settings, synthesizer_named
 from missdp.synth.row_blocks import MissingValues
@@ -169,6 +168,8 @@ def synthesize(
         if keep_holes and not synthesizer.strategy_of(synthesizer.missing).models_holes:
             raise ParameterError("--keep-holes needs --missing joint, which models the holes")
         if stated is not None:
+            from missdp.ground_truth import epsilon_for_ground_truth
+
             progress("finding epsilon", None)
             found = epsilon_for_ground_truth(wanted, synthesizer, facts, stated)
             synthesizer.set_params(epsilon=found)

@@ -21,9 +21,7 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -399,6 +397,9 @@ def _task(truth: Table, train: Table, test: Table, name: str) -> _Task | None:
 
 
 def _score(learner: str, task: _Task, seed: int) -> float:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import f1_score
+
     classes = np.unique(task.train_y)
     if len(classes) < 2:  # nothing to learn from: a constant guess
         guess = np.full(len(task.test_y), classes[0] if len(classes) else 0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from missdp.errors import ParameterError, whole
 from missdp.evaluate.align import aligned, levels_and_holes, rebin, schema_of
-from missdp.missingness import missing_mask
+from missdp.evaluate.masks import missing_mask
 from missdp.progress import Progress
 from missdp.record import Record
 from missdp.schema import Schema

@@ -1,67 +1,46 @@
 """Amplification by missingness: what a release costs for the table before values went missing.
 
-`ground_truth_guarantee` applies the best proven bound to events; `mask_mixture` works on plain
-numbers (gates, epsilons, observed probabilities).
+`ground_truth_guarantee` applies the best proven bound to events or to a fitted model, and
+`mask_mixture` works on plain numbers (gates, epsilons, observed probabilities).
 """
 
-from missdp.ground_truth.amplified import (
+from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Gate
+from missdp.ground_truth.guarantees import (
     AmplifiedEvent,
-    ExPostLoss,
-    GroundTruthPrice,
-    ex_post_loss,
+    Parted,
+    epsilon_for_ground_truth,
     ground_truth_guarantee,
-    ground_truth_price,
+    joint,
+    planned_ground_truth,
 )
-from missdp.ground_truth.gates import (
-    ChosenGates,
-    DataChosenGates,
-    FixedGates,
-    Gate,
-    NoiseKind,
-    ObservedRateBound,
-    gate_probability,
-    observed_rate_bound,
-)
-from missdp.ground_truth.jointly import Parted, joint
-from missdp.ground_truth.mixture import MaskMixture, mask_mixture
-from missdp.ground_truth.one_gate import (
+from missdp.ground_truth.mixture import (
+    MaskMixture,
     amplified_epsilon,
     distinct_targets_bound,
-    gate_loss_distribution,
-    gated_delta,
-    gated_epsilon,
+    gate_probability,
     largest_gate_probability,
+    mask_mixture,
 )
-from missdp.ground_truth.partition import Block, GroupCost, Partition, RenyiCost, best_partition
+from missdp.ground_truth.one_gate import gate_loss_distribution, gated_delta, gated_epsilon
 
 __all__ = [
     "AmplifiedEvent",
-    "Block",
     "ChosenGates",
     "DataChosenGates",
-    "ExPostLoss",
     "FixedGates",
     "Gate",
-    "GroundTruthPrice",
-    "GroupCost",
     "MaskMixture",
-    "NoiseKind",
-    "ObservedRateBound",
     "Parted",
-    "Partition",
-    "RenyiCost",
     "amplified_epsilon",
-    "best_partition",
     "distinct_targets_bound",
-    "ex_post_loss",
+    "epsilon_for_ground_truth",
     "gate_loss_distribution",
     "gate_probability",
     "gated_delta",
     "gated_epsilon",
     "ground_truth_guarantee",
-    "ground_truth_price",
     "joint",
     "largest_gate_probability",
     "mask_mixture",
-    "observed_rate_bound",
+    "planned_ground_truth",
 ]

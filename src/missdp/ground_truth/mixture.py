@@ -1,48 +1,176 @@
-"""The mask-mixture bound: privacy for the ground truth when masks are independent (MCAR).
+"""Pure privacy for the table before values went missing: closed forms, and the mask mixture.
 
-The bound is log E[exp Σ_j w_j·1{all variables of gate j are 1}] for independent binary variables,
-one for each attribute. Gates are reduced to the smallest problem with the same answer, over small
-integers instead of names, and variables are eliminated in log space: the cost is exponential in
-the width of the elimination order, not in the number of variables.
+The mask mixture is log E[exp Σ_j w_j·1{all attributes of gate j are observed}]. Attributes that
+occur in exactly the same gates are one variable; variables are summed out one after the other, in
+log space. Proofs: docs/ground-truth-proofs.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
+from missdp.accounting.gates import Gate, as_gate
 from missdp.errors import ParameterError
-from missdp.ground_truth.gates import (
-    Gate,
-    as_gate,
-    check_epsilons,
-    check_observed,
-    gate_probability,
-)
-from missdp.ground_truth.one_gate import amplified_epsilon
-
-__all__ = [
-    "EliminationOrder",
-    "FactorGraph",
-    "MaskMixture",
-    "factor_graph",
-    "log_expectation",
-    "mask_mixture",
-    "min_fill_order",
-]
-
-
-TREEWIDTH_LIMIT = 20
-"""Default largest width of an elimination order: tables of at most 2^21 cells (16 MiB)."""
-
 
 _OUTWARD = 1e-12
 """Added to a computed epsilon, so that rounding never turns an upper bound into a lower one."""
+
+
+def check_probability(value: float, *, name: str) -> float:
+    """Return ``value`` as a float in [0, 1], or refuse it."""
+    number = float(value)
+    if not 0.0 <= number <= 1.0:
+        raise ParameterError(f"{name} must be a probability between 0 and 1")
+    return number
+
+
+def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
+    """Check observed probabilities π (one minus the missing rate) by attribute name."""
+    return {a: check_probability(p, name="an observed probability") for a, p in observed.items()}
+
+
+def _check_costs(costs: Iterable[float], *, name: str) -> list[float]:
+    values = [float(value) for value in costs]
+    if not all(math.isfinite(value) and value >= 0.0 for value in values):
+        raise ParameterError(f"{name} must be finite and not negative")
+    return values
+
+
+def gate_probability(gate: Gate, observed: Mapping[str, float]) -> float:
+    """Return the probability that all attributes of a gate are observed, under independent masks.
+
+    Parameters
+    ----------
+    gate : collection of str, or None
+    observed : mapping of str to float
+        Attributes without a stated probability count as always observed (no amplification).
+
+    Examples
+    --------
+    >>> gate_probability({"age", "income", "sex"}, {"age": 0.5, "income": 0.5})
+    0.25
+    """
+    return math.prod(observed.get(name, 1.0) for name in sorted(as_gate(gate)))
+
+
+def amplified_epsilon(probability: float, epsilon: float) -> float:
+    r"""Return the loss log(1 + p(e^ε - 1)) of a pure mechanism that reads a row with probability p.
+
+    Parameters
+    ----------
+    probability : float
+        p in [0, 1]; an upper bound is enough, the result rises with p. It may depend on the row
+        (MAR, MNAR), as long as p bounds it for every row and rows go missing independently.
+    epsilon : float
+        ε >= 0 of everything that reads the row, together.
+
+    Notes
+    -----
+    The law with the row is the mixture (1-p)Q + pP of the law Q without it and a law P with
+    e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
+    1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
+    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928
+    (2026) has it for rows that lose values independently.
+
+    Examples
+    --------
+    >>> round(amplified_epsilon(0.5, 1.0), 4)
+    0.6201
+    """
+    p = check_probability(probability, name="probability")
+    (cost,) = _check_costs([epsilon], name="epsilon")
+    if p == 0.0 or cost == 0.0:
+        return 0.0
+    if p == 1.0:
+        return cost
+    if cost < 600.0:
+        return math.log1p(p * math.expm1(cost))
+    # e^cost may overflow: log(1 + p(e^c - 1)) = c + log(p + (1 - p)e^{-c}).
+    return cost + math.log(p + (1.0 - p) * math.exp(-cost))
+
+
+def largest_gate_probability(
+    attributes: Collection[str],
+    observed: Mapping[str, float],
+    *,
+    smallest: int,
+    always: Collection[str] = (),
+) -> float:
+    """Return the largest probability that a gate is open, over all that the data might choose.
+
+    Parameters
+    ----------
+    attributes : collection of str
+        Every attribute that a gate might hold. It has to be the whole list: an attribute left out
+        here could be the one with the smallest missing rate.
+    observed : mapping of str to float
+        π_a; attributes that are not named count as always observed.
+    smallest : int
+        Every gate holds at least this many attributes, whatever the data.
+    always : collection of str
+        Attributes that every gate holds, whatever the data.
+
+    Examples
+    --------
+    >>> rates = {"a": 0.5, "b": 0.75, "c": 0.5}
+    >>> largest_gate_probability({"a", "b", "c"}, rates, smallest=2)
+    0.375
+    >>> largest_gate_probability({"a", "b", "c", "d"}, rates, smallest=2)
+    0.75
+    """
+    fixed, rates = as_gate(always), check_observed(observed)
+    others = as_gate(attributes) - fixed
+    if not 0 <= smallest <= len(fixed | others):
+        raise ParameterError("smallest must be between 0 and the number of attributes")
+    free = sorted((rates.get(name, 1.0) for name in others), reverse=True)
+    return gate_probability(fixed, rates) * math.prod(free[: max(0, smallest - len(fixed))])
+
+
+def distinct_targets_bound(
+    epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
+) -> float:
+    """Return a bound for data-chosen gates where each measurement has a target of its own.
+
+    Bayesian networks are the case: every attribute is the child of exactly one measurement, in
+    an order that the data chose, and a measurement's gate holds its child.
+
+    Parameters
+    ----------
+    epsilons : sequence of float
+        ε_j of the pure measurements, at most one for each attribute.
+    attributes : collection of str
+        Every attribute that may be a target.
+    observed : mapping of str to float
+        π_a; attributes that are not named count as always observed.
+
+    Returns
+    -------
+    float
+        Σ_j log(1 + π_(j)(e^{ε_(j)} - 1)) with both sorted: the largest ε meets the largest π.
+
+    Notes
+    -----
+    Every structure's mixture is at most that of the gates {target_j}, which are disjoint, hence
+    Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences in (π, ε), so by
+    the rearrangement inequality the sorted pairing is the worst of all assignments.
+
+    Examples
+    --------
+    >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
+    0.7809
+    """
+    costs = sorted(_check_costs(epsilons, name="epsilons"), reverse=True)
+    rates = check_observed(observed)
+    doors = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
+    if len(costs) > len(doors):
+        raise ParameterError("distinct targets need at least one attribute for each measurement")
+    return math.fsum(map(amplified_epsilon, doors, costs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +181,8 @@ class MaskMixture:
     ----------
     epsilon, delta : float
         The bound. Always valid, exact or not.
-    exact : bool
-        False when the factor graph was too wide and some gates were replaced by subsets.
     relaxed : tuple of str
-        The attributes that were then treated as always observed; empty when ``exact``.
-    width : int
-        Width of the elimination order that was used.
+        Attributes that were treated as always observed, because too many gates overlap.
 
     Examples
     --------
@@ -69,9 +193,12 @@ class MaskMixture:
 
     epsilon: float
     delta: float
-    exact: bool
     relaxed: tuple[str, ...]
-    width: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was relaxed."""
+        return not self.relaxed
 
 
 def mask_mixture(
@@ -80,16 +207,14 @@ def mask_mixture(
     deltas: Sequence[float] | None = None,
     *,
     observed: Mapping[str, float],
-    treewidth_limit: int = TREEWIDTH_LIMIT,
+    treewidth_limit: int = 20,
 ) -> MaskMixture:
     r"""Return a bound on the loss of gated mechanisms when cells go missing completely at random.
 
     Mechanism j reads a row only if all attributes of gate S_j are observed in it, and is
     (ε_j, δ_j)-DP under add-remove adjacency. With independent masks of known observed
     probabilities π, and ε(m) = Σ_j ε_j·1[S_j observed in mask m], the composition is (ε̄, δ̄)-DP
-    for the ground truth with
-
-        ε̄ = log E_m[exp ε(m)],   δ̄ = E_m[δ(m)] = Σ_j δ_j·Π_{a ∈ S_j} π_a.
+    for the ground truth with ε̄ = log E_m[exp ε(m)] and δ̄ = Σ_j δ_j·Π_{a ∈ S_j} π_a.
 
     Parameters
     ----------
@@ -103,8 +228,8 @@ def mask_mixture(
         π_a in [0, 1], or upper bounds on it (the result rises with every π_a). Attributes that
         are not named count as always observed.
     treewidth_limit : int
-        Widest elimination allowed. Beyond it some attributes are treated as always observed,
-        which replaces gates by subsets and is an upper bound; the result then says so.
+        Most variables that one is summed out beside. Beyond it some attributes are treated as
+        always observed, which is an upper bound; the result then says so.
 
     Returns
     -------
@@ -117,22 +242,11 @@ def mask_mixture(
 
     Notes
     -----
-    Guarantee: add-remove adjacency of the table before values went missing. It needs masks that
-    are independent across rows and attributes and of the values, and gates fixed in advance. The
-    mechanisms may be composed adaptively, and may read other parts of the row and its mask, once
-    the gate is open. For replace-one adjacency double the result, do not put replace-one epsilons
-    in.
-
-    Why it holds. Fix everything about the other rows. With the row present the output law is a
-    mixture over its mask m of laws P_m; with the row absent it is Q. Basic composition over the
-    mechanisms that read the row gives P_m <= e^{ε(m)} Q + δ(m), whose average over m is one
-    direction. The other starts from P_m >= e^{-ε(m)} (Q - δ(m)) and solves the averaged
-    inequality for Q: Jensen's inequality turns 1/E[e^{-ε}] into at most E[e^{ε}], and since
-    e^{-ε(m)} falls and δ(m) rises with the observed set, Harris' inequality for product measures
-    bounds E[e^{-ε} δ]/E[e^{-ε}] by E[δ]. Averaging over the other rows' masks keeps both.
-
-    The bound sharpens Theorem 5.6 and Algorithm 4 of Mohapatra et al. (2024). For pure
-    mechanisms that attain their ε_j the bound is attained.
+    It needs masks that are independent across rows and attributes and of the values, and gates
+    fixed in advance. The mechanisms may be composed adaptively, and may read other parts of the
+    row and its mask, once the gate is open. For replace-one adjacency double the result, do not put
+    replace-one epsilons in. The mask-mixture theorem (docs/ground-truth-proofs.md) sharpens Theorem
+    5.6 and Algorithm 4 of Mohapatra et al. (2024); pure mechanisms that attain their ε_j attain it.
 
     Examples
     --------
@@ -146,296 +260,85 @@ def mask_mixture(
     >>> round(bound.epsilon, 6), bound.exact
     (0.792473, True)
     """
-    costs = check_epsilons(epsilons, count=len(gates))
-    slips = check_epsilons(
-        [0.0] * len(gates) if deltas is None else deltas, count=len(gates), name="deltas"
-    )
-    if any(slip > 1.0 for slip in slips):
-        raise ParameterError("deltas must be at most 1")
-    if treewidth_limit < 1:
-        raise ParameterError("treewidth_limit must be at least 1")
-    rates = check_observed(observed)
-    delta = math.fsum(
-        slip * gate_probability(gate, rates) for gate, slip in zip(gates, slips, strict=True)
-    )
-    graph = factor_graph(gates, costs, rates)
-    graph, relaxed = _fit(graph, rates, treewidth_limit)
-    elimination = min_fill_order(graph.scopes)
-    mixture = log_expectation(graph.scopes, graph.weights, graph.observed, elimination.order)
-    epsilon = graph.constant + mixture + (_OUTWARD if graph.scopes else 0.0)
+    sets, rates = [as_gate(gate) for gate in gates], check_observed(observed)
+    costs = _check_costs(epsilons, name="epsilons")
+    slips = _check_costs(deltas or [0.0] * len(sets), name="deltas")
+    if not len(sets) == len(costs) == len(slips):
+        raise ParameterError("epsilons and deltas need one value for each gate")
+    if any(slip > 1.0 for slip in slips) or treewidth_limit < 1:
+        raise ParameterError("deltas must be at most 1, and treewidth_limit at least 1")
+    chances = [gate_probability(gate, rates) for gate in sets]
+    weights: defaultdict[frozenset[str], float] = defaultdict(float)
+    for gate, cost, chance in zip(sets, costs, chances, strict=True):
+        if chance > 0.0:
+            weights[frozenset(name for name in gate if rates.get(name, 1.0) < 1.0)] += cost
+    every_row = weights.pop(frozenset(), 0.0)
+    mean, relaxed = _log_mean(weights, rates, treewidth_limit)
+    epsilon = every_row + mean + (_OUTWARD if weights else 0.0)
+    delta = math.fsum(slip * chance for slip, chance in zip(slips, chances, strict=True))
     return MaskMixture(
-        epsilon=min(epsilon, _hoelder(gates, costs, rates), math.fsum(costs)),
-        delta=min(delta, 1.0),
-        exact=not relaxed,
-        relaxed=relaxed,
-        width=elimination.width,
+        epsilon=min(epsilon, math.fsum(costs)), delta=min(delta, 1.0), relaxed=relaxed
     )
 
 
-def _fit(
-    graph: FactorGraph, rates: Mapping[str, float], limit: int
-) -> tuple[FactorGraph, tuple[str, ...]]:
-    """Treat attributes as always observed, cheapest first, until the width is within ``limit``."""
-    dropped: list[str] = []
-    while (elimination := min_fill_order(graph.scopes)).width > limit:
-        victim = min(elimination.widest, key=lambda v: (_loss(graph, v), graph.names[v]))
-        dropped.extend(graph.names[victim])
-        gates = [
-            frozenset(name for v in scope if v != victim for name in graph.names[v])
-            for scope in graph.scopes
-        ]
-        smaller = factor_graph(gates, graph.weights, rates)
-        graph = FactorGraph(
-            constant=graph.constant + smaller.constant,
-            names=smaller.names,
-            observed=smaller.observed,
-            scopes=smaller.scopes,
-            weights=smaller.weights,
-        )
-    return graph, tuple(sorted(dropped))
+Table = NDArray[np.float64]
+Factor = tuple[frozenset[int], Table]  # one axis for each variable, in ascending order
 
 
-def _loss(graph: FactorGraph, variable: int) -> float:
-    """Estimate how much amplification is lost with a variable; it only steers the choice."""
-    used = math.fsum(
-        weight
-        for scope, weight in zip(graph.scopes, graph.weights, strict=True)
-        if variable in scope
-    )
-    return (1.0 - graph.observed[variable]) * used
-
-
-def _hoelder(gates: Sequence[Gate], epsilons: Sequence[float], rates: Mapping[str, float]) -> float:
-    """Bound the mixture by Hölder's inequality; it can only help where gates were relaxed."""
-    total = math.fsum(epsilons)
-    if total == 0.0:
-        return 0.0
-    return _OUTWARD + math.fsum(
-        epsilon / total * amplified_epsilon(gate_probability(gate, rates), total)
-        for gate, epsilon in zip(gates, epsilons, strict=True)
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactorGraph:
-    """The reduced problem: binary variables that are 1 when observed, and AND-shaped factors.
-
-    Attributes
-    ----------
-    constant : float
-        Sum of the epsilons of mechanisms that read every row.
-    names : tuple of tuple of str
-        The attributes behind each variable: those that occur in exactly the same gates are one.
-    observed : tuple of float
-        Probability that each variable is 1, strictly between 0 and 1.
-    scopes : tuple of frozenset of int
-        Distinct, non-empty gates over the variables.
-    weights : tuple of float
-        Summed epsilon of the mechanisms that share each scope.
-
-    Examples
-    --------
-    >>> graph = factor_graph([{"a", "b"}, None], [0.5, 0.25], {"a": 0.5, "b": 0.5})
-    >>> graph.constant, graph.names, graph.observed
-    (0.25, (('a', 'b'),), (0.25,))
-    """
-
-    constant: float
-    names: tuple[tuple[str, ...], ...]
-    observed: tuple[float, ...]
-    scopes: tuple[frozenset[int], ...]
-    weights: tuple[float, ...]
-
-    @property
-    def total(self) -> float:
-        """Cost with nothing missing."""
-        return self.constant + math.fsum(self.weights)
-
-
-def factor_graph(
-    gates: Sequence[Gate], epsilons: Sequence[float], observed: Mapping[str, float]
-) -> FactorGraph:
-    """Reduce gated mechanisms to the smallest factor graph with the same mask mixture.
-
-    Attributes that are always observed drop out, a mechanism gated by an attribute that is never
-    observed drops out whole, mechanisms with the same gate are summed, and attributes that occur
-    in exactly the same gates become one variable (they can only act together).
-
-    Examples
-    --------
-    >>> factor_graph([{"a"}, {"a"}], [0.5, 0.5], {"a": 0.75}).weights
-    (1.0,)
-    """
-    rates = check_observed(observed)
-    constant = 0.0
-    weight_of: defaultdict[frozenset[str], float] = defaultdict(float)
-    for gate, epsilon in zip(gates, epsilons, strict=True):
-        live = frozenset(name for name in as_gate(gate) if rates.get(name, 1.0) < 1.0)
-        if any(rates[name] == 0.0 for name in live):
-            continue
-        if live:
-            weight_of[live] += epsilon
+def _log_mean(
+    weights: Mapping[frozenset[str], float], rates: Mapping[str, float], limit: int
+) -> tuple[float, tuple[str, ...]]:
+    """Return log E exp Σ_j w_j·1[gate j observed], and the attributes that were relaxed."""
+    alike: dict[frozenset[int], list[str]] = defaultdict(list)
+    for name in sorted(frozenset[str]().union(*weights)):
+        alike[frozenset(i for i, gate in enumerate(weights) if name in gate)].append(name)
+    names, costs = list(alike.values()), list(weights.values())
+    chance = [math.prod(rates[name] for name in group) for group in names]
+    factors = [
+        _factor(frozenset(v for v, where in enumerate(alike) if index in where), cost)
+        for index, cost in enumerate(costs)
+    ]
+    # What is lost if a variable is treated as always observed; it only steers the choice.
+    loss = [(1 - p) * sum(costs[i] for i in where) for p, where in zip(chance, alike, strict=True)]
+    relaxed, left = [], set(range(len(names)))
+    while left:
+        around = {v: frozenset().union(*(s for s, _ in factors if v in s)) for v in left}
+        variable = min(left, key=lambda v: (len(around[v]), v))
+        if len(around[variable]) > limit + 1:
+            variable = min(left, key=lambda v: loss[v])
+            factors = [_seen(factor, variable) for factor in factors]
+            relaxed += names[variable]
         else:
-            constant += epsilon
-    ordered = sorted(weight_of, key=lambda gate: (len(gate), sorted(gate)))
-    uses: defaultdict[str, list[int]] = defaultdict(list)
-    for index, gate in enumerate(ordered):
-        for name in gate:
-            uses[name].append(index)
-    alike: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
-    for name in sorted(uses):
-        alike[tuple(uses[name])].append(name)
-    names = tuple(tuple(group) for group in alike.values())
-    scopes: list[set[int]] = [set() for _ in ordered]
-    for variable, where in enumerate(alike):
-        for index in where:
-            scopes[index].add(variable)
-    return FactorGraph(
-        constant=constant,
-        names=names,
-        observed=tuple(math.prod(rates[name] for name in group) for group in names),
-        scopes=tuple(frozenset(scope) for scope in scopes),
-        weights=tuple(weight_of[gate] for gate in ordered),
-    )
+            inside = [factor for factor in factors if variable in factor[0]]
+            factors = [factor for factor in factors if variable not in factor[0]]
+            factors.append(_summed_out(variable, inside, sorted(around[variable]), chance))
+        left.discard(variable)
+    return math.fsum(float(table) for _, table in factors), tuple(sorted(relaxed))
 
 
-_Table = tuple[tuple[int, ...], npt.NDArray[np.float64]]
+def _factor(scope: frozenset[int], weight: float) -> Factor:
+    """Return the weight where all variables are 1, and 0 elsewhere."""
+    table = np.zeros((2,) * len(scope))
+    table[(1,) * len(scope)] = weight
+    return scope, table
 
 
-@dataclass(frozen=True, kw_only=True)
-class EliminationOrder:
-    """An order of elimination and what it costs.
-
-    Attributes
-    ----------
-    order : tuple of int
-        Variables, first eliminated first.
-    width : int
-        Largest number of neighbours of a variable at the moment it is eliminated; the largest
-        table has ``2 ** (width + 1)`` cells. An upper bound on the treewidth.
-    widest : frozenset of int
-        The variables of that largest table.
-
-    Examples
-    --------
-    >>> min_fill_order([frozenset({0, 1}), frozenset({1, 2})]).width
-    1
-    """
-
-    order: tuple[int, ...]
-    width: int
-    widest: frozenset[int]
+def _seen(factor: Factor, variable: int) -> Factor:
+    """Return a factor where a variable is 1: no factor, and no sum of some, is larger at 0."""
+    scope, table = factor
+    if variable not in scope:
+        return factor
+    return scope - {variable}, np.take(table, 1, axis=sorted(scope).index(variable))
 
 
-def min_fill_order(scopes: Sequence[frozenset[int]]) -> EliminationOrder:
-    """Order variables greedily by the number of edges their elimination adds.
-
-    Ties go to the smaller degree, then to the smaller variable, so the order is reproducible.
-    Disconnected components never meet in a table, so they need no separate treatment.
-
-    Examples
-    --------
-    >>> triangle = [frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 2})]
-    >>> min_fill_order(triangle).width
-    2
-    """
-    neighbours: dict[int, set[int]] = {variable: set() for scope in scopes for variable in scope}
-    for scope in scopes:
-        for variable in scope:
-            neighbours[variable] |= scope - {variable}
-    order: list[int] = []
-    width, widest = 0, frozenset[int]()
-    fill = {variable: _fill_in(variable, neighbours) for variable in neighbours}
-    while neighbours:
-        chosen = min(neighbours, key=lambda v: (fill[v], len(neighbours[v]), v))
-        around = neighbours.pop(chosen)
-        if len(around) >= width:
-            width, widest = len(around), frozenset(around | {chosen})
-        for variable in around:
-            neighbours[variable] |= around
-            neighbours[variable] -= {variable, chosen}
-        # Only pairs at distance one or two from the eliminated variable can change their fill-in.
-        touched = set(around).union(*(neighbours[v] for v in around))
-        for variable in touched:
-            fill[variable] = _fill_in(variable, neighbours)
-        order.append(chosen)
-    return EliminationOrder(order=tuple(order), width=width, widest=widest)
-
-
-def _fill_in(variable: int, neighbours: Mapping[int, set[int]]) -> int:
-    around = neighbours[variable]
-    missing = sum(len(around - neighbours[other]) - 1 for other in around)
-    return missing // 2
-
-
-def log_expectation(
-    scopes: Sequence[frozenset[int]],
-    weights: Sequence[float],
-    observed: Sequence[float],
-    order: Sequence[int],
-) -> float:
-    """Evaluate log E[exp Σ_j w_j·1{scope j all ones}] by eliminating variables in ``order``.
-
-    Parameters
-    ----------
-    scopes : sequence of frozenset of int
-        Variables of each factor, non-empty.
-    weights : sequence of float
-        Log of each factor where all its variables are 1; elsewhere the factor is 1.
-    observed : sequence of float
-        Probability that each variable is 1, strictly inside (0, 1).
-    order : sequence of int
-        Every variable that occurs in a scope, once.
-
-    Returns
-    -------
-    float
-        The log expectation, to floating-point accuracy.
-
-    Examples
-    --------
-    >>> import math
-    >>> value = log_expectation([frozenset({0})], [1.0], [0.5], [0])
-    >>> math.isclose(value, math.log(0.5 + 0.5 * math.e))
-    True
-    """
-    position = {variable: place for place, variable in enumerate(order)}
-    gates_of: dict[int, list[int]] = {variable: [] for variable in order}
-    for index, scope in enumerate(scopes):
-        gates_of[min(scope, key=position.__getitem__)].append(index)
-    messages: dict[int, list[_Table]] = {variable: [] for variable in order}
-    total = 0.0
-    for variable in order:
-        gates = [(scopes[index], weights[index]) for index in gates_of[variable]]
-        rest, table = _eliminate(variable, gates, messages.pop(variable), observed[variable])
-        if rest:
-            messages[min(rest, key=position.__getitem__)].append((rest, table))
-        else:
-            total += float(table)
-    return total
-
-
-def _eliminate(
-    variable: int,
-    gates: Sequence[tuple[frozenset[int], float]],
-    messages: Sequence[_Table],
-    probability: float,
-) -> _Table:
-    """Multiply the factors that hold ``variable`` and sum it out; all in log space."""
-    union = set().union(*(scope for scope, _ in gates), *(scope for scope, _ in messages))
-    rest = tuple(sorted(union - {variable}))
-    axes = {name: axis for axis, name in enumerate((variable, *rest))}
-    table = np.zeros((2,) * (len(rest) + 1))
-    for names, message in messages:
-        places = [axes[name] for name in names]
-        shape = [1] * table.ndim
-        for place in places:
-            shape[place] = 2
-        table += message.transpose(np.argsort(places)).reshape(shape)
-    for scope, weight in gates:
-        corner: list[int | slice] = [slice(None)] * table.ndim
-        for name in scope:
-            corner[axes[name]] = 1
-        table[tuple(corner)] += weight
-    summed = np.logaddexp(table[0] + np.log1p(-probability), table[1] + np.log(probability))
-    return rest, summed
+def _summed_out(
+    variable: int, factors: Sequence[Factor], order: Sequence[int], chance: Sequence[float]
+) -> Factor:
+    """Multiply the factors that hold a variable and take the mean over it; all in log space."""
+    table = np.zeros((2,) * len(order))
+    for scope, other in factors:
+        table += other.reshape([2 if v in scope else 1 for v in order])
+    missing, seen = np.moveaxis(table, order.index(variable), 0)
+    p = chance[variable]
+    summed = np.logaddexp(missing + math.log1p(-p), seen + math.log(p))
+    return frozenset(order) - {variable}, summed

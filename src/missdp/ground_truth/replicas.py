@@ -1,89 +1,64 @@
-r"""Amplification of Rényi divergences by many gates that have no attribute in common.
+"""Amplification by many gates at once: moments over independent copies of a row's mask.
 
-Let rows lose the values of different attributes independently, attribute ``a`` being observed with
-probability ``p_a``. Let releases follow one another, each chosen from the outputs before it, and
-each read a row only if a certain attribute of it is observed (or read every row). What it then
-computes may depend on the whole row, on which of its other cells are missing too. Let ``D_k`` bound
-the Rényi divergence of order ``k``, in both directions, that all releases behind attribute ``a``
-have together, ``R_a(k)``, and likewise ``R(k)`` of those that read every row.
-
-**Present against absent**, at an integer order ``n >= 2``. Write Q for the law of the outputs
-without the row, and ``Z_m`` for the likelihood ratio, to Q, of the law with the row when its mask
-is m. The law with the row is the mixture, so that its ratio is ``L = E_m Z_m`` and
-
-    E_Q L^n = E_{m_1, ..., m_n} E_Q Z_{m_1} ··· Z_{m_n},        m_i independent copies of the mask.
-
-Given the n masks, a release behind attribute ``a`` multiplies the product by k ratios, ``k = k_a``
-the number of masks in which ``a`` is observed. Given the outputs before it, the mean under Q of a
-product of k ratios is at most ``exp((k - 1) D_k)`` by Hölder's inequality, and 1 for k of 0 or 1.
-So the product, divided by these bounds, is a supermartingale, and since the ``k_a`` are independent
-binomial numbers,
-
-    (n - 1) D_n  <=  (n - 1) R(n) + Σ_a log E exp((k_a - 1)⁺ R_a(k_a)),     k_a ~ Binomial(n, p_a).
-
-**Absent against present.** By the inequality of weighted means ``L >= Π_m Z_m^{P(m)}``. With ``s =
-n - 1``, ``E_Q L^{-s}`` is at most the mean of ``Π_m Z_m^{-s P(m)}``, to which a release behind
-``a`` contributes ratios with exponents that add up to ``-s p_a``: at most ``exp(s p_a D_{1 + s
-p_a}(Q || present))`` by Hölder's inequality again. So
-
-    D_n  <=  R(n) + Σ_a p_a R_a(1 + (n - 1) p_a).
-
-Adaptive choice of the releases costs nothing as long as the bounds ``R_a(k)`` hold on every path:
-caps of privacy filters at one order ``n`` do, and bound every lower order as well. A release that
-needs several attributes may be counted behind any one of them, and sets of attributes, of which no
-two overlap, take the place of single ones. (The replica method is that of statistical physics,
-where moments of a mixture are those of independent copies.)
+With the row, the likelihood ratio of all outputs is a mixture over masks, so that its n-th power is
+a mean over n masks, and a release behind a gate is seen only in those copies that open it. Of gates
+that were fixed no two may have an attribute in common (`replica_curve`); of marginals that the data
+chose, one after the other, a cap on what all of them cost is enough (`chosen_curve`). Proofs, and
+what is false: docs/ground-truth-proofs.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
 
-from missdp.accounting.costs import rdp_curve
-from missdp.accounting.events import Event
-from missdp.accounting.exact import epsilon_from_rdp
-
-__all__ = ["ORDERS", "replica_curve", "replica_epsilon"]
+from missdp.accounting.costs import gdp_cost, gdp_selection, rdp_curve, zcdp_rho_of
+from missdp.accounting.events import Event, GaussianEvent, flatten
+from missdp.accounting.exact import epsilon_from_rdp, float_up
+from missdp.accounting.gates import ChosenGates
+from missdp.ground_truth.mixture import check_observed, gate_probability
 
 Floats = NDArray[np.float64]
-Block: TypeAlias = frozenset[str]
-
-_EVERY_ROW: Block = frozenset()
 
 ORDERS = np.array([*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16)])
-"""Integer orders at which the bound is computed."""
+"""Integer orders at which the bound for fixed gates is computed."""
+CHOSEN_ORDERS = np.array(
+    [*range(2, 33), *range(34, 65, 2), *range(68, 129, 6), *range(136, 201, 16)]
+)
+"""Integer orders at which the bound for chosen marginals may be computed."""
 _LEAST_ORDER = 1.01
 _OUTWARD = 1 + 1e-9  # floating-point sums of a few hundred terms are off by far less
+_CLASSES = 24  # of rates; more are rounded up to a grid, for which the bound is no smaller
+
+
+def disjoint_gates(
+    gates: Sequence[frozenset[str]], observed: Mapping[str, float]
+) -> list[frozenset[str]]:
+    """Return for each gate a part of it, so that no two different parts have a name in common.
+
+    What a row enters behind a gate may be counted behind a part of it. A gate that overlaps no
+    other one stays whole; of others it is the attribute that is observed least, and shared least.
+    """
+    live = [frozenset(a for a in gate if observed.get(a, 1.0) < 1) for gate in gates]
+    uses = Counter(name for gate in set(live) for name in gate)
+    return [
+        gate
+        if all(uses[name] == 1 for name in gate)
+        else frozenset([min(gate, key=lambda a: (observed[a], uses[a], a))])
+        for gate in live
+    ]
 
 
 def replica_epsilon(events: Sequence[Event], delta: float, observed: Mapping[str, float]) -> float:
-    """Return the amplified epsilon at ``delta``; infinite if no order proves one.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        Elementary add-remove events with Rényi bounds, whose gates were fixed in advance.
-    delta : float
-        Above 0.
-    observed : mapping of str to float
-        Probability that each attribute is observed; 1 for those that are not named.
-
-    Examples
-    --------
-    >>> from missdp.accounting import RDPEvent
-    >>> heads = [RDPEvent(orders=(16.0,), epsilons=(0.2,), gate={name}) for name in "abc"]
-    >>> plain = replica_epsilon(heads, 1e-6, {})
-    >>> half = replica_epsilon(heads, 1e-6, dict.fromkeys("abc", 0.5))
-    >>> round(plain, 2), round(half, 2)
-    (1.27, 0.97)
-    """
+    """Return the amplified epsilon at ``delta`` above 0; infinite if no order proves one."""
     curve = replica_curve(events, observed)
     known = np.isfinite(curve)
     if not known.any():
@@ -94,27 +69,18 @@ def replica_epsilon(events: Sequence[Event], delta: float, observed: Mapping[str
 def replica_curve(events: Sequence[Event], observed: Mapping[str, float]) -> Floats:
     """Return the amplified Rényi divergence at each of `ORDERS`; infinite where none is proven.
 
-    Parameters
-    ----------
-    events, observed
-        See `replica_epsilon`.
-
-    Examples
-    --------
-    >>> from missdp.accounting import ZCDPEvent
-    >>> gated = [ZCDPEvent(rho=0.02, gate={"a"})]
-    >>> curve = replica_curve(gated, {"a": 0.5})
-    >>> bool((curve < 0.02 * ORDERS).all()), bool((curve > 0.5 * 0.02).all())
-    (True, True)
+    Of elementary add-remove events whose gates were fixed in advance: those behind one of the
+    `disjoint_gates` together have some divergence at each order, however they are made.
     """
     every = np.arange(1, ORDERS[-1] + 1)  # the first is no order: one copy tells nothing
-    behind: dict[Block, list[Event]] = defaultdict(list)
-    for event, block in zip(events, _blocks(events, observed), strict=True):
-        behind[block].append(event)
-    forwards = backwards = _curve(behind.pop(_EVERY_ROW, []), ORDERS)
+    behind: dict[frozenset[str], list[Event]] = defaultdict(list)
+    parts = disjoint_gates([event.gate or frozenset() for event in events], observed)
+    for event, part in zip(events, parts, strict=True):
+        behind[part].append(event)
+    forwards = backwards = _curve(behind.pop(frozenset(), []), ORDERS)
     alike: Counter[tuple[float, tuple[Event, ...]]] = Counter()
-    for block, gated in behind.items():
-        p = math.prod(observed[name] for name in block)
+    for part, gated in behind.items():
+        p = math.prod(observed[name] for name in part)
         alike[p, tuple(replace(event, label="", gate=None) for event in gated)] += 1
     for (p, those), times in alike.items():
         costs = np.append(0.0, _curve(those, every[1:]))
@@ -133,30 +99,11 @@ def _curve(events: Sequence[Event], orders: NDArray[Any]) -> Floats:
     return found * _OUTWARD
 
 
-def _blocks(events: Sequence[Event], observed: Mapping[str, float]) -> list[Block]:
-    """Return behind what each event is counted: sets of attributes that have none in common.
-
-    Its own gate, if no two gates overlap; else the attribute of it that is observed least.
-    """
-    gates = [frozenset(a for a in event.gate or () if observed.get(a, 1.0) < 1) for event in events]
-    distinct = {gate for gate in gates if gate}
-    if sum(map(len, distinct)) == len(frozenset().union(*distinct)):
-        return gates
-    return [
-        frozenset([min(gate, key=lambda a: (observed[a], a))]) if gate else _EVERY_ROW
-        for gate in gates
-    ]
-
-
 def _moment(costs: Floats, n: int, p: float) -> float:
     """Return log E exp((k - 1)⁺ R(k)) for k ~ Binomial(n, p)."""
-    from scipy.special import gammaln, logsumexp
-
     if p == 0:
         return 0.0
-    k = np.arange(n + 1)
-    chance = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    chance += k * np.log(p) + (n - k) * np.log1p(-p)
+    k, chance = np.arange(n + 1), _log_binomial(n, p)
     exponent = np.zeros(n + 1)
     exponent[2:] = k[1:-1] * costs[1:]
     # 1 is added to what exceeds it, so that small costs are not lost to rounding.
@@ -167,3 +114,210 @@ def _log_expm1(x: Floats) -> Floats:
     """Return log(exp(x) - 1)."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(x > 30, x, np.log(np.expm1(np.minimum(x, 30.0))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenCosts:
+    """What a fit that chooses its marginals costs at most, in zCDP.
+
+    Parameters
+    ----------
+    ungated : float
+        Of everything that reads every row, but for the selections.
+    selections : float
+        Of the selections, if they spend all that they may.
+    unselected : float
+        Of marginals, if they spend what the selections may.
+    fixed : mapping of str to float
+        Of what is behind one attribute, fixed in advance.
+    chosen : float
+        Of the marginals that are chosen.
+    gates : iterable of set of str
+        The family: attributes that a row must have observed to enter each marginal that may be
+        chosen. An empty one reads every row. Marginals with equal gates count each.
+    largest_share : float
+        No marginal gets more than this share of ``chosen``, on any path.
+    """
+
+    ungated: float = 0.0
+    selections: float = 0.0
+    unselected: float = 0.0
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    chosen: float = 0.0
+    gates: Iterable[Iterable[str]] = ()
+    largest_share: float = 1.0
+
+    @cached_property
+    def counted(self) -> Counter[frozenset[str]]:
+        """How many marginals each gate has."""
+        return Counter(map(frozenset, self.gates))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All attributes that are behind some gate."""
+        return tuple(sorted(frozenset(self.fixed).union(*self.counted)))
+
+
+def chosen_costs(
+    events: Sequence[Event], structure: ChosenGates, observed: Mapping[str, float] | None = None
+) -> ChosenCosts:
+    """Return what events cost in zCDP, by who chose their gates.
+
+    What is behind several attributes, and was fixed, counts behind the one that is ``observed``
+    least. A cap in Gaussian DP of mu squared bounds zCDP by half as much, and selections by less
+    (docs/ground-truth-proofs.md).
+    """
+    found: dict[str, float] = defaultdict(float)
+    fixed: dict[str, float] = defaultdict(float)
+    rates = observed or {}
+    for event in flatten(events):
+        rho = zcdp_rho_of(event)
+        if event.label == structure.chosen:
+            found["chosen"] += rho
+        elif event.label == structure.selections and not event.gate:
+            found["unselected"] += rho
+            found["selections"] += min(rho, _selected(event))
+        elif event.gate:
+            fixed[min(event.gate, key=lambda a: (rates.get(a, 1.0), a))] += rho
+        else:
+            found["ungated"] += rho
+    share = structure.largest_share
+    return ChosenCosts(**found, fixed=fixed, gates=structure.among, largest_share=share)
+
+
+def _selected(cap: Event) -> float:
+    """Return the zCDP cost of selections within a cap in Gaussian DP."""
+    if not isinstance(cap, GaussianEvent):
+        return math.inf
+    squared = float_up(gdp_cost(cap))
+    return (gdp_selection(squared) * (1 + 1e-9)) ** 2 / 8
+
+
+def chosen_epsilon(costs: ChosenCosts, delta: float, observed: Mapping[str, float]) -> float:
+    """Return the amplified epsilon at ``delta``; infinite if no order proves one.
+
+    Any order proves its number; the best of `CHOSEN_ORDERS` is searched for.
+    """
+    if delta <= 0:
+        return math.inf
+    known: dict[int, float] = {}
+
+    def value(place: int) -> float:
+        if place not in known:
+            order = CHOSEN_ORDERS[place : place + 1]
+            curve = chosen_curve(costs, observed, orders=order)
+            known[place] = epsilon_from_rdp(order.astype(float), curve, delta)
+        return known[place]
+
+    # The best of every eighth, then around the best so far, ever closer.
+    step = 8
+    best = min(range(0, len(CHOSEN_ORDERS), step), key=value)
+    while step > 1:
+        step //= 2
+        near = (best - step, best, best + step)
+        best = min((p for p in near if 0 <= p < len(CHOSEN_ORDERS)), key=value)
+    return value(best)
+
+
+def chosen_curve(
+    costs: ChosenCosts, observed: Mapping[str, float], *, orders: NDArray[np.int64] = CHOSEN_ORDERS
+) -> Floats:
+    """Return the amplified Rényi divergence at each integer order, at least 2."""
+    rates = _rounded(check_observed(observed))
+    return np.array([_at_order(costs, rates, int(n)) for n in orders]) * _OUTWARD
+
+
+def _at_order(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> float:
+    """Return the larger of both directions at one order."""
+    k = np.arange(n + 1)
+    twice = (k * (k - 1)).astype(np.float64)
+    # Attributes of one rate and one cost are alike: the weighted law of k_a, and log E Π w.
+    kinds = {name: (observed.get(name, 1.0), costs.fixed.get(name, 0.0)) for name in costs.names}
+    log_laws = {kind: _log_binomial(n, kind[0]) + kind[1] * twice for kind in kinds.values()}
+    means = {kind: float(logsumexp(law)) for kind, law in log_laws.items()}
+    laws = {kind: np.exp(law - means[kind]) for kind, law in log_laws.items()}
+    log_weight = max(0.0, math.fsum(means[kinds[name]] for name in costs.fixed))
+    # Steps of log g, in which the cap of the selections is spent as is worst for each k.
+    height = costs.chosen * twice
+    height += np.maximum(costs.selections * twice[-1], costs.unselected * twice)
+    reached = _reached(costs, kinds, laws, n)
+    with np.errstate(divide="ignore"):
+        terms = height[2:] + np.log(-np.expm1(np.minimum(height[1:-1] - height[2:], 0.0)))
+        # 1 is added to what exceeds it, so that small costs are not lost to rounding.
+        mean = np.logaddexp(height[1], logsumexp(terms + np.log(reached[2:])))
+    forth = n * costs.ungated + (log_weight + float(mean)) / (n - 1)
+    return max(forth, _backwards(costs, observed, n))
+
+
+def _backwards(costs: ChosenCosts, observed: Mapping[str, float], n: int) -> float:
+    def gated(cost: float, p: float) -> float:
+        return cost * p * (1 + (n - 1) * p)
+
+    p = max((gate_probability(gate, observed) for gate in costs.counted), default=0.0)
+    chosen = gated(costs.chosen, p) + max(n * costs.selections, gated(costs.unselected, p))
+    fixed = (gated(cost, observed.get(name, 1.0)) for name, cost in costs.fixed.items())
+    return n * costs.ungated + chosen + math.fsum(fixed)
+
+
+# An attribute's numbers of copies in which it is observed: their law is that of its class.
+_Class = tuple[float, float]
+
+
+def _reached(
+    costs: ChosenCosts, kinds: Mapping[str, _Class], laws: Mapping[_Class, Floats], n: int
+) -> Floats:
+    """Return, for each k, a bound on the chance that as many copies observe one set."""
+    alike: Counter[tuple[_Class, ...]] = Counter()
+    for gate, times in costs.counted.items():
+        alike[tuple(sorted(kinds[name] for name in gate))] += times
+    laws_of: dict[tuple[_Class, ...], Floats] = {}
+
+    def law(group: tuple[_Class, ...]) -> Floats:
+        if not group:
+            return np.asarray(np.eye(1, n + 1, n)[0])  # an empty set is observed in every copy
+        if group not in laws_of:
+            last = laws[group[-1]]
+            laws_of[group] = law(group[:-1]) @ _meeting(n, tuple(last)) if group[1:] else last
+        return laws_of[group]
+
+    found = np.zeros(n + 1)
+    for group, times in alike.items():
+        found += times * np.cumsum(law(group)[::-1])[::-1]
+    return np.asarray(np.minimum(1.0, costs.largest_share * found * _OUTWARD))
+
+
+@lru_cache(maxsize=_CLASSES)
+def _meeting(n: int, law: tuple[float, ...]) -> Floats:
+    """Return the chances that i of n copies meet a random set k times, whose size j has a law."""
+    j = np.arange(n + 1)
+    found = np.zeros((n + 1, n + 1))
+    weights = np.array(law)
+    for i in range(n + 1):
+        k = np.arange(i + 1)
+        # Of the j copies, k are among the i: hypergeometric.
+        logs = _log_choose(i, k)[None, :] + _log_choose(n - i, j[:, None] - k[None, :])
+        logs -= _log_choose(n, j)[:, None]
+        found[i, : i + 1] = weights @ np.exp(logs)
+    return found
+
+
+def _log_choose(n: int, k: NDArray[np.int64]) -> Floats:
+    inside = (k >= 0) & (k <= n)
+    safe = np.clip(k, 0, n)
+    logs = gammaln(n + 1) - gammaln(safe + 1) - gammaln(n - safe + 1)
+    return np.where(inside, logs, -np.inf)
+
+
+def _log_binomial(n: int, p: float) -> Floats:
+    k = np.arange(n + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seen, unseen = k * np.log(p), (n - k) * np.log1p(-p)
+    seen[0], unseen[-1] = 0.0, 0.0
+    return np.asarray(_log_choose(n, k) + seen + unseen)
+
+
+def _rounded(observed: dict[str, float]) -> dict[str, float]:
+    """Round rates up to a grid if there are very many: what is observed more often costs more."""
+    if len(set(observed.values())) <= _CLASSES:
+        return observed
+    return {a: min(1.0, math.ceil(p * _CLASSES) / _CLASSES) for a, p in observed.items()}

@@ -1,9 +1,8 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
 * `base`: what every family is: one charged fit, free sampling; `state` is what a fit leaves behind,
-  in memory and in a file, and `before_holes` what it guarantees for the table before values went
-  missing, by `caps` of its parts (`asked_of_truth` goes the other way); `registry` knows all
-  families by name.
+  in memory and in a file, and `parts` its `caps`, part by part, which `missdp.ground_truth`
+  amplifies; `registry` knows all families by name.
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
 * `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
@@ -16,7 +15,6 @@
 from missdp.aliases import moved_from
 from missdp.synth.aim import AIM
 from missdp.synth.all_pairs import AllPairs
-from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.synth.base import Synthesizer
 from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
@@ -38,9 +36,7 @@ __all__ = [
     "PrivBayes",
     "SmallTableWarning",
     "Synthesizer",
-    "epsilon_for_ground_truth",
     "load",
-    "planned_ground_truth",
     "synthesizers",
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
@@ -21,9 +22,9 @@ from missdp.schema.grid import found, on_grid, pending, widest
 from missdp.sources import MarginalSource, Reads, Strategy, readable
 from missdp.sources.counts import recodable
 from missdp.sources.modelled import Modelled
-from missdp.synth.before_holes import Parts, check_names, ground_truth_parts, truth_of_parts
 from missdp.synth.cuts import cuts_share, release_cuts
 from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
+from missdp.synth.parts import Parts, ground_truth_parts, split
 from missdp.synth.restore import KindShares, release_kinds
 from missdp.synth.row_blocks import MissingValues, Sampler
 from missdp.synth.state import (
@@ -85,7 +86,7 @@ class Synthesizer(Sampler):
 
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
-    fixed_gates: ClassVar[bool] = False  # see `before_holes`
+    fixed_gates: ClassVar[bool] = False  # see `missdp.synth.parts`
 
     epsilon: float
     delta: float | None = None
@@ -239,8 +240,7 @@ class Synthesizer(Sampler):
         ----------
         assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
             How values went missing. It becomes a condition of the result. Never state it from
-            the private table itself: see
-            :func:`missdp.ground_truth.observed_rate_bound`.
+            the private table itself.
 
         Returns
         -------
@@ -265,9 +265,10 @@ class Synthesizer(Sampler):
         >>> round(model.ground_truth_guarantee(known).epsilon, 2)
         0.37
         """
-        parts = self.ground_truth_parts()
-        check_names(assumption, self.schema_)
-        return truth_of_parts(self.guarantee_, parts, assumption)
+        # By name: what is proven stands above this room, and is read when it is asked for.
+        wing = import_module("missdp.ground_truth")
+        found: Guarantee = wing.ground_truth_guarantee(self, assumption)
+        return found
 
     def ground_truth_parts(self) -> Parts:
         """Return the caps of the fit's parts, for :func:`missdp.ground_truth.joint`."""
@@ -279,6 +280,21 @@ class Synthesizer(Sampler):
             fixed_gates=self.fixed_gates,
             caps=self._caps_of_fit(),
         )
+
+    def planned_parts(
+        self, schema: Schema, *, epsilon: float | None = None
+    ) -> tuple[Guarantee, Parts]:
+        """Return the guarantee of a fit to rows with this schema, and its parts: nothing is read.
+
+        For :func:`missdp.ground_truth.planned_ground_truth`. What a fit adds to the conditions is
+        left out; another ``epsilon`` may be tried.
+        """
+        own = self._public_parameters() | ({} if epsilon is None else {"epsilon": epsilon})
+        again = type(self)(**own)
+        again.schema_ = again._to_be_cut(schema, schema.names)
+        budget = again._check_parameters()
+        whole = Guarantee(budget.epsilon, again._delta, events=(budget.filter(),))
+        return whole, split(whole, again._caps())
 
     @property
     def _strategy(self) -> Strategy:

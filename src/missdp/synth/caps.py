@@ -17,9 +17,8 @@ from typing import TypeAlias
 from missdp.accounting import Cost, Event, FilterEvent, GaussianEvent, SelectionEvent, releases
 from missdp.accounting.exact import difference, exact
 from missdp.accounting.filters import filter_cost
+from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.errors import BudgetExceededError
-from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
-from missdp.ground_truth.gates import Structure
 from missdp.mechanisms.door import Noise
 
 __all__ = [
@@ -312,7 +311,7 @@ def costs_less(whole: Cost, *amounts: float) -> bool:
 def target_caps(whole: Cost, tables: float, attributes: Iterable[str]) -> Caps:
     """Return the caps of a network in pure epsilon; every attribute may be missing.
 
-    Tables count as one release behind an attribute that the data chose: see `before_holes`.
+    Tables count as one release behind an attribute that the data chose: see `missdp.synth.parts`.
     """
     names = tuple(attributes)
     rest = _cap(whole, difference(whole.amount, tables, up=True), None, "every row")

@@ -30,10 +30,10 @@ from missdp.accounting import (
     FilterEvent,
     Guarantee,
 )
+from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
 from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
-from missdp.ground_truth import ChosenGates, DataChosenGates, FixedGates
 from missdp.inference.model import finite
 from missdp.mechanisms import Witness, domain_conditions
 from missdp.progress import Progress

@@ -13,8 +13,7 @@ import missdp
 from missdp import Categorical, Kamino, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, FilterEvent, MissingCompletelyAtRandom, releases
 from missdp.errors import CheckFailedError, DataError, MissDPWarning, ParameterError
-from missdp.evaluate import marginal_distance, pair_violations
-from missdp.missingness import MCAR
+from missdp.evaluate import MCAR, marginal_distance, pair_violations
 from missdp.schema import Denial, NotApplicable
 from missdp.sources import DuckDBSource
 from missdp.sources.partners import violating_pairs

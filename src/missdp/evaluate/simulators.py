@@ -3,42 +3,137 @@
 Those fitted to the table are MAR, MNAR and self-masking (Muzellec et al. 2020). Their weights are
 scaled to the table and their intercepts solved on it, so whether one row loses a value depends on
 the others: no guarantee for the ground truth rests on them (Theorem 5.2 of Mohapatra et al. (2024)
-needs rows that are independent). Use :class:`~missdp.missingness.DeclaredMechanism` for that.
+needs rows that are independent). Use `DeclaredMechanism` for that. Logistic models have one score
+per level: logit = intercept + Σ score[code].
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, UnprovenError
-from missdp.missingness.mechanism import (
-    MissingMechanism,
-    Probabilities,
-    RateKind,
-    Scores,
-    always_known,
-    check_names,
-    check_rate,
-    check_rates_kind,
-    constant,
-    fitted_probability,
-    has_value,
-    positions,
-    random_scores,
-    sum_scores,
-    target_rate,
-)
+from missdp.accounting import Condition, ObservedAtMost
+from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.evaluate.masks import with_holes
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.schema.bound import not_everywhere
 from missdp.table import Table
 
-__all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "SelfMasking", "Weight"]
+__all__ = ["MAR", "MCAR", "MNAR", "DeclaredMechanism", "MissingMechanism", "SelfMasking"]
+
+Floats: TypeAlias = NDArray[np.float64]
+RandomState: TypeAlias = int | np.random.SeedSequence | np.random.Generator
+Probabilities: TypeAlias = dict[str, Floats]
+RateKind: TypeAlias = Literal["expected", "exact"]
+Scores: TypeAlias = Mapping[str, Floats]
+Weight: TypeAlias = float | Mapping[Level, float]
+
+
+class MissingMechanism(ABC):
+    """Decide which cells of a complete table go missing.
+
+    Subclasses say with which probability each cell goes missing; cells are then drawn
+    independently given those probabilities (``rates="expected"``), or so that each column has an
+    exact number of holes (``rates="exact"``).
+
+    Where an attribute is not applicable there is nothing to lose: such a cell never goes missing,
+    rates are shares of the other cells, and as a driver it weighs 0. A cell that follows by a rule
+    of the schema from what is left of its row is no hole either: whoever reads the table knows it.
+    """
+
+    @property
+    def row_independent(self) -> bool:
+        """Whether a row's holes depend on that row alone (Mohapatra et al. 2024, Theorem 5.2).
+
+        True only for mechanisms with declared parameters and independent draws. Weights or
+        intercepts that are fitted to the table, and exact hole counts, couple the rows.
+        """
+        return False
+
+    def observed_at_most(self, schema: Schema) -> dict[str, float]:
+        """Bound each attribute's probability of being observed, over all rows of the domain."""
+        raise UnprovenError(
+            f"{type(self).__name__} is fitted to the table or couples its rows: no bound on the "
+            "probability of being observed is known; use MCAR with rates='expected' or "
+            f"DeclaredMechanism (attributes: {list(schema.names)})"
+        )
+
+    def assumption(self, schema: Schema) -> Condition:
+        """Return what a guarantee for the ground truth may assume of rows that lose values so.
+
+        Cells go missing independently given their row, each observed with at most the chance that
+        `observed_at_most` states; refused where no bound holds whatever the table is.
+
+        Examples
+        --------
+        >>> from missdp import Categorical, Schema
+        >>> from missdp.evaluate import DeclaredMechanism
+        >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
+        >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
+        >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
+        >>> known.assumption(schema)
+        ObservedAtMost(observed=(('smoker', 0.5),))
+        """
+        return ObservedAtMost(self.observed_at_most(schema))
+
+    @abstractmethod
+    def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
+        """Probability of a hole per row, for every column that may get holes."""
+
+    def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
+        """Return each row's probability of a hole, for the columns that may get holes: private.
+
+        The same seed gives :meth:`apply` the same probabilities.
+        """
+        _check_complete(table)
+        return _spared(table, self._probabilities(table, np.random.default_rng(random_state)))
+
+    def apply(self, table: Table, *, random_state: RandomState) -> Table:
+        """Return the table with holes.
+
+        Parameters
+        ----------
+        table : Table
+            A complete table.
+        random_state : int, SeedSequence or Generator
+
+        Returns
+        -------
+        Table
+            Same rows. Its schema declares every column nullable that may have holes, and what
+            follows from one of these by a rule.
+
+        Raises
+        ------
+        DataError
+            If the table already has holes.
+        """
+        _check_complete(table)
+        rng = np.random.default_rng(random_state)
+        chances = _spared(table, self._probabilities(table, rng))
+        return with_holes(table, {name: self._draw(p, rng) for name, p in chances.items()})
+
+    def apply_blocks(
+        self, tables: Iterable[Table], *, random_state: RandomState
+    ) -> Iterator[Table]:
+        """Yield tables with holes, each as :meth:`apply` would make them if it were the whole.
+
+        Of mechanisms whose rows lose cells independently that is the same law.
+        """
+        rng = np.random.default_rng(random_state)
+        for place, table in enumerate(tables):
+            yield self.apply(table, random_state=random_state if place == 0 else rng.spawn(1)[0])
+
+    def _draw(self, chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+        if getattr(self, "rates", "expected") == "exact":
+            return _draw_exact(chance, rng)
+        return np.asarray(rng.random(len(chance)) < chance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +157,7 @@ class MCAR(MissingMechanism):
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.missingness import MCAR, missing_mask
+    >>> from missdp.evaluate import MCAR, missing_mask
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
     >>> holes = MCAR(rate=0.2, rates="exact").apply(table, random_state=0)
@@ -75,14 +170,14 @@ class MCAR(MissingMechanism):
     rates: RateKind = "expected"
 
     def __post_init__(self) -> None:
-        check_rates_kind(self.rates)
+        _check_rates_kind(self.rates)
         if not isinstance(self.rate, Mapping):
-            check_rate(self.rate)
+            _check_rate(self.rate)
             return
         if self.columns is not None:
             raise ParameterError("give a rate per column, or one rate and columns, not both")
         for rate in self.rate.values():
-            check_rate(rate)
+            _check_rate(rate)
 
     @property
     def row_independent(self) -> bool:
@@ -92,26 +187,21 @@ class MCAR(MissingMechanism):
     def missing_rates(self, schema: Schema) -> dict[str, float]:
         """Return the rate of every column that gets holes."""
         if isinstance(self.rate, Mapping):
-            return {name: float(self.rate[name]) for name in check_names(schema, self.rate)}
+            return {name: float(self.rate[name]) for name in _check_names(schema, self.rate)}
         names = schema.names if self.columns is None else self.columns
-        return dict.fromkeys(check_names(schema, names), float(self.rate))
+        return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
     def observed(self, schema: Schema) -> dict[str, float]:
-        """Return each attribute's probability of being observed.
+        """Return each attribute's probability of being observed; refused if counts are exact.
 
         It is 1 for attributes that may be not applicable, or follow from others: they may be
         known whatever went missing.
-
-        Raises
-        ------
-        UnprovenError
-            If the hole counts are exact: then cells are not missing independently.
         """
         if not self.row_independent:
             raise UnprovenError("exact hole counts couple the rows; use rates='expected'")
         missing = self.missing_rates(schema)
         found = {name: 1.0 - missing.get(name, 0.0) for name in schema.names}
-        return found | always_known(schema)
+        return found | _always_known(schema)
 
     def observed_at_most(self, schema: Schema) -> dict[str, float]:
         """Bound each attribute's probability of being observed; see :meth:`observed`."""
@@ -119,10 +209,7 @@ class MCAR(MissingMechanism):
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         del rng  # nothing about the mechanism itself is drawn
-        return constant(table, self.missing_rates(table.schema), self.rates)
-
-
-Weight: TypeAlias = float | Mapping[Level, float]
+        return _constant(table, self.missing_rates(table.schema), self.rates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +238,7 @@ class DeclaredMechanism(MissingMechanism):
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.missingness import DeclaredMechanism
+    >>> from missdp.evaluate import DeclaredMechanism
     >>> schema = Schema((
     ...     Categorical(name="sex", levels=("female", "male")),
     ...     Categorical(name="smoker", levels=("no", "yes")),
@@ -190,21 +277,21 @@ class DeclaredMechanism(MissingMechanism):
         from scipy.special import expit
 
         bounds = dict.fromkeys(schema.names, 1.0)
-        for name in check_names(schema, self.intercepts):
+        for name in _check_names(schema, self.intercepts):
             scores = self._scores(schema, name)
             least = {driver: float(score.min()) for driver, score in scores.items()}
             none = not_everywhere(schema, least)  # what is not applicable weighs 0
             lowest = sum(min(x, 0.0) if driver in none else x for driver, x in least.items())
             bounds[name] = float(expit(-(self.intercepts[name] + lowest)))
-        return bounds | always_known(schema)
+        return bounds | _always_known(schema)
 
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         from scipy.special import expit
 
         del rng  # nothing about the mechanism itself is drawn
         chances = {}
-        for name in check_names(table.schema, self.intercepts):
-            linear = self.intercepts[name] + sum_scores(table, self._scores(table.schema, name))
+        for name in _check_names(table.schema, self.intercepts):
+            linear = self.intercepts[name] + _sum_scores(table, self._scores(table.schema, name))
             chances[name] = np.asarray(expit(linear), dtype=np.float64)
         return chances
 
@@ -220,14 +307,14 @@ class DeclaredMechanism(MissingMechanism):
         return numbers
 
 
-def _score(attribute: AnyAttribute, weight: Weight) -> NDArray[np.float64]:
+def _score(attribute: AnyAttribute, weight: Weight) -> Floats:
     """One number per level or bin."""
     if not isinstance(weight, Mapping):
         if isinstance(attribute, Categorical):
             raise ParameterError(
                 f"attribute {attribute.name!r} has no order: give a weight per level"
             )
-        return weight * positions(attribute)
+        return weight * _positions(attribute)
     if isinstance(attribute, Numeric):
         raise ParameterError(f"attribute {attribute.name!r} is numeric: give one slope")
     if unknown := [level for level in weight if level not in attribute.levels]:
@@ -237,15 +324,15 @@ def _score(attribute: AnyAttribute, weight: Weight) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted(MissingMechanism):
-    """A mechanism whose weights and intercepts are fitted to the table."""
+    """A mechanism whose weights and intercepts are fitted to the table (Muzellec et al. 2020)."""
 
     rate: float
     strength: float = 1.0
     rates: RateKind = "expected"
 
     def __post_init__(self) -> None:
-        check_rate(self.rate)
-        check_rates_kind(self.rates)
+        _check_rate(self.rate)
+        _check_rates_kind(self.rates)
         if not 0 < self.strength < float("inf"):
             raise ParameterError(f"strength must be a positive number, not {self.strength!r}")
 
@@ -255,11 +342,11 @@ class _Fitted(MissingMechanism):
         drivers = tuple(drivers)
         chances = {}
         for name in targets:
-            scores = random_scores(table, drivers, strength=self.strength, rng=rng)
-            here, linear = has_value(table, name), sum_scores(table, scores)
-            rate = target_rate(int(here.sum()), self.rate, self.rates)
+            scores = _random_scores(table, drivers, strength=self.strength, rng=rng)
+            here, linear = _has_value(table, name), _sum_scores(table, scores)
+            rate = _target_rate(int(here.sum()), self.rate, self.rates)
             chances[name] = np.zeros(len(table))
-            chances[name][here] = fitted_probability(linear[here], rate)
+            chances[name][here] = _fitted_probability(linear[here], rate)
         return chances
 
 
@@ -278,14 +365,10 @@ class MAR(_Fitted):
     rates : {"expected", "exact"}, default "expected"
         Whether the rate is met on average or by the exact number of holes in each column.
 
-    References
-    ----------
-    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
-
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.missingness import MAR
+    >>> from missdp.evaluate import MAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MAR(rate=0.3, drivers=("a",)).apply(table, random_state=0).schema.nullable
@@ -316,14 +399,10 @@ class MNAR(_Fitted):
     strength, rates
         As in :class:`MAR`.
 
-    References
-    ----------
-    Muzellec et al. (2020); Mohapatra et al. (2024), section 6.1.
-
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.missingness import MNAR
+    >>> from missdp.evaluate import MNAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MNAR(rate=0.3).apply(table, random_state=0).schema.nullable
@@ -348,7 +427,7 @@ class MNAR(_Fitted):
             return self._logistic(table, names, names, rng)
         drivers, targets = _split(table.schema, self.drivers, rng)
         chances = self._logistic(table, targets, drivers, rng)
-        return chances | constant(table, dict.fromkeys(drivers, self.rate), self.rates)
+        return chances | _constant(table, dict.fromkeys(drivers, self.rate), self.rates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,14 +443,10 @@ class SelfMasking(_Fitted):
     strength, rates
         As in :class:`MAR`.
 
-    References
-    ----------
-    Muzellec et al. (2020).
-
     Examples
     --------
     >>> from missdp import Categorical, Schema, Table
-    >>> from missdp.missingness import SelfMasking
+    >>> from missdp.evaluate import SelfMasking
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
     >>> chance = SelfMasking(rate=0.3).probabilities(table, random_state=0)["a"]
@@ -384,7 +459,7 @@ class SelfMasking(_Fitted):
     def _probabilities(self, table: Table, rng: np.random.Generator) -> Probabilities:
         columns = table.schema.names if self.columns is None else self.columns
         chances: Probabilities = {}
-        for name in check_names(table.schema, columns):
+        for name in _check_names(table.schema, columns):
             chances |= self._logistic(table, (name,), (name,), rng)
         return chances
 
@@ -400,8 +475,150 @@ def _split(
     if drivers is None:
         chosen = rng.permutation(len(schema))[: max(1, len(schema) // 2)]
         drivers = tuple(schema.names[i] for i in sorted(chosen))
-    drivers = check_names(schema, drivers)
+    drivers = _check_names(schema, drivers)
     targets = tuple(name for name in schema.names if name not in drivers)
     if not targets:
         raise ParameterError("at least one column must not be a driver")
     return drivers, targets
+
+
+def _draw_exact(chance: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw exactly ``round(sum(chance))`` holes, each cell with its own probability.
+
+    Systematic sampling on a random order of the rows (Madow 1949): the inclusion probabilities
+    are the given ones whenever their sum is whole.
+    """
+    holes = np.zeros(len(chance), dtype=bool)
+    wanted = round(float(chance.sum()))
+    if wanted == 0:
+        return holes
+    order = rng.permutation(len(chance))
+    ends = np.cumsum(chance[order])
+    ends *= wanted / ends[-1]
+    ends[-1] = wanted
+    steps = np.floor(ends + rng.random())
+    holes[order] = np.diff(steps, prepend=0.0) > 0
+    return holes
+
+
+def _check_rate(rate: float) -> float:
+    """Refuse what is not a share below 1."""
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
+        raise ParameterError(f"a missing rate must be in [0, 1), not {rate!r}")
+    return float(rate)
+
+
+def _check_rates_kind(rates: str) -> None:
+    """Refuse an unknown way to meet the rate."""
+    if rates not in ("expected", "exact"):
+        raise ParameterError(f"rates must be 'expected' or 'exact', not {rates!r}")
+
+
+def _check_names(schema: Schema, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names, or refuse unknown, repeated or no attributes."""
+    found = tuple(schema[name].name for name in names)
+    if len(set(found)) != len(found):
+        raise ParameterError(f"attributes are named twice: {found}")
+    if not found:
+        raise ParameterError("name at least one attribute")
+    return found
+
+
+def _target_rate(n_rows: int, rate: float, rates: str) -> float:
+    """Rate that the fitted probabilities must average to: whole number of holes if exact."""
+    return round(rate * n_rows) / n_rows if rates == "exact" and n_rows else rate
+
+
+def _constant(table: Table, missing: Mapping[str, float], rates: str) -> Probabilities:
+    """Return the same probability for every row."""
+    return {
+        name: np.full(len(table), _target_rate(int(_has_value(table, name).sum()), rate, rates))
+        for name, rate in missing.items()
+    }
+
+
+def _has_value(table: Table, name: str) -> NDArray[np.bool_]:
+    """Return True where the attribute is applicable, of a table without holes."""
+    return ~table.mask(name)
+
+
+def _always_known(schema: Schema) -> dict[str, float]:
+    """Return what bounds the chances of what may be settled without a value: 1, all the time."""
+    return dict.fromkeys(schema.rulebook.may_fill, 1.0)
+
+
+def _spared(table: Table, chances: Probabilities) -> Probabilities:
+    """Return the probabilities, 0 where there is nothing to lose."""
+    return {name: np.where(_has_value(table, name), p, 0.0) for name, p in chances.items()}
+
+
+def _check_complete(table: Table) -> None:
+    if table.incomplete_rows().any():
+        raise DataError(
+            "missing values are simulated on complete tables, and this one has holes already; "
+            "drop its incomplete rows or fill them first"
+        )
+
+
+def _positions(attribute: AnyAttribute) -> Floats:
+    """Place the ordered levels or bins of an attribute evenly on [-1, 1]: a public scale."""
+    if attribute.size == 1:
+        return np.zeros(1)
+    return np.linspace(-1.0, 1.0, attribute.size)
+
+
+def _sum_scores(table: Table, scores: Scores) -> Floats:
+    """Add up the scores of each row's levels."""
+    total = np.zeros(len(table))
+    for name, score in scores.items():
+        total += _score_of(table, name, score)
+    return total
+
+
+def _score_of(table: Table, name: str, score: Floats) -> Floats:
+    """Return the score of each row's level; what is not applicable has 0."""
+    return np.asarray(np.append(score, 0.0)[table.codes(name)])
+
+
+def _random_scores(
+    table: Table, drivers: Iterable[str], *, strength: float, rng: np.random.Generator
+) -> Scores:
+    """Draw a linear predictor of the drivers whose standard deviation in the table is ``strength``.
+
+    Each driver is standardised in the table (unordered levels are first given standard normal
+    numbers), weighted by a standard normal weight, and the sum is scaled (Muzellec et al. 2020).
+    """
+    scores = {}
+    for name in drivers:
+        attribute = table.schema[name]
+        unordered = isinstance(attribute, Categorical)
+        score = rng.standard_normal(attribute.size) if unordered else _positions(attribute)
+        weight = rng.standard_normal()
+        scores[name] = weight * _divide(score, _score_of(table, name, score))
+    total = _sum_scores(table, scores)
+    return {name: strength * _divide(score, total) for name, score in scores.items()}
+
+
+def _fitted_probability(linear: Floats, rate: float) -> Floats:
+    """Shift logits by the intercept that makes the mean probability equal the rate."""
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
+    if rate in (0.0, 1.0) or not linear.size:
+        return np.full(linear.shape, rate)
+    target = float(logit(rate))
+    low, high = target - float(linear.max()), target - float(linear.min())
+    if high - low < 1e-12:
+        return np.full(linear.shape, rate)
+
+    def excess(intercept: float) -> float:
+        return float(expit(linear + intercept).mean()) - rate
+
+    intercept = brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13)
+    return np.asarray(expit(linear + intercept), dtype=np.float64)
+
+
+def _divide(score: Floats, realised: Floats) -> Floats:
+    """Scale a score by the spread it has in the table; leave a constant alone."""
+    spread = float(realised.std()) if realised.size else 0.0
+    return score / spread if spread > 1e-12 else score

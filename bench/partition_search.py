@@ -1,4 +1,4 @@
-"""Best partition of mechanisms into groups behind disjoint gates.
+"""Best partition of mechanisms into groups behind disjoint gates, for the figures of a paper.
 
 A group of mechanisms may be gated by any set of attributes that all their gates contain; groups
 with disjoint sets have independent gates, so their costs add up (Mohapatra et al. 2024, Problem 3).
@@ -22,29 +22,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from missdp.ground_truth.gates import (
-    Gate,
-    as_gate,
-    check_epsilons,
-    check_observed,
-    gate_probability,
-)
+from missdp.accounting.gates import Gate, as_gate
+from missdp.ground_truth import gate_probability
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, OptimizeResult
-
-
-__all__ = [
-    "Block",
-    "GroupCost",
-    "Partition",
-    "PartitionProgram",
-    "RenyiCost",
-    "best_partition",
-    "candidate_partitions",
-    "group_gates",
-]
-
 
 BLOCK_LIMIT = 4096
 """Most gate subsets to consider; beyond it only whole gates, intersections and single names."""
@@ -87,12 +69,6 @@ class Partition:
     optimal : bool
         Whether no valid partition costs less, up to the tolerance. The cost is attained either
         way.
-
-    Examples
-    --------
-    >>> best = best_partition([{"a"}, {"b"}], [1.0, 1.0], observed={"a": 0.5}, cost=RenyiCost(2))
-    >>> best.optimal, len(best.blocks)
-    (True, 2)
     """
 
     blocks: tuple[Block, ...]
@@ -117,7 +93,7 @@ def best_partition(
     gates : sequence of (collection of str, or None)
         Gate of each mechanism.
     weights : sequence of float
-        Weight of each mechanism, >= 0: its epsilon, or 1/σ² for :class:`RenyiCost`.
+        Weight of each mechanism, >= 0: its epsilon, say.
     observed : mapping of str to float
         π_a; attributes that are not named count as always observed.
     cost : GroupCost
@@ -135,16 +111,8 @@ def best_partition(
     Returns
     -------
     Partition
-
-    Examples
-    --------
-    >>> gates, rates = [{"a"}, {"a"}, {"b"}], {"a": 0.5, "b": 0.5}
-    >>> best = best_partition(gates, [1.0] * 3, observed=rates, cost=RenyiCost(2))
-    >>> [block.members for block in best.blocks]
-    [(0, 1), (2,)]
     """
-    costs = check_epsilons(weights, count=len(gates), name="weights")
-    rates = check_observed(observed)
+    costs, rates = list(weights), dict(observed)
     sets = [as_gate(gate) for gate in gates]
     live = {frozenset(name for name in gate if rates.get(name, 1.0) < 1.0) for gate in sets}
     blocks, complete = group_gates(live, block_limit)
@@ -203,92 +171,6 @@ class GroupCost(Protocol):
     def slope(self, probability: float, weight: float) -> float:
         """Return the derivative of c(p, w) in w."""
         ...
-
-
-@dataclass(frozen=True)
-class RenyiCost:
-    """Rényi divergence of integer order of a gated Gaussian group; weights are 1/σ².
-
-    It only ranks partitions; what is reported comes from loss distributions.
-
-    Parameters
-    ----------
-    order : int
-        Rényi order, at least 2.
-
-    Examples
-    --------
-    >>> RenyiCost(2).value(1.0, 0.5)
-    0.5
-    """
-
-    order: int
-
-    def value(self, probability: float, weight: float) -> float:
-        """Return log E[(1 - p + p·l)^α]/(α - 1) for the Gaussian likelihood ratio l."""
-        return self._moment(probability, weight)[0]
-
-    def slope(self, probability: float, weight: float) -> float:
-        """Return the derivative in the weight."""
-        return self._moment(probability, weight)[1]
-
-    def _moment(self, p: float, w: float) -> tuple[float, float]:
-        alpha = self.order
-        if p == 0.0:
-            return 0.0, 0.0
-        if p == 1.0:
-            return alpha * w / 2.0, alpha / 2.0
-        terms = [
-            math.log(math.comb(alpha, k))
-            + (alpha - k) * math.log1p(-p)
-            + k * math.log(p)
-            + k * (k - 1) * w / 2.0
-            for k in range(alpha + 1)
-        ]
-        top = max(terms)
-        shares = [math.exp(term - top) for term in terms]
-        total = math.fsum(shares)
-        slope = math.fsum(k * (k - 1) / 2.0 * share for k, share in enumerate(shares)) / total
-        return max(0.0, top + math.log(total)) / (alpha - 1), slope / (alpha - 1)
-
-
-_ORDERS = (2, 4, 8, 16, 32)
-
-
-def candidate_partitions(
-    gates: Sequence[Gate], precisions: Sequence[float], *, observed: Mapping[str, float]
-) -> Iterator[Partition]:
-    """Yield partitions that are best for some Rényi order, without repeats.
-
-    Parameters
-    ----------
-    gates : sequence of (collection of str, or None)
-        Gate of each mechanism.
-    precisions : sequence of float
-        1/σ² of each Gaussian measurement, or a like figure for another mechanism (such as 2ρ).
-    observed : mapping of str to float
-        π_a.
-
-    Yields
-    ------
-    Partition
-        Valid each; the ranking is a heuristic for the smallest ε at a given δ, so the search
-        stops within 0.1 % of the best cost.
-
-    Examples
-    --------
-    >>> len(list(candidate_partitions([{"a"}, {"b"}], [1, 1], observed={"a": 0.5, "b": 0.5})))
-    1
-    """
-    seen: set[frozenset[tuple[frozenset[str], tuple[int, ...]]]] = set()
-    for order in _ORDERS:
-        found = best_partition(
-            gates, precisions, observed=observed, cost=RenyiCost(order), tolerance=1e-3, seconds=3.0
-        )
-        key = frozenset((block.attributes, block.members) for block in found.blocks)
-        if key not in seen:
-            seen.add(key)
-            yield found
 
 
 _ROUNDS = 60

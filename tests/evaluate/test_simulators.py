@@ -17,7 +17,7 @@ from scipy import stats
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import DataError, ParameterError, SchemaError, UnprovenError
-from missdp.missingness import (
+from missdp.evaluate import (
     MAR,
     MCAR,
     MNAR,
@@ -26,7 +26,7 @@ from missdp.missingness import (
     SelfMasking,
     missing_mask,
 )
-from missdp.missingness.mechanism import draw_exact
+from missdp.evaluate.simulators import _draw_exact
 from missdp.schema import Equation
 
 SCHEMA = Schema(
@@ -87,16 +87,14 @@ def make(request: pytest.FixtureRequest) -> Callable[..., MissingMechanism]:
     return request.param
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.01, 0.2, 0.5, 0.9])
-def test_the_expected_rate_equals_the_target(make: Any, rate: float) -> None:
-    chances = make(rate=rate).probabilities(TABLE, random_state=5)
-    for chance in chances.values():
-        assert abs(chance.mean() - rate) < 1e-10
-        assert chance.min() >= 0
-        assert chance.max() <= 1
+def test_the_expected_rate_equals_the_target(make: Any) -> None:
+    for rate in (0.0, 0.01, 0.5, 0.9):
+        for chance in make(rate=rate).probabilities(TABLE, random_state=5).values():
+            assert abs(chance.mean() - rate) < 1e-10
+            assert 0 <= chance.min() <= chance.max() <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(sorted(MECHANISMS)),
     rate=st.floats(0, 0.999),
@@ -113,7 +111,7 @@ def test_exact_rates_are_met_hole_for_hole(kind: str, rate: float, n: int, seed:
 
 
 def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
-    mechanism, table = make(rate=0.3), correlated(100_000, seed=9)
+    mechanism, table = make(rate=0.3), correlated(40_000, seed=9)
     chances = mechanism.probabilities(table, random_state=3)
     holed = mechanism.apply(table, random_state=3)
     assert holed.schema.nullable == tuple(n for n in SCHEMA.names if n in chances)
@@ -129,7 +127,7 @@ def test_holes_are_drawn_with_the_probabilities(make: Any) -> None:
 def test_exact_draws_keep_each_cells_probability() -> None:
     rng = np.random.default_rng(0)
     chance = np.array([0.05, 0.2, 0.35, 0.6, 0.8])
-    draws = np.array([draw_exact(chance, rng) for _ in range(8000)])
+    draws = np.array([_draw_exact(chance, rng) for _ in range(8000)])
     assert set(draws.sum(axis=1)) == {2}
     sd = np.sqrt(chance * (1 - chance) / len(draws))
     assert np.all(np.abs(draws.mean(axis=0) - chance) < 4.5 * sd)
@@ -280,25 +278,14 @@ def test_fitted_mechanisms_state_no_bound(mechanism: MissingMechanism) -> None:
         mechanism.observed_at_most(SCHEMA)
 
 
-def test_constant_columns_and_tiny_tables_are_fine(make: Any) -> None:
+def test_constant_columns_and_tiny_tables_are_fine_and_incomplete_ones_refused(make: Any) -> None:
     constant = Table.from_codes(SCHEMA, {n: [1] * 30 for n in SCHEMA.names})
     for chance in make(rate=0.2).probabilities(constant, random_state=0).values():
         np.testing.assert_allclose(chance, 0.2, rtol=1e-9)
     for n in (0, 1):
-        holed = make(rate=0.5).apply(TABLE.take(np.arange(n)), random_state=0)
-        assert len(holed) == n
-
-
-def test_incomplete_tables_are_refused(make: Any) -> None:
-    holed = MCAR(rate=0.5).apply(TABLE, random_state=0)
+        assert len(make(rate=0.5).apply(TABLE.take(np.arange(n)), random_state=0)) == n
     with pytest.raises(DataError, match="complete tables"):
-        make(rate=0.1).apply(holed, random_state=0)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan"), float("inf"), True, "0.1"])
-def test_bad_rates_are_refused(make: Any, rate: Any) -> None:
-    with pytest.raises(ParameterError, match="rate"):
-        make(rate=rate)
+        make(rate=0.1).apply(MCAR(rate=0.5).apply(TABLE, random_state=0), random_state=0)
 
 
 def test_bad_options_are_refused() -> None:
@@ -322,6 +309,8 @@ def test_bad_options_are_refused() -> None:
         lambda: declared({"c": {"purple": 1.0}}),
         lambda: declared({"z": {0: 1.0}}),
     ]
+    bad = (-0.1, 1.0, 1.5, float("nan"), float("inf"), True, "0.1")
+    cases += [lambda m=m, r=r: m(rate=r) for m in MECHANISMS.values() for r in bad]
     for case in cases:
         with pytest.raises(ParameterError):
             case()

@@ -1,4 +1,9 @@
-"""What a fit guarantees for the table before values went missing."""
+"""A fit as the caps of its parts, and who chose their gates: what `missdp.ground_truth` amplifies.
+
+Every number here is a cap that was set before anything was released: that of the whole fit, and
+those of the parts that a fit reserves for releases that read observed cells only. Why each kind of
+part is amplified stands in docs/ground-truth-proofs.md.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,9 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from missdp.accounting import (
-    Condition,
     Event,
     FilterEvent,
     Guarantee,
-    MissingCompletelyAtRandom,
     PureEvent,
     RDPEvent,
     difference,
@@ -21,93 +24,14 @@ from missdp.accounting import (
 )
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
-from missdp.errors import ParameterError, did_you_mean
-from missdp.ground_truth import DataChosenGates, FixedGates, ground_truth_guarantee
-from missdp.ground_truth.gates import Structure
-from missdp.schema import Schema
+from missdp.accounting.gates import DataChosenGates, FixedGates, Structure
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.synth.caps import Caps
 
-__all__ = [
-    "Parts",
-    "check_names",
-    "ground_truth_parts",
-    "split",
-    "synthesizer_ground_truth",
-    "truth_of_parts",
-]
+__all__ = ["Parts", "ground_truth_parts", "split"]
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
-
-
-def synthesizer_ground_truth(
-    guarantee: Guarantee,
-    *,
-    strategy: Strategy,
-    modelled: Modelled,
-    assumption: Condition | None,
-    fixed_gates: bool = False,
-    caps: Caps | None = None,
-) -> Guarantee:
-    """Return the ground-truth guarantee of a fit.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        What the fit guarantees for the incomplete table.
-    strategy : Strategy
-        The missing-data strategy, which knows who chose the gates.
-    modelled : Modelled
-        Public facts: which attributes are modelled, and which of them rules may fill.
-    assumption : Condition
-        How values went missing.
-    fixed_gates : bool
-        Whether the family fixes, by public facts and parameters, what a row must have observed for
-        each of its releases. Noise may follow from what was released before: each gate counts with
-        what was spent behind it, within the cap of the whole, and the rest as if behind no gate.
-    caps : Caps, optional
-        What the parts of the fit cost at most, by parameters and public facts alone.
-
-    Raises
-    ------
-    ParameterError
-        If rates are stated of attributes that the schema does not have, or says are never missing.
-
-    Returns
-    -------
-    Guarantee
-        Never worse than ``guarantee``; equal where no amplification is proven.
-
-    Notes
-    -----
-    Every number here is a cap that was set before anything was released: that of the whole fit,
-    and those of the parts that a fit reserves for releases that read observed cells only.
-
-    With ``"observed"`` the network decides which attributes a row must have observed, and even how
-    the epsilon E reserved for the tables is split among them. Given the row's mask m, the output
-    (network r, tables) has log-ratio at most ``sum_j e_j(r) 1[S_j(r) within obs(m)]`` with
-    ``sum_j e_j(r) <= E``. By convexity its exponential is at most ``sum_j (e_j(r) / E)
-    exp(E 1[S_j(r) within obs(m)])``, whose mean over m is at most ``1 + p* (e^E - 1)`` for every
-    r, with p* the largest probability of observing one nullable attribute. So the tables count as
-    one mechanism with epsilon E and a gate of at least one attribute, whatever the data chose,
-    provided that every attribute is nullable; otherwise some table may read every row and nothing
-    is amplified. The other direction follows as in the mask-mixture theorem. With
-    ``"complete-rows"`` all gates of the part are the same, and the same argument needs no structure
-    at all. With ``"impute-first"`` only the imputer's margins have gates, and those and their noise
-    are fixed by the parameters, in ``caps`` or, in files of before, in the log. Whatever else a fit
-    releases costs at most the rest of its cap.
-    With Gaussian noise a fit is known by the ``caps`` of its parts: those of one gate are amplified
-    by their whole privacy profile, those of marginals that the data chose by replicas of the mask
-    (`missdp.ground_truth.chosen`); without caps such a fit keeps its epsilon.
-    With gates that the family fixed, divergences at one Rényi order are amplified gate by gate,
-    each up to its cap (`missdp.ground_truth.replicas`).
-    """
-    check_names(assumption, modelled.whole)
-    parts = ground_truth_parts(
-        guarantee, strategy=strategy, modelled=modelled, fixed_gates=fixed_gates, caps=caps
-    )
-    return truth_of_parts(guarantee, parts, assumption)
 
 
 def ground_truth_parts(
@@ -122,8 +46,18 @@ def ground_truth_parts(
 
     Parameters
     ----------
-    guarantee, strategy, modelled, fixed_gates, caps
-        As for `synthesizer_ground_truth`.
+    guarantee : Guarantee
+        What the fit guarantees for the incomplete table.
+    strategy : Strategy
+        The missing-data strategy, which knows who chose the gates.
+    modelled : Modelled
+        Public facts: which attributes are modelled, and which of them rules may fill.
+    fixed_gates : bool
+        Whether the family fixes, by public facts and parameters, what a row must have observed for
+        each of its releases. Noise may follow from what was released before: each gate counts with
+        what was spent behind it, within the cap of the whole, and the rest as if behind no gate.
+    caps : Caps, optional
+        What the parts of the fit cost at most, by parameters and public facts alone.
     """
     whole = guarantee.events[0] if len(guarantee.events) == 1 else None
     if not isinstance(whole, FilterEvent):
@@ -155,33 +89,6 @@ def _of_parts(guarantee: Guarantee, events: tuple[Event, ...]) -> Guarantee:
     """Return a guarantee by its parts, which rounding makes a little more than the whole."""
     parts = Guarantee.from_events(events, delta=guarantee.delta)
     return replace(guarantee, epsilon=max(guarantee.epsilon, parts.epsilon), events=events)
-
-
-def truth_of_parts(guarantee: Guarantee, parts: Parts, assumption: Condition | None) -> Guarantee:
-    """Return the better guarantee for the ground truth: of a fit as a whole, or of its parts."""
-    plain = ground_truth_guarantee(guarantee, assumption)
-    if parts[1] is None:
-        return plain
-    found = ground_truth_guarantee(parts[0], assumption, structure=parts[1])
-    return found if found.epsilon < plain.epsilon else plain
-
-
-def check_names(assumption: Condition | None, schema: Schema) -> None:
-    """Refuse rates that contradict public facts: a mistyped name, or another table."""
-    if not isinstance(assumption, MissingCompletelyAtRandom):
-        return
-    stated = dict(assumption.observed)
-    if unknown := sorted(set(stated) - set(schema.names)):
-        raise ParameterError(
-            f"observed names attributes that the schema does not have: {', '.join(unknown)}; it "
-            f"has {', '.join(schema.names)}{did_you_mean(unknown[0], schema.names)}"
-        )
-    never = [name for name, rate in stated.items() if rate < 1 and name not in schema.nullable]
-    if never:
-        raise ParameterError(
-            f"observed must be 1 for attributes that the schema says are never missing: "
-            f"{', '.join(never)}"
-        )
 
 
 def _gated(whole: FilterEvent, strategy: Strategy) -> tuple[list[FilterEvent], bool]:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from missdp import Categorical, Numeric, Schema, Table
-from missdp.missingness import MCAR, missing_mask, missing_patterns
+from missdp.evaluate import MCAR, missing_mask, missing_patterns
 
 SCHEMA = Schema(
     (
@@ -28,12 +28,9 @@ def test_mask_and_patterns_match_pandas() -> None:
     patterns = missing_patterns(table)
     assert patterns == {("a",): 2, (): 1, ("n",): 1, ("a", "n"): 1}
     assert next(iter(patterns)) == ("a",)
-
-
-def test_an_empty_table_has_no_patterns() -> None:
-    table = Table.read(FRAME.iloc[:0], SCHEMA)
-    assert missing_mask(table).shape == (0, 3)
-    assert missing_patterns(table) == {}
+    empty = Table.read(FRAME.iloc[:0], SCHEMA)
+    assert missing_mask(empty).shape == (0, 3)
+    assert missing_patterns(empty) == {}
 
 
 def test_holes_hide_the_value_and_leave_the_others_alone() -> None:

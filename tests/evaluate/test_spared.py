@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
-from missdp.missingness import (
+from missdp.evaluate import (
     MAR,
     MCAR,
     MNAR,

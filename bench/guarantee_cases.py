@@ -1,0 +1,273 @@
+"""Ground-truth guarantees of every family, strategy and assumption, and of events of every kind.
+
+    python bench/guarantee_cases.py                 # compare with results/guarantee_cases.json
+    python bench/guarantee_cases.py --store         # write that file anew
+
+Nothing is fitted but Kamino's sequential heads, whose caps stand in the log of a fit. A guarantee
+may get worse by 2 %. One that gets better must have a proof of its own: the script names both.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import missdp
+from missdp import Categorical, Numeric, Schema, Table
+from missdp.accounting import (
+    ApproximateEvent,
+    BoundedObservation,
+    FilterEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    MissingCompletelyAtRandom,
+    ObservedAtMost,
+    PureEvent,
+    RDPEvent,
+    RowIndependentMissingness,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+)
+from missdp.errors import MissDPError
+from missdp.ground_truth import (
+    ChosenGates,
+    DataChosenGates,
+    FixedGates,
+    ground_truth_guarantee,
+    joint,
+    planned_ground_truth,
+)
+
+STORED = Path(__file__).parent / "results" / "guarantee_cases.json"
+RATES = dict(zip("abcdef", (0.9, 0.8, 0.7, 0.6, 0.8, 0.5), strict=True))
+
+
+def schema(*, never=0, wide=False):
+    """Six attributes, the last of them without bins; ``never`` of them are never missing."""
+    names = "abcdef" if not wide else [f"q{i}" for i in range(14)]
+    found = [
+        Categorical(name=n, levels=("x", "y", "z"), nullable=i >= never)
+        for i, n in enumerate(names)
+    ]
+    if not wide:
+        found[-1] = Numeric(name="f", lower=0, upper=100, nullable=True)
+    return Schema(tuple(found))
+
+
+def assumptions(of):
+    """Every assumption that a user can state of a table with this schema."""
+    rates = {n: RATES.get(n, 0.8) for n in of.nullable}
+    return {
+        "row-independent": RowIndependentMissingness(),
+        "mcar .9": MissingCompletelyAtRandom(dict.fromkeys(of.nullable, 0.9)),
+        "mcar .5": MissingCompletelyAtRandom(dict.fromkeys(of.nullable, 0.5)),
+        "mcar mixed": MissingCompletelyAtRandom(rates),
+        "at most": ObservedAtMost(rates),
+        "bounded .8": BoundedObservation(0.8),
+        "bounded .3": BoundedObservation(0.3),
+    }
+
+
+def options(family):
+    """Settings of a family that change which rows its releases read."""
+    cases = {
+        "Kamino": [{}, {"heads": "joint"}, {"heads": "sequential"}],
+        "DPMisGAN": [{}, {"critic": "mlp"}],
+        "PrivBayes": [{}, {"delta": 0.0}],
+    }
+    return cases.get(family, [{}])
+
+
+def planned():
+    """Yield name and epsilon of fits of every family that follow from parameters alone."""
+    tables = {"all": schema(), "one never": schema(never=1), "wide": schema(wide=True)}
+    for family in sorted(missdp.synthesizers().values(), key=lambda f: f.__name__):
+        strategies = list(family.strategies)
+        for strategy, (shape, of), own, epsilon in itertools.product(
+            strategies, tables.items(), options(family.__name__), (1.0, 0.3)
+        ):
+            if epsilon != 1.0 and shape != "all":
+                continue
+            model = family(epsilon=epsilon, missing=strategy, **{"delta": 1e-6, **own})
+            for known, assumption in assumptions(of).items():
+                name = f"{family.__name__} {own} {strategy} {shape} {epsilon} {known}"
+                yield name, lambda m=model, s=of, a=assumption: planned_ground_truth(m, s, a)
+
+
+def fitted():
+    """Yield fits whose parts stand in the log."""
+    of = schema()
+    rng = np.random.default_rng(0)
+    codes = {a.name: rng.integers(0, 3, 500) for a in of if isinstance(a, Categorical)}
+    small = Schema(tuple(a for a in of if isinstance(a, Categorical)))
+    table = Table.from_codes(small, codes)
+    for strategy in ("observed", "complete-rows", "joint", "impute-first"):
+        model = missdp.Kamino(
+            epsilon=1.0, delta=1e-6, missing=strategy, heads="sequential", random_state=1
+        )
+        try:
+            model.fit(table)
+        except MissDPError:
+            continue
+        for known, assumption in assumptions(small).items():
+            yield (
+                f"Kamino fitted sequential {strategy} {known}",
+                lambda m=model, a=assumption: m.ground_truth_guarantee(a),
+            )
+
+
+def gaussian(gate, sigma=4.0, **more):
+    return GaussianEvent(sensitivity=1, sigma=sigma, gate=gate, **more)
+
+
+def cap(mu, gate=None, label=""):
+    capacity = GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False)
+    return FilterEvent(capacity=capacity, gate=gate, label=label)
+
+
+PAIRS = [*itertools.combinations("abcdef", 2)]
+EVENTS = {
+    "pure, overlapping": [PureEvent(epsilon=0.25, gate=g) for g in ({"a"}, {"b"}, {"c", "b"})],
+    "pure, disjoint": [PureEvent(epsilon=0.3, gate={n}) for n in "abcd"],
+    "pure, pairs": [PureEvent(epsilon=1 / 15, gate=set(p)) for p in PAIRS],
+    "pure, a chain": [PureEvent(epsilon=0.02, gate={f"v{i}", f"v{i + 1}"}) for i in range(40)],
+    "pure beside selection": [
+        SelectionEvent(epsilon=0.5),
+        LaplaceEvent(sensitivity=1, scale=4.0, gate={"a", "b"}),
+        LaplaceEvent(sensitivity=1, scale=4.0, gate={"b", "c"}),
+    ],
+    "pure beside gaussian": [PureEvent(epsilon=1.0, gate={"c"}), ZCDPEvent(rho=0.05)],
+    "approximate": [ApproximateEvent(epsilon=1.0, delta=1e-7, gate={"a"})],
+    "laplace, continuous": [
+        LaplaceEvent(sensitivity=1, scale=4.0, gate={n}, discrete=False) for n in "abc"
+    ],
+    "gaussian, one gate": [gaussian({"a", "b"})],
+    "gaussian, disjoint": [gaussian({n}) for n in "abcd"],
+    "gaussian, continuous": [gaussian({n}, discrete=False) for n in "abcd"],
+    "gaussian, nested": [gaussian({"a"}), gaussian({"a", "b"}), gaussian({"c"})],
+    "gaussian, shared core": [gaussian({"f", n}) for n in "abcd"],
+    "gaussian, a chain": [gaussian(set(p)) for p in itertools.pairwise("abcdef")],
+    "gaussian, all pairs": [gaussian(set(p), 8.0) for p in PAIRS],
+    "gaussian beside every row": [gaussian({"a"}), gaussian({"b", "c"}), gaussian(None)],
+    "gaussian and pure": [gaussian({"a"}), PureEvent(epsilon=0.3, gate={"c"})],
+    "dp-sgd": [SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, gate={"a"})],
+    "dp-sgd, two": [
+        SampledGaussianEvent(rate=0.05, noise_multiplier=1.0, steps=100, gate={n}) for n in "ab"
+    ],
+    "zcdp": [ZCDPEvent(rho=0.1, gate={"a"})],
+    "zcdp, two gates": [ZCDPEvent(rho=0.1, gate={"a"}), ZCDPEvent(rho=0.1, gate={"b"})],
+    "renyi": [RDPEvent(orders=[2, 8, 32], epsilons=[0.1, 0.4, 1.6], gate={n}) for n in "ab"],
+    "caps": [cap(0.1, {"a"}), cap(0.1, {"b"}), cap(0.15)],
+}
+STRUCTURES = {
+    "fixed": FixedGates(),
+    "chosen": DataChosenGates(attributes=[*"abcdef"], smallest=1),
+    "chosen, shared": DataChosenGates(attributes=[*"abcdef"], always=["f"]),
+    "targets": DataChosenGates(attributes=[*"abcdef"], smallest=1, distinct_targets=True),
+}
+
+
+def events():
+    """Yield what users state of events of their own."""
+    known = assumptions(schema()) | {
+        "mcar chain": MissingCompletelyAtRandom({f"v{i}": 0.7 for i in range(41)})
+    }
+    for (kind, these), (who, structure), (told, assumption) in itertools.product(
+        EVENTS.items(), STRUCTURES.items(), known.items()
+    ):
+        pure = kind.startswith("pure") and kind != "pure beside gaussian"
+        for delta in (0.0, 1e-6) if pure else (1e-6, 1e-3):
+            yield (
+                f"events {kind}; {who}; {told}; {delta}",
+                lambda e=these, a=assumption, s=structure, d=delta: ground_truth_guarantee(
+                    e, a, structure=s, delta=d
+                ),
+            )
+    caps = [cap(0.05, label=ChosenGates.selections), *(cap(0.05, {n}) for n in "abcdef")]
+    caps.append(cap(0.2, {"a", "b"}, ChosenGates.chosen))
+    for share, (told, assumption) in itertools.product((1.0, 0.2), known.items()):
+        structure = ChosenGates(among=PAIRS, largest_share=share)
+        yield (
+            f"events chosen marginals; share {share}; {told}",
+            lambda a=assumption, s=structure: ground_truth_guarantee(
+                caps, a, structure=s, delta=1e-6
+            ),
+        )
+
+
+def together():
+    """Yield several releases of one table."""
+    known = assumptions(schema())
+    for one, two in itertools.combinations_with_replacement(
+        ("pure, overlapping", "gaussian, one gate", "zcdp, two gates", "caps"), 2
+    ):
+        for told, assumption in known.items():
+            if told == "row-independent":
+                continue
+
+            def both(one=one, two=two, a=assumption):
+                delta = {"pure, overlapping": 0.0}
+                return joint(
+                    [
+                        ground_truth_guarantee(
+                            EVENTS[k], a, structure=FixedGates(), delta=delta.get(k, 1e-6)
+                        )
+                        for k in (one, two)
+                    ],
+                    a,
+                )
+
+            yield f"joint {one} + {two}; {told}", both
+
+
+def table():
+    """Return epsilon by case; a refusal by its class."""
+    found = {}
+    for name, guarantee in itertools.chain(planned(), fitted(), events(), together()):
+        try:
+            found[name] = guarantee().epsilon
+        except MissDPError as refusal:
+            found[name] = type(refusal).__name__
+    return found
+
+
+def compare(before, after):
+    """Print cases that differ by more than rounding; return whether one is worse by over 2 %."""
+    worse = 0
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        if isinstance(old, float) and isinstance(new, float):
+            ratio = new / old if old else float("inf")
+            if abs(ratio - 1) < 1e-6:
+                continue
+            worse += ratio > 1.02
+            print(f"{ratio:8.4f}  {old:.6g} -> {new:.6g}  {name}")
+        else:
+            worse += 1
+            print(f"{old} -> {new}  {name}")
+    print(f"{len(after)} cases, {worse} worse by more than 2 %")
+    return bool(worse)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", action="store_true", help="write the table anew")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found = table()
+    if asked.store:
+        STORED.write_text(json.dumps(found, indent=0) + "\n")
+        print(f"{len(found)} cases")
+        return 0
+    return compare(json.loads(STORED.read_text()), found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

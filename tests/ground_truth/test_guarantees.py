@@ -1,0 +1,398 @@
+"""Guarantees for the ground truth: what is refused, what is carried along, and which number."""
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+
+from missdp import AIM, MST, Categorical, PrivBayes, Schema
+from missdp.accounting import (
+    ApproximateEvent,
+    Assumption,
+    BoundedObservation,
+    ComposedEvent,
+    Condition,
+    DatasetCollection,
+    EigenGap,
+    ExplicitSeed,
+    FilterEvent,
+    FixedSchedule,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    MissingCompletelyAtRandom,
+    ObservedAtMost,
+    PublicDomain,
+    PureEvent,
+    RDPEvent,
+    RowIndependentMissingness,
+    SampledGaussianEvent,
+    SelectionEvent,
+    ZCDPEvent,
+    delta_of,
+    epsilon_of,
+)
+from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
+from missdp.ground_truth import (
+    AmplifiedEvent,
+    ChosenGates,
+    DataChosenGates,
+    FixedGates,
+    amplified_epsilon,
+    gated_epsilon,
+    ground_truth_guarantee,
+    joint,
+    mask_mixture,
+)
+from missdp.ground_truth.guarantees import _merged, _of_all
+from missdp.ground_truth.replicas import chosen_costs
+
+RATES = {"a": 0.5, "b": 0.75, "c": 0.25}
+MCAR = MissingCompletelyAtRandom(RATES)
+FIXED = FixedGates()
+CHOSEN = DataChosenGates(attributes=["a", "b", "c"], smallest=1)
+PURE = [
+    PureEvent(epsilon=0.5, gate={"a"}),
+    LaplaceEvent(sensitivity=1, scale=2.0, gate={"a", "b"}),
+    SelectionEvent(epsilon=0.25),
+]
+
+
+def gaussian(gate, sigma=4.0, *, discrete=False):
+    return GaussianEvent(sensitivity=1, sigma=sigma, discrete=discrete, gate=gate)
+
+
+def truth(events, assumption=MCAR, structure=FIXED, **options):
+    return ground_truth_guarantee(events, assumption, structure=structure, **options)
+
+
+# --- What is refused ---
+
+
+@dataclass(frozen=True)
+class HarmlessCondition(Condition):
+    """A condition of another module that says of itself that masks do not matter to it."""
+
+    holds_for_every_mask = True
+
+    def statement(self):
+        return "The sky is blue."
+
+
+def on(limit):
+    return Guarantee.from_events(PURE, conditions=[limit])
+
+
+def chosen(names, **facts):
+    return DataChosenGates(attributes=names, **facts)
+
+
+MASKED = Guarantee.from_events(PURE, conditions=[DatasetCollection(max_missing=5, n=9)])
+TWINS = [PureEvent(epsilon=1.0, gate={"a"})] * 2
+SWAPPED = [replace(PURE[0], adjacency="replace-one")]
+UNPROVEN = {
+    "no assumption": lambda: truth(PURE, None),
+    "nothing about rows": lambda: truth(PURE, PublicDomain()),
+    "words": lambda: truth(PURE, Assumption("It rains.")),
+    "a collection": lambda: truth(MASKED, RowIndependentMissingness()),
+    "a gap": lambda: truth(Guarantee.from_events(PURE, conditions=[EigenGap(1, 0.1)])),
+    "twice": lambda: truth(truth(PURE)),
+    "replace-one": lambda: AmplifiedEvent(events=SWAPPED, assumption=MCAR, structure=FIXED),
+    "joint, another": lambda: joint([truth(PURE), truth(PURE)], BoundedObservation(0.9)),
+    "joint, converted": lambda: joint([truth(PURE).to_replace_one()], MCAR),
+    "joint, no assumption": lambda: joint([Guarantee.from_events([])], None),
+}
+WRONG = {
+    "who chose": lambda: truth(PURE, structure=None),
+    "who chose, bounded": lambda: truth(PURE, BoundedObservation(0.5), None),
+    "two deltas": lambda: truth(Guarantee.from_events(PURE), delta=1e-6),
+    "too small": lambda: truth(PURE, structure=chosen(["a", "b"], smallest=2)),
+    "not among": lambda: truth(PURE, structure=chosen(["a"])),
+    "not always": lambda: truth(PURE, structure=chosen(["a", "b"], always=["b"])),
+    "no targets": lambda: truth(TWINS, structure=chosen(["a", "b"], distinct_targets=True)),
+    "a string": lambda: chosen("abc"),
+    "more than all": lambda: chosen(["a"], smallest=2),
+    "negative": lambda: chosen(["a"], smallest=-1),
+    "always another": lambda: chosen(["a"], always=["b"]),
+    "no truth value": lambda: chosen(["a"], distinct_targets=1),
+    "no family": lambda: ChosenGates(among=[]),
+    "no share": lambda: ChosenGates(among=[("a",)], largest_share=0.0),
+    "a fit of its own": lambda: truth(MST(epsilon=1.0)),
+    "joint of numbers": lambda: joint([1.0], MCAR),
+    "joint of none": lambda: joint([], MCAR),
+    "joint, who chose": lambda: joint([Guarantee.from_events(PURE)], MCAR),
+}
+UNFITTED = {
+    "not fitted": lambda: truth(MST(epsilon=1.0), structure=None),
+    "joint, not fitted": lambda: joint([MST(epsilon=1.0)], MCAR),
+}
+REFUSED = {UnprovenError: UNPROVEN, ParameterError: WRONG, NotFittedError: UNFITTED}
+
+
+@pytest.mark.parametrize(
+    ("error", "name"), [(error, name) for error, calls in REFUSED.items() for name in calls]
+)
+def test_refusals_are_one_typed_error_of_one_line(error, name):
+    with pytest.raises(MissDPError) as caught:
+        REFUSED[error][name]()
+    assert type(caught.value) is error
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_conditions_may_declare_themselves_harmless():
+    plain = Guarantee(1.25, conditions=[HarmlessCondition()], events=PURE)
+    assert truth(plain).epsilon < 1.25
+
+
+# --- What is carried along ---
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_row_independence_alone_keeps_epsilon(adjacency):
+    plain = Guarantee.from_events(PURE, conditions=[PublicDomain()], adjacency=adjacency)
+    found = ground_truth_guarantee(plain, RowIndependentMissingness())
+    assert (found.epsilon, found.delta) == (plain.epsilon, plain.delta)
+    assert (found.protects, found.adjacency) == ("ground-truth", adjacency)
+    assert set(found.conditions) == {PublicDomain(), RowIndependentMissingness()}
+    assert found.events == plain.events
+
+
+def test_no_gate_no_amplification():
+    """Missing as a level: every row is read, whatever is missing in it."""
+    events = [replace(event, gate=None) for event in PURE]
+    found = ground_truth_guarantee(events, MCAR)
+    assert found.epsilon == epsilon_of(events, 0.0)
+    assert FixedSchedule() not in found.conditions
+
+
+@pytest.mark.parametrize("structure", [FIXED, CHOSEN])
+@pytest.mark.parametrize("assumption", [MCAR, ObservedAtMost(RATES), BoundedObservation(0.5)])
+def test_every_condition_survives_and_round_trips(assumption, structure):
+    plain = Guarantee.from_events(PURE, conditions=[ExplicitSeed(), PublicDomain("codebook")])
+    sure = Assumption("The rate is known at confidence 0.95.")
+    found = truth(plain, assumption, structure, conditions=[sure])
+    stated = {*plain.conditions, sure, assumption, structure, FixedSchedule()}
+    assert stated == set(found.conditions)
+    assert found.epsilon < plain.epsilon
+    assert Guarantee.from_json(found.to_json()) == found
+
+
+def test_a_chance_given_the_row_is_no_statement_of_complete_randomness():
+    assert ObservedAtMost({"a": 0.5}) != MissingCompletelyAtRandom({"a": 0.5})
+    assert "completely at random" not in ObservedAtMost({"a": 0.5}).statement()
+
+
+EVENTS = {
+    "pure": PURE,
+    "gaussian": [gaussian({"a"}), gaussian({"b", "c"}), PureEvent(epsilon=0.3, gate={"c"})],
+    "every row": [gaussian({"a"}), gaussian(None)],
+    "dp-sgd": [SampledGaussianEvent(rate=0.1, noise_multiplier=2.0, steps=5, gate={"a", "c"})],
+    "zcdp": [ZCDPEvent(rho=0.02, gate={"c"}), PureEvent(epsilon=0.3, gate={"a"})],
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_never_worse_than_the_incomplete_guarantee(kind):
+    plain = Guarantee.from_events(EVENTS[kind], delta=0.0 if kind == "pure" else 1e-6)
+    for structure in (FIXED, CHOSEN, DataChosenGates(attributes=["a", "b", "c"])):
+        for assumption in (MCAR, BoundedObservation(0.6)):
+            found = truth(plain, assumption, structure)
+            assert found.epsilon <= plain.epsilon
+            assert found.delta <= plain.delta
+            assert assumption in found.conditions
+    sure = MissingCompletelyAtRandom({"a": 1.0})
+    assert truth(plain, sure).epsilon == plain.epsilon
+
+
+# --- Which number ---
+
+
+def test_pure_events():
+    found = truth(PURE)
+    expected = mask_mixture([{"a"}, {"a", "b"}, None], [0.5, 0.5, 0.25], observed=RATES)
+    assert (found.epsilon, found.delta) == (expected.epsilon, 0.0)
+    both = truth(ApproximateEvent(epsilon=1.0, delta=1e-6, gate={"a"}), delta=1e-6)
+    assert both.delta == pytest.approx(0.5e-6)
+    assert both.epsilon == pytest.approx(amplified_epsilon(0.5, 1.0), abs=1e-9)
+    inner = ComposedEvent(events=[PureEvent(epsilon=1.0, gate={"a"})], gate={"b"})
+    assert truth(inner).epsilon == pytest.approx(amplified_epsilon(0.375, 1.0), abs=1e-9)
+    beside = [PureEvent(epsilon=1.0, gate={"c"}), ZCDPEvent(rho=0.05)]
+    parts = epsilon_of(beside[1], 1e-6) + amplified_epsilon(0.25, 1.0)
+    assert truth(beside, delta=1e-6).epsilon <= parts + 1e-9
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ZCDPEvent(rho=0.1, gate={"a"}),
+        RDPEvent(orders=[2, 8, 32], epsilons=[0.2, 0.8, 3.2], gate={"a"}),
+        SampledGaussianEvent(rate=0.05, noise_multiplier=2.0, steps=20, gate={"a"}),
+        gaussian({"a"}, discrete=True),
+    ],
+)
+def test_one_gate_amplifies_the_whole_profile(event):
+    found = truth(event, delta=1e-6)
+    expected = gated_epsilon(1e-6, probability=0.5, profile=lambda e: delta_of(event, e))
+    assert found.epsilon == pytest.approx(expected, abs=2e-3)
+    assert found.epsilon < epsilon_of(event, 1e-6)
+    assert truth(event, BoundedObservation(0.5), delta=1e-6).epsilon == pytest.approx(
+        found.epsilon, abs=1e-9
+    )
+
+
+def test_gates_that_the_data_chose():
+    """The bound over all structures; what is stated of each choice makes it smaller."""
+    found = truth(PURE, structure=CHOSEN).epsilon
+    assert found == pytest.approx(0.25 + amplified_epsilon(0.75, 1.0), abs=1e-12)
+    nothing = DataChosenGates(attributes=["a", "b", "c"])
+    unknown = DataChosenGates(attributes=["a", "b", "c", "d"], smallest=1)
+    assert [truth(PURE, structure=who).epsilon for who in (nothing, unknown)] == [1.25, 1.25]
+    events = [gaussian({"a", "c"}), gaussian({"b", "c"})]
+    assert truth(events, structure=CHOSEN, delta=1e-6).epsilon == epsilon_of(events, 1e-6)
+    shared = DataChosenGates(attributes=["a", "b", "c"], always=["c"])
+    expected = gated_epsilon(1e-6, probability=0.25, profile=lambda e: delta_of(events, e))
+    tight = truth(events, structure=shared, delta=1e-6).epsilon
+    assert tight == pytest.approx(expected, abs=1e-3)
+    impure = [PureEvent(epsilon=0.5, gate={"c"}), ZCDPEvent(rho=0.01)]
+    gated = amplified_epsilon(0.5, 0.5)
+    of_a = DataChosenGates(attributes=["a", "c"], smallest=1)
+    beside = epsilon_of(impure[1], 1e-6 * math.exp(-gated))
+    assert truth(impure, structure=of_a, delta=1e-6).epsilon == pytest.approx(gated + beside)
+
+
+def test_what_every_row_enters_is_not_behind_the_one_gate():
+    beside = [gaussian({"a"}), gaussian(None)]
+    found = truth(beside, BoundedObservation(0.05), delta=1e-6).epsilon
+    assert epsilon_of(beside[1:], 1e-6) < found < epsilon_of(beside, 1e-6)
+
+
+def test_complete_rows_are_one_gate_whatever_is_chosen_behind_it():
+    events = [replace(event, gate=frozenset("abc")) for event in PURE]
+    expected = amplified_epsilon(math.prod(RATES.values()), 1.25)
+    assert truth(events).epsilon == pytest.approx(expected, abs=1e-9)
+
+
+def test_replace_one_is_amplified_there_and_converted():
+    plain = Guarantee.from_events(PURE[:2], adjacency="replace-one")
+    found = truth(plain)
+    once = truth(PURE[:2]).epsilon
+    assert 2 * once <= found.epsilon <= 2 * once * (1 + 1e-9)
+    stated = [replace(event, adjacency="replace-one") for event in PURE[:1]]
+    assert truth(Guarantee.from_events(stated, adjacency="replace-one")).epsilon == 0.5
+
+
+def test_what_the_events_do_not_explain_is_not_amplified():
+    assert truth(Guarantee(9.0, events=PURE)).epsilon == 9.0
+
+
+# --- Several releases of one table ---
+
+SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abcd"))
+KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcd", 0.5))
+FITS = {
+    "aim": AIM(epsilon=1.0, delta=1e-6, missing="observed", rounds=2, model_rows=500),
+    "tree": MST(epsilon=1.0, delta=1e-6, missing="observed"),
+    "complete": MST(epsilon=1.0, delta=1e-6, missing="complete-rows"),
+    "joint": MST(epsilon=1.0, delta=1e-6, missing="joint"),
+    "network": PrivBayes(epsilon=1.0, missing="observed", delta=0.0),
+}
+
+
+class Planned:
+    """A fit by the caps of its parts, which follow from its parameters and a schema."""
+
+    def __init__(self, name):
+        self.schema_ = SCHEMA
+        self.guarantee_, self.parts = FITS[name].planned_parts(SCHEMA)
+
+    def ground_truth_parts(self):
+        return self.parts
+
+
+PAIRS = [("aim", "tree"), ("tree", "tree"), ("complete", "joint"), ("network", "network")]
+PAIRS += [("network", "tree"), ("joint", "network"), ("aim", "complete")]
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
+def test_two_fits_cost_no_less_than_each_and_no_more_than_both(names):
+    models = [Planned(name) for name in names]
+    alone = [ground_truth_guarantee(m, KNOWN) for m in models]
+    both = joint(models, KNOWN)
+    whole = models[0].guarantee_.compose(models[1].guarantee_)
+    least = max(g.epsilon_at(both.delta) for g in alone)
+    assert least * (1 - 1e-6) <= both.epsilon <= whole.epsilon * (1 + 1e-6)
+    assert both.delta == pytest.approx(whole.delta)
+    assert Guarantee.from_json(both.to_json()) == both
+    if not {"joint", "complete"} & {*names} and names != ("network", "tree"):
+        assert both.epsilon < 0.95 * whole.epsilon
+    for model, guarantee in zip(models, alone, strict=True):
+        assert joint([model], KNOWN).epsilon == pytest.approx(guarantee.epsilon, rel=1e-6)
+    assert joint(alone, KNOWN).epsilon == pytest.approx(both.epsilon)
+    if both.delta:
+        assert joint(models, KNOWN, delta=1e-4).epsilon < both.epsilon
+
+
+def test_two_that_read_the_same_rows():
+    known, event = BoundedObservation(0.5), PureEvent(epsilon=1.0, gate={"a"})
+    one = truth(event, known)
+    both = joint([one, one], known)
+    assert both.epsilon == pytest.approx(math.log(0.5 + 0.5 * math.exp(2.0)))
+    assert FixedSchedule() in both.conditions
+    sure = truth(event, MissingCompletelyAtRandom({"a": 1.0}))
+    assert joint([sure] * 2, MissingCompletelyAtRandom({"a": 1.0})).epsilon == pytest.approx(2.0)
+    # What was not amplified does not say who chose its gates: here the data did.
+    same = truth(event, MCAR, DataChosenGates(attributes=("a", "b")))
+    assert joint([same, same], MCAR).epsilon == pytest.approx(2.0)
+
+
+def test_bounds_add_up_over_releases_that_share_no_gate():
+    one = BoundedObservation(0.2)
+
+    def release(*gates):
+        return truth([gaussian(set(gate)) for gate in gates], one, delta=1e-3)
+
+    def chance(*releases):
+        (event,) = joint(releases, one).events
+        assert (event.assumption.p_max > 0.2) == event.assumption.together
+        return event.assumption.p_max
+
+    a, ab, c, bc = release("a"), release("ab"), release("c"), release("bc")
+    assert chance(a, ab) == chance(bc, c) == chance(a, a, ab) == 0.2
+    assert chance(a, c) == chance(a, bc, c, ab) == pytest.approx(0.4)
+    assert chance(a, release("b"), c) == pytest.approx(0.6)
+    assert chance(joint([a, c], one), bc) == pytest.approx(0.4)
+    assert chance(joint([a, c], one), release("d")) == pytest.approx(0.6)
+    stated = BoundedObservation(0.3, together=True)
+    declared = joint([a, c], stated)
+    assert stated in declared.conditions
+    assert declared.epsilon < joint([a, c], one).epsilon
+    # Of releases in pure epsilon each gate's bound is enough.
+    pure = [truth(PureEvent(epsilon=1.0, gate={n}), one) for n in "ab"]
+    assert joint(pure, one).epsilon == pytest.approx(math.log1p(0.2 * math.expm1(2.0)))
+
+
+def cap(rho, label="", gate=None):
+    return FilterEvent(capacity=ZCDPEvent(rho=rho), label=label, gate=gate)
+
+
+def of(events, structure):
+    return Guarantee.from_events(events, delta=1e-6), structure, BoundedObservation(0.2)
+
+
+def test_shares_of_joined_families():
+    """No marginal of one release gets more of the sum than it might of its own."""
+    tree = ChosenGates(among=[("a", "b"), ("b", "c"), ("a", "c")], largest_share=0.5)
+    any_set = ChosenGates(among=[("a", "b"), ("c",)])
+    first = of([cap(0.1, ChosenGates.chosen, {"a", "b"})], tree)
+    parts = [cap(0.01, ChosenGates.selections), cap(0.1, ChosenGates.chosen, {"c"})]
+    second = of(parts, any_set)
+    events, merged = _merged([first, second])
+    assert sorted(merged.among) == sorted([*tree.among, *any_set.among])
+    assert merged.largest_share == pytest.approx(0.11 / 0.2)  # what selections leave included
+    assert chosen_costs(events, merged).chosen == pytest.approx(0.2)
+    assert _merged([first, first])[1].largest_share == pytest.approx(0.25)
+    # What the data chose is shared only where each attribute alone might have been chosen.
+    for least, most in ((1, 0.2), (2, 0.4)):
+        who = DataChosenGates(attributes=["a", "b", "c"], smallest=least)
+        network = of([PureEvent(epsilon=0.1, gate={"a", "b"})], who)
+        assert _of_all([first, network], _merged([first, network])[1])[0].p_max == most

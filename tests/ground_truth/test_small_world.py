@@ -1,0 +1,373 @@
+"""Every theorem of docs/ground-truth-proofs.md against adversaries in the exact small world.
+
+First what holds of any gates, rates and costs; then that smaller claims are refuted.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from ground_truth.small_world import (
+    NAMES,
+    SETS,
+    SINGLES,
+    World,
+    chance,
+    costs,
+    divergence,
+    gates,
+    gaussian,
+    hockey_stick,
+    in_order,
+    independent,
+    likeliest,
+    loss,
+    rates,
+    response,
+    turning,
+)
+from missdp.accounting import (
+    BoundedObservation,
+    FilterEvent,
+    GaussianEvent,
+    Guarantee,
+    MissingCompletelyAtRandom,
+    ObservedAtMost,
+    PureEvent,
+    ZCDPEvent,
+)
+from missdp.ground_truth import (
+    DataChosenGates,
+    FixedGates,
+    amplified_epsilon,
+    ground_truth_guarantee,
+    joint,
+    mask_mixture,
+)
+from missdp.ground_truth.replicas import ChosenCosts, chosen_curve, chosen_epsilon, replica_curve
+
+FIXED = FixedGates()
+ANY = DataChosenGates(attributes=tuple(NAMES), smallest=1)
+some = settings(max_examples=25, deadline=None)
+few = settings(max_examples=6, deadline=None)
+
+
+def responses(those, epsilons):
+    return in_order(those, [(response(e)[::-1], response(e)) for e in epsilons])
+
+
+def answer(mu, gate=None):
+    return GaussianEvent(sensitivity=mu, sigma=1.0, discrete=False, gate=gate)
+
+
+def claim(events, assumption, structure=FIXED, delta=0.0):
+    return ground_truth_guarantee(events, assumption, structure=structure, delta=delta).epsilon
+
+
+# --- What holds ---
+
+
+@given(gates, rates, costs, st.integers(1, 2))
+@settings(max_examples=80, deadline=None)
+def test_the_mask_mixture_is_the_loss(gates, rates, epsilons, limit):
+    epsilons = epsilons[: len(gates)]
+    _, ratio = World(independent(rates)).play(responses(gates, epsilons), len(gates))
+    exact = mask_mixture(gates, epsilons, observed=rates)
+    assert loss(ratio) <= exact.epsilon <= loss(ratio) + 1e-9  # it is attained
+    assert exact.exact
+    wide = mask_mixture(gates, epsilons, observed=rates, treewidth_limit=limit)
+    assert exact.epsilon - 2e-12 <= wide.epsilon <= math.fsum(epsilons) + 2e-12
+    stated = [PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, gates, strict=True)]
+    for known in (MissingCompletelyAtRandom(rates), ObservedAtMost(rates)):
+        assert loss(ratio) <= claim(stated, known) <= exact.epsilon
+
+
+def fixed_game(gates, rates, mus, how):
+    mus = mus[: len(gates)]
+    plain = in_order(gates, [(gaussian(0.0), gaussian(mu)) for mu in mus])
+    policy = plain if how == "plain" else turning(gates, mus)
+    events = [answer(mu, gate) for mu, gate in zip(mus, gates, strict=True)]
+    return events, *World(independent(rates)).play(policy, len(gates))
+
+
+ways = st.sampled_from(["plain", "turning"])
+
+
+@given(gates, rates, costs, ways)
+@some
+def test_divergences_behind_fixed_gates(gates, rates, mus, how):
+    events, q, ratio = fixed_game(gates, rates, mus, how)
+    curve = replica_curve([ZCDPEvent(rho=e.sensitivity**2 / 2, gate=e.gate) for e in events], rates)
+    for n in (2, 3, 4):
+        assert divergence(q, ratio, n) <= curve[n - 2]
+
+
+@given(gates, rates, st.permutations([0.1, 0.3, 0.5]), ways)
+@example([SETS[0], SETS[1]], dict.fromkeys(NAMES, 0.3), [0.5, 0.5, 0.5], "plain")
+@few
+def test_loss_distributions_behind_fixed_gates(gates, rates, mus, how):
+    events, q, ratio = fixed_game(gates, rates, mus, how)
+    least = hockey_stick(q, ratio, 0.1)
+    if least > 1e-5:
+        known = MissingCompletelyAtRandom(rates)
+        assert claim(events, known, delta=least * (1 - 1e-6)) >= 0.1
+
+
+@given(rates, st.sampled_from([0.3, 0.8]), st.sampled_from([0.2, 0.6]))
+@few
+def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, every):
+    """All pairs at once: what every row enters may tell which cells are missing."""
+    rates = {name: rates[name] for name in "ab"}
+    order = [{"a"}, {"b"}, set()]
+    q, ratio = World(independent(rates)).play(turning(order, [alone, alone, every]), 3)
+    caps = [
+        FilterEvent(capacity=answer(mu), gate=gate)
+        for mu, gate in zip((alone, alone, every), ({"a"}, {"b"}, None), strict=True)
+    ]
+    least = hockey_stick(q, ratio, 0.1)
+    if least > 1e-5:
+        assert claim(caps, MissingCompletelyAtRandom(rates), delta=least * (1 - 1e-6)) >= 0.1
+
+
+@given(rates, st.sampled_from([0.2, 1.0, 3.0]), st.sampled_from([SINGLES, SETS]), st.booleans())
+@some
+def test_marginals_that_the_data_chose(rates, rho, family, boldly):
+    world = World(independent(rates))
+    q, ratio = world.play(likeliest(family, rho, boldly=boldly), 3)
+    spent = ChosenCosts(chosen=rho, gates=family)
+    orders = np.array([2, 3, 5])
+    for n, bound in zip(orders, chosen_curve(spent, rates, orders=orders), strict=True):
+        assert divergence(q, ratio, int(n)) <= bound
+    assert hockey_stick(q, ratio, chosen_epsilon(spent, 0.01, rates)) <= 0.01
+    # By turns, each set with its share.
+    q, ratio = world.play(
+        in_order(SINGLES, [(gaussian(0.0), gaussian(math.sqrt(2 * rho / 3)))] * 3), 3
+    )
+    shared = ChosenCosts(chosen=rho, gates=SINGLES, largest_share=1 / 3)
+    assert divergence(q, ratio, 3) <= chosen_curve(shared, rates, orders=np.array([3]))[0]
+    fixed = ChosenCosts(fixed=dict.fromkeys(NAMES, rho / 3), chosen=0.0, gates=[("a",)])
+    assert divergence(q, ratio, 3) <= chosen_curve(fixed, rates, orders=np.array([3]))[0]
+
+
+def selecting(selections, rho, rounds):
+    """Select between the two likeliest sets, by what the mask is, and measure the other one."""
+
+    def policy(world, posterior, left, spent):
+        ranked = sorted(SINGLES, key=lambda g: -float(posterior @ world.opens(g)))
+        if left % 2 == 0:
+            epsilon = math.sqrt(8 * selections / rounds)
+            tilt = np.where(world.opens(ranked[0]), epsilon, -epsilon) / 2
+            first = 1 / (1 + np.exp(-2 * tilt))
+            return np.array([0.5, 0.5]), np.column_stack([first, 1 - first]), (), 0.0
+        return gaussian(0.0), gaussian(math.sqrt(2 * rho / rounds)), ranked[1], 0.0
+
+    return policy
+
+
+@given(rates, st.sampled_from([(0.1, 0.5), (0.6, 0.2), (0.02, 2.0)]))
+@some
+def test_selections_that_tell_about_the_mask_are_paid_for(rates, spent):
+    selections, rho = spent
+    q, ratio = World(independent(rates)).play(selecting(selections, rho, 2), 4)
+    paid = ChosenCosts(selections=selections, unselected=0.0, chosen=rho, gates=SINGLES)
+    for n in (2, 4):
+        assert divergence(q, ratio, n) <= chosen_curve(paid, rates, orders=np.array([n]))[0]
+    assert hockey_stick(q, ratio, chosen_epsilon(paid, 0.01, rates)) <= 0.01
+
+
+@given(rates, st.sampled_from([0.5, 2.0]), st.booleans(), st.sampled_from([1, 2]))
+@some
+def test_pure_marginals_that_the_data_chose(rates, epsilon, boldly, smallest):
+    family = [gate for gate in SETS if len(gate) >= smallest]
+    policy = likeliest(family, epsilon, boldly=boldly, pure=True)
+    _, ratio = World(independent(rates)).play(policy, 3)
+    structure = DataChosenGates(attributes=tuple(NAMES), smallest=smallest)
+    event = PureEvent(epsilon=epsilon, gate=set(NAMES))
+    found = claim(event, MissingCompletelyAtRandom(rates), structure)
+    assert loss(ratio) <= found + 1e-12
+    best = max(math.prod(rates[a] for a in gate) for gate in family)
+    assert found == pytest.approx(amplified_epsilon(best, epsilon))  # by asking for the best
+
+
+@given(rates, costs)
+@some
+def test_distinct_targets_cover_every_assignment(rates, epsilons):
+    structure = DataChosenGates(attributes=tuple(NAMES), smallest=1, distinct_targets=True)
+    events = [PureEvent(epsilon=e, gate={a}) for e, a in zip(epsilons, NAMES, strict=True)]
+    found = claim(events, MissingCompletelyAtRandom(rates), structure)
+    worst = max(
+        mask_mixture([{a} for a in order], epsilons, observed=rates).epsilon
+        for order in itertools.permutations(NAMES)
+    )
+    assert found == pytest.approx(min(worst, claim(events, MissingCompletelyAtRandom(rates), ANY)))
+
+
+laws = st.lists(st.integers(0, 5), min_size=7, max_size=7)
+
+
+def any_masks(law):
+    """Cells of a row that go missing together in any way."""
+    found = dict(zip(SETS, np.array(law) / max(10, sum(law)), strict=True))
+    return {frozenset(): 1 - sum(found.values()), **found}
+
+
+MU = 0.4
+
+
+class Fit(tuple):
+    """Gates that a release fixed, each with a Gaussian answer behind it."""
+
+    def ground_truth_parts(self):
+        return Guarantee(9.0, 1e-3, events=[answer(MU, gate) for gate in self]), FIXED
+
+
+releases = st.lists(
+    st.lists(st.sampled_from(SETS), min_size=1, max_size=2), min_size=1, max_size=3
+).filter(lambda found: sum(map(len, found)) < 5)
+
+
+@given(laws, releases, st.sampled_from([0.02, 0.1, 0.3]))
+@example([3, 3, 3, 0, 0, 0, 0], [[SETS[0]], [SETS[1]], [SETS[2]]], 0.02)
+@example([3, 2, 1, 0, 1, 2, 0], [[SETS[0], SETS[1]], [SETS[2]], [SETS[3]]], 0.1)
+@example([5, 5, 0, 0, 0, 0, 0], [[SETS[0]], [SETS[1]]], 0.1)
+@few
+def test_a_bound_on_being_observed_holds_of_any_masks(law, releases, epsilon):
+    """``BoundedObservation``: of one release, or of several, of which p bounds each by itself."""
+    masks = any_masks(law)
+    unions = [sum(p for m, p in masks.items() if any(g <= m for g in own)) for own in releases]
+    assume(0 < max(unions) < 1)
+    order = [*itertools.chain(*releases)]
+    known = BoundedObservation(float(max(unions)))
+    q, ratio = World(masks).play(
+        in_order(order, [(gaussian(0.0), gaussian(MU))] * len(order)), len(order)
+    )
+    least = hockey_stick(q, ratio, epsilon)
+    if least > 1e-4:
+        assert joint(map(Fit, releases), known, delta=least).epsilon >= epsilon
+        if len(releases) == 1:
+            assert claim([answer(MU, g) for g in order], known, delta=least) >= epsilon
+    _, ratio = World(masks).play(responses(order, [0.4] * len(order)), len(order))
+    stated = [PureEvent(epsilon=0.4, gate=gate) for gate in order]
+    whole = BoundedObservation(sum(p for m, p in masks.items() if any(g <= m for g in order)))
+    for structure in (FIXED, ANY):
+        assert loss(ratio) <= claim(stated, whole, structure) + 1e-12
+
+
+@given(rates, laws)
+@some
+def test_no_value_of_a_row_loses_more_than_its_largest_chances(rates, law):
+    """``ObservedAtMost``: each row has chances of its own, below what is stated."""
+    share = [(1 + place) / 10 for place in law]
+    own = {n: p * min(1.0, s) for (n, p), s in zip(rates.items(), share, strict=False)}
+    order, epsilons = [{"a", "b"}, {"b"}, {"a", "c"}], [0.7, 0.4, 0.9]
+    _, ratio = World(independent(own)).play(responses(order, epsilons), 3)
+    stated = [PureEvent(epsilon=e, gate=g) for e, g in zip(epsilons, order, strict=True)]
+    assert loss(ratio) <= claim(stated, ObservedAtMost(rates))
+
+
+@given(gates, rates, costs, st.sampled_from(NAMES), chance)
+@few
+def test_more_observed_smaller_gates_and_larger_costs_cost_more(gates, rates, epsilons, name, p):
+    epsilons = epsilons[: len(gates)]
+    before = mask_mixture(gates, epsilons, observed=rates).epsilon
+    higher = rates | {name: max(rates[name], p)}
+    for more in (
+        mask_mixture(gates, epsilons, observed=higher),
+        mask_mixture([gate - {name} for gate in gates], epsilons, observed=rates),
+        mask_mixture(gates, [e + 0.5 for e in epsilons], observed=rates),
+    ):
+        assert more.epsilon >= before - 2e-12
+    events = [ZCDPEvent(rho=e, gate=gate) for e, gate in zip(epsilons, gates, strict=True)]
+    less, more = (replica_curve(events, known) for known in (rates, higher))
+    assert (less <= more * (1 + 1e-6)).all()
+
+
+# --- Smaller claims are refuted ---
+
+
+def test_two_gates_are_not_one():
+    """Two answers of mu 1 behind gates of .3 have delta(.1) = .1395; one gate would say .1344."""
+    known, events = dict.fromkeys("ab", 0.3), [answer(1.0, {"a"}), answer(1.0, {"b"})]
+    one = [answer(1.0, {"a"}), answer(1.0, {"a"})]
+    known = MissingCompletelyAtRandom(known)
+    assert claim(one, known, delta=0.1344) == pytest.approx(0.1, abs=1e-3)
+    both = claim(events, known, delta=0.1395)
+    assert both == pytest.approx(0.1, abs=1e-3)
+    grid = np.linspace(-9, 9, 801)
+    weight = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi) * (grid[1] - grid[0])
+    ratio = 0.7 + 0.3 * np.exp(grid - 0.5)
+    exact = weight @ np.maximum(np.outer(ratio, ratio) - math.exp(0.1), 0) @ weight
+    assert round(float(exact), 4) == 0.1395  # and refutes the claim of one gate
+
+
+@pytest.mark.parametrize("wrong", ["half of the rates", "one gate", "half of it", "linear"])
+def test_smaller_claims_of_pure_releases_are_refuted(wrong):
+    known, epsilon = dict.fromkeys(NAMES, 0.5), 1.0
+    _, ratio = World(independent(known)).play(responses(SINGLES, [epsilon] * 3), 3)
+    claims = {
+        "half of the rates": mask_mixture(
+            SINGLES, [epsilon] * 3, observed=dict.fromkeys(NAMES, 0.25)
+        ).epsilon,
+        "one gate": mask_mixture([{"a"}, {"a", "b"}, {"c"}], [epsilon] * 3, observed=known).epsilon,
+        "half of it": mask_mixture(SINGLES, [epsilon] * 3, observed=known).epsilon / 2,
+        "linear": 3 * 0.5 * epsilon,
+    }
+    assert loss(ratio) > claims[wrong] + 0.05
+
+
+def test_smaller_claims_of_chosen_marginals_are_refuted():
+    known, at = {"a": 0.1, "b": 0.3, "c": 0.8}, np.array([2])
+    q, ratio = World(independent(known)).play(selecting(0.6, 0.2, 2), 4)
+    forgotten = chosen_curve(ChosenCosts(chosen=0.2, gates=SINGLES), known, orders=at)[0]
+    assert divergence(q, ratio, 2) > forgotten
+    # All sets behind one gate of the largest chance: whoever asks for what seems likely gains more.
+    even = dict.fromkeys(NAMES, 0.3)
+    q, ratio = World(independent(even)).play(likeliest(SINGLES, 1.0), 3)
+    one_gate = claim(
+        answer(math.sqrt(2.0), {"a"}),
+        MissingCompletelyAtRandom(even),
+        delta=hockey_stick(q, ratio, 0.1),
+    )
+    assert one_gate < 0.1
+    # A set that is asked thrice does not keep to a third.
+    uneven = {"a": 0.5, "b": 0.02, "c": 0.02}
+    thrice = in_order([("a",)] * 3, [(gaussian(0.0), gaussian(1.0))] * 3)
+    q, ratio = World(independent(uneven)).play(thrice, 3)
+    shared = ChosenCosts(chosen=1.5, gates=SINGLES, largest_share=1 / 3)
+    assert divergence(q, ratio, 2) > chosen_curve(shared, uneven, orders=at)[0]
+
+
+def test_what_all_rows_enter_must_not_be_forgotten():
+    known = MissingCompletelyAtRandom(dict.fromkeys("ab", 0.5))
+    q, ratio = World(independent(dict.fromkeys("ab", 0.5))).play(
+        in_order([{"a"}, {"b"}, ()], [(gaussian(0.0), gaussian(mu)) for mu in (0.3, 0.3, 1.0)]), 3
+    )
+    events = [answer(0.3, {"a"}), answer(0.3, {"b"})]
+    least = hockey_stick(q, ratio, 0.5)
+    assert (
+        claim(events, known, delta=least) < 0.5 <= claim([*events, answer(1.0)], known, delta=least)
+    )
+    gated = [*events, answer(1.0, {"b"})]
+    assert claim(gated, known, delta=least) < 0.5
+
+
+def test_the_outcome_of_a_choice_is_no_guarantee():
+    """A fair coin picks which marginal is released: the one that came out may have lost less."""
+    known = {"a": 0.1, "b": 0.9}
+    _, ratio = World(independent(known)).play(responses([{"b"}], [1.0]), 1)
+    event = PureEvent(epsilon=1.0, gate={"a"})
+    told = mask_mixture([{"a"}], [1.0], observed=known).epsilon
+    stated = claim(
+        event, MissingCompletelyAtRandom(known), DataChosenGates(attributes=("a", "b"), smallest=1)
+    )
+    assert told + 0.5 < loss(ratio) <= stated + 1e-12
+
+
+def test_amplified_figures_do_not_add_up():
+    one = claim(PureEvent(epsilon=1.0, gate={"a"}), BoundedObservation(0.5))
+    _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)
+    assert loss(ratio) > 2 * one + 0.15
