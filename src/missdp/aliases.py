@@ -5,7 +5,12 @@ from collections.abc import Callable
 from importlib import import_module
 
 #: Old public name -> where it stands now. Kept for one release.
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    **{
+        f"missdp.synth.{name}": f"missdp.baselines.{name}"
+        for name in ("DPAutoGAN", "DPCTGAN", "DPMisGAN", "Kamino", "PrivBayes")
+    },
+}
 
 
 def moved_from(package: str) -> Callable[[str], object]:

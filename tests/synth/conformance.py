@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from missdp import PrivBayes, Table
-from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino
+from missdp.baselines import DPMisGAN, Kamino
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
 from missdp.testing.findings import Subject

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema, Table
+from missdp.baselines import PrivBayes
 from missdp.schema import NotApplicable
-from missdp.synth import AIM, MST, PrivBayes
+from missdp.synth import AIM, MST
 
 FAMILIES = (AllPairs, AIM, MST)
 

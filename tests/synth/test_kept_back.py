@@ -10,7 +10,8 @@ import missdp.synth.mst
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Cost, releases
 from missdp.accounting.gdp import gdp_cost, mu_worth
-from missdp.synth import AIM, MST, PrivBayes
+from missdp.baselines import PrivBayes
+from missdp.synth import AIM, MST
 from missdp.synth.kept_back import MOST_PAIRS, KeptBack, pairs_of
 
 NAMES = tuple("abcdef")

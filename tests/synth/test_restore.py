@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from missdp import Categorical, Numeric, Schema
+from missdp.baselines.network import Family, Network
+from missdp.baselines.restrict import restricted
 from missdp.errors import DataError
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources.modelled import Modelled
-from missdp.synth.network import Family, Network
 from missdp.synth.restore import restored
-from missdp.synth.restrict import restricted
 from missdp.synth.workload import with_rules
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from missdp.cli.app import JsonOption, emit
+from missdp.cli.first_formats import convert_file
 from missdp.files import check_outputs
-from missdp.synth.first_formats import convert_file
 
 __all__ = ["convert"]
 

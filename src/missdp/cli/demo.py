@@ -16,7 +16,8 @@ from missdp.cli.synthesize import write_rows
 from missdp.datasets import yrbss
 from missdp.files import check_outputs
 from missdp.progress import progress_bar
-from missdp.synth import PrivBayes
+from missdp.synth.base import Synthesizer
+from missdp.synth.registry import synthesizer_named
 from missdp.table import Table
 from missdp.table.written import output_format
 
@@ -46,8 +47,9 @@ def demo(
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
         note_spending(2 * epsilon)
-        drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
-        model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
+        family = synthesizer_named("privbayes")
+        drop = family(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
+        model = family(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
         with no_model_lost():
             model.fit(survey)
             release.keep(model)
@@ -99,7 +101,7 @@ def _share(table: Table, name: str, level: str) -> float:
 
 
 def _text(
-    document: dict[str, Any], rows: list[dict[str, Any]], model: PrivBayes, release: Release
+    document: dict[str, Any], rows: list[dict[str, Any]], model: Synthesizer, release: Release
 ) -> str:
     names = f"{'all answers':>13}{'complete rows':>15}{'rows dropped':>14}{'missdp':>11}"
     kinds = f"{'(exact)':>13}{'(exact)':>15}{'(private)':>14}{'(private)':>11}"
@@ -122,7 +124,7 @@ loses most Hispanic respondents. missdp counts every row and fills holes inside 
 """
 
 
-def _wrote(document: dict[str, Any], model: PrivBayes, release: Release) -> str:
+def _wrote(document: dict[str, Any], model: Synthesizer, release: Release) -> str:
     return (
         f"Wrote {document['output']}: {document['rows']} synthetic rows, no holes, "
         f"in {document['seconds']} s.\n"

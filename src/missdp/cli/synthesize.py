@@ -50,10 +50,10 @@ from missdp.sources import STRATEGIES
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
 from missdp.synth.base import Synthesizer
 from missdp.synth.registry import (
-    BUILT_IN,
     default_synthesizer,
     read_settings,
     synthesizer_named,
+    synthesizer_names,
 )
 from missdp.synth.row_blocks import MissingValues
 from missdp.synth.state import chosen_delta
@@ -105,8 +105,8 @@ def synthesize(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default "
-            "all-pairs, aim beyond 40 attributes, and privbayes if --delta is 0.",
+            help=f"{', '.join(synthesizer_names())}; by default all-pairs, aim beyond 40 "
+            "attributes, and privbayes if --delta is 0.",
             show_default=False,
         ),
     ] = None,

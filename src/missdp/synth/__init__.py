@@ -6,36 +6,27 @@
   families by name.
 * `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
-* `columnwise`: Kamino, attribute by attribute, and what holds between two rows.
-* `neural`: adversarial families, fitted with PyTorch.
-* `privbayes`: a Bayesian `network`, learned in `learn_network`.
 * `row_blocks`, `spark_rows`: rows drawn in blocks, here or by the tasks of Spark.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
+
+Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
 """
 
+from typing import Any
+
+from missdp.aliases import moved_from
 from missdp.synth.aim import AIM
 from missdp.synth.all_pairs import AllPairs
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.synth.base import Synthesizer
-from missdp.synth.columnwise.kamino import Kamino
 from missdp.synth.mst import MST
-from missdp.synth.neural.dp_autogan import DPAutoGAN
-from missdp.synth.neural.dp_ctgan import DPCTGAN
-from missdp.synth.neural.dp_misgan import DPMisGAN
 from missdp.synth.noisy_counts import SmallTableWarning
-from missdp.synth.privbayes import PrivBayes
 from missdp.synth.registry import load, synthesizers
-from missdp.synth.spark_rows import sample_spark
 
 __all__ = [
     "AIM",
-    "DPCTGAN",
     "MST",
     "AllPairs",
-    "DPAutoGAN",
-    "DPMisGAN",
-    "Kamino",
-    "PrivBayes",
     "SmallTableWarning",
     "Synthesizer",
     "epsilon_for_ground_truth",
@@ -44,3 +35,12 @@ __all__ = [
     "sample_spark",
     "synthesizers",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs an engine when it is asked for; find names that moved away."""
+    if name == "sample_spark":
+        from missdp.synth.spark_rows import sample_spark
+
+        return sample_spark
+    return moved_from(__name__)(name)

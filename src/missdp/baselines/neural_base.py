@@ -1,0 +1,145 @@
+"""What adversarial families have in common, and how torch is found."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import ClassVar
+
+from missdp.accounting import Budget
+from missdp.baselines.starts import margins_only
+from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.inference.row_model import RowModel
+from missdp.mechanisms.door import Door, Reads, Total
+from missdp.schema import Schema
+from missdp.synth.learn_pairs import Crude
+from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.synth.state import is_whole
+
+__all__ = ["NETWORK_BATCH", "NeuralSynthesizer", "import_torch", "torch_device"]
+
+NETWORK_BATCH = 512
+"""Rows that a step is expected to read where networks are trained, which takes many steps."""
+
+_BATCH = 4096
+_FIRST_SHARE = 0.15
+_MOST_STEPS = 100_000
+_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
+_MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeuralSynthesizer(PairsSynthesizer):
+    """Base of adversarial families: margins first, at which the generator starts, then critics.
+
+    A child says in `_steps_planned` how many steps its private training takes, 0 if none is
+    trained, and implements `_trained`.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Steps of private training.
+    batch : int, optional
+        Rows that a step of private training is expected to read.
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
+    fixed_gates: ClassVar[bool] = True
+
+    missing: str = "observed"
+    steps: int | None = None
+    batch: int | None = None
+
+    @property
+    def _steps_planned(self) -> int:
+        """Number of steps of private training; 0 if the critic is not trained step by step."""
+        return 0
+
+    @property
+    def _usual_batch(self) -> int:
+        return _BATCH
+
+    @property
+    def _batch(self) -> int:
+        return self._usual_batch if self.batch is None else int(self.batch)
+
+    def _check_parameters(self) -> Budget:
+        import_torch()
+        for name, value in (("steps", self.steps), ("batch", self.batch)):
+            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
+                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+        return super()._check_parameters()
+
+    @property
+    def _budget(self) -> Budget:
+        if not self._steps_planned:
+            return super()._budget
+        return self._training_budget(batch=self._batch, steps=self._steps_planned)
+
+    @property
+    def _margins_share(self) -> float:
+        if self._steps_planned and self.first_share is None:
+            return _FIRST_SHARE
+        return super()._margins_share
+
+    def _reads(self, schema: Schema) -> Reads:
+        return "rows" if self._steps_planned else super()._reads(schema)
+
+    @property
+    def _most_cells(self) -> int:
+        return _MOST_TRAINED if self._steps_planned else _MOST_CELLS
+
+    def _fit(self, door: Door) -> Total:
+        door, total = self._opened_rows(door)
+        crude = self._crude(door, total)
+        if len(door.schema) == 1:
+            self.model_ = self._alone(crude)
+        else:
+            with _one_torch_thread():
+                self.model_ = self._trained(door, crude)
+        self._report("done", 1.0)
+        return self._counted(door, crude, total)
+
+    def _alone(self, crude: Crude) -> RowModel:
+        """Return the model of a single attribute, of which the margin says everything."""
+        return margins_only(crude, self._never_missing(crude))
+
+    @abc.abstractmethod
+    def _trained(self, door: Door, crude: Crude) -> RowModel:
+        """Return the model of several attributes, for all that is left of the budget."""
+
+
+def import_torch() -> ModuleType:
+    """Return the module torch.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    absent = MissingDependencyError(
+        "adversarial families need PyTorch, an extra: pip install 'missdp[neural]'"
+    )
+    with replacing(ImportError, by=absent):
+        import torch
+    return torch
+
+
+@contextlib.contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Keep torch to one thread: its count belongs to the thread that calls, so none need wait."""
+    torch = import_torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def torch_device() -> str:
+    """Return where generators are fitted: on a CUDA device if torch sees one, else on the CPU."""
+    return "cuda" if import_torch().cuda.is_available() else "cpu"

@@ -1,0 +1,226 @@
+"""Audits of adversarial families, and of what was published under their names."""
+
+import math
+
+import numpy as np
+import pytest
+
+from missdp.accounting import SampledGaussianEvent, releases
+from missdp.baselines import contest
+from missdp.baselines.dp_autogan import DPAutoGAN
+from missdp.baselines.dp_ctgan import DPCTGAN
+from missdp.baselines.dp_misgan import DPMisGAN
+from missdp.errors import CheckFailedError
+from missdp.mechanisms import SeededNoise, training
+from missdp.mechanisms.training import SampledSum
+from missdp.testing import TINY, Claim, canary, check_sensitivity
+from missdp.testing.claims import judge
+from missdp.testing.findings import Recorder, Repeater
+
+torch = pytest.importorskip("torch")
+
+FAMILIES = {
+    "misgan": (DPMisGAN, {"critic": "mlp"}),
+    "autogan": (DPAutoGAN, {}),
+    "ctgan": (DPCTGAN, {}),
+}
+PUBLIC = {"epsilon": 8.0, "delta": 1e-3, "n_rows": 12}
+
+
+def trained(family, parameters, tables):
+    """The laws of all steps of a fit, with what is behind them on either table, and the charges."""
+    kept = Recorder(3)
+    model = family(**parameters, random_state=kept).fit(tables[0])
+    again = Repeater(kept)
+    family(**parameters, random_state=again).fit(tables[1])
+    pairs = zip(kept.kept, again.kept, strict=True)
+    steps = [(a.law, a.exact, b.exact) for a, b in pairs if isinstance(a.law, SampledSum)]
+    events = releases(model.guarantee_.events)
+    return steps, [e for e in events if isinstance(e, SampledGaussianEvent)]
+
+
+def likelihoods(steps, runs):
+    """Log-likelihood ratios of answers drawn with the row, and without it."""
+    noise = SeededNoise(0)
+
+    def ratios(side):
+        return np.array(
+            [
+                sum(
+                    law.log_ratio(law.draw(exact[side], noise), exact[1], exact[0])
+                    for law, *exact in steps
+                )
+                for _ in range(runs)
+            ]
+        )
+
+    return ratios(1), ratios(0)
+
+
+@pytest.fixture
+def clipped(monkeypatch):
+    """Every gradient is as long as it may be."""
+    monkeypatch.setattr(contest, "_CLIP", 2.0**-8)
+
+
+@pytest.mark.usefixtures("clipped")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_canary_whose_gradients_are_clipped_is_found_as_well_as_was_charged_and_no_better(name):
+    family, own = FAMILIES[name]
+    parameters = {**PUBLIC, **own, "steps": 4, "batch": 100}
+    steps, events = trained(family, parameters, canary(TINY, 12))
+    # The autoencoder takes half as many steps as the critic.
+    assert len(steps) == (6 if name == "autogan" else 4)
+    assert all(event.rate == 1 for event in events)
+    claimed = math.sqrt(sum(e.steps / e.noise_multiplier**2 for e in events))
+    found = judge(*likelihoods(steps, runs=1000), Claim((), mu=claimed))
+    assert not found.flagged
+    assert found.ratio >= 0.9
+    moved = math.sqrt(sum(law.shift(one, other) ** 2 for law, one, other in steps))
+    assert 0.95 * claimed <= moved <= claimed
+
+
+class CategoryFirst(SampledSum):
+    """A level is drawn first, by noisy counts, and then a row that has it, as published.
+
+    Noise has made every level as frequent as any other. A row is read as often as its levels are
+    asked for, shared by the rows that have them; charged is the same rate for all rows.
+    """
+
+    def inclusion(self, exact):
+        columns = list(exact._codes.values())
+        batch, share = self.rate * len(exact), np.zeros(len(exact))
+        for column in columns:
+            levels, at, counts = np.unique(column, return_inverse=True, return_counts=True)
+            share += 1 / (len(levels) * counts[at] * len(columns))
+        return np.minimum(1.0, batch * share)
+
+    def draw(self, exact, source):
+        chosen = source.generator().random(len(exact)) < self.inclusion(exact)
+        total = exact.sum(np.flatnonzero(chosen))
+        return np.asarray(total + source.discrete_gaussian(self.sigma, total.shape))
+
+    def exceeds(self, event, exact, other):
+        most = max(self.inclusion(rows).max(initial=0.0) for rows in (exact, other))
+        return SampledSum(float(most), self.sigma).exceeds(event, exact, other)
+
+    def _log_likelihood(self, answer, exact):
+        from itertools import product
+
+        from scipy.special import logsumexp
+
+        each = exact.each
+        active = each.any(axis=1)
+        rows, odds = each[active] / self.sigma, self.inclusion(exact)[active]
+        odds = np.clip(odds, 1e-12, 1 - 1e-12)
+        noisy, terms = np.asarray(answer) / self.sigma, []
+        for sampled in product((0.0, 1.0), repeat=len(rows)):
+            read = np.array(sampled)
+            weight = (read * np.log(odds) + (1 - read) * np.log1p(-odds)).sum()
+            terms.append(weight - np.square(noisy - read @ rows).sum() / 2)
+        return float(logsumexp(terms))
+
+
+PUBLISHED = {"delta": 1e-3, "steps": 12, "batch": 1, "n_rows": 9}
+
+
+@pytest.fixture
+def category_first(monkeypatch):
+    monkeypatch.setattr(training, "SampledSum", CategoryFirst)
+
+
+@pytest.mark.usefixtures("category_first")
+def test_sensitivities_flag_rows_that_are_sampled_by_their_levels():
+    with pytest.raises(CheckFailedError, match="at least its rate"):
+        check_sensitivity(
+            DPCTGAN,
+            parameters=PUBLISHED | {"epsilon": 1.0},
+            strategies=["observed"],
+            trials=4,
+        )
+
+
+def audited():
+    """All steps of training of one fit, each drawn again and again."""
+    parameters = PUBLISHED | {"epsilon": 2.0}
+    steps, events = trained(DPCTGAN, parameters, canary(TINY, 8))
+    return judge(*likelihoods(steps, runs=150), Claim.of(events))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("category_first", "clipped")
+def test_an_audit_flags_rows_that_are_sampled_by_their_levels():
+    assert audited().flagged
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("clipped")
+def test_the_same_audit_does_not_flag_rows_that_are_sampled_alike():
+    assert not audited().flagged
+
+
+# The published training of DP-MisGAN, in small: two levels, of which the crowd has one.
+
+ROWS, BATCH, TURNS, STEPS, SIGMA = 64, 16, 5, 60, 6.0
+RUNS = 400
+
+
+def published_misgan(rows, seed):
+    """Noisy gradients at the critic's input: the one thing that the published training protects.
+
+    The critic is trained without noise, on every batch of every epoch (Wasserstein loss with a
+    gradient penalty); a generator's step clips the gradient of each of its rows and adds noise to
+    it. All runs are made at once; for each, the sum of what was released of the rare level.
+    """
+    stream = torch.Generator().manual_seed(seed)
+    real = torch.eye(2)[torch.tensor(rows)]
+
+    def normal(*shape):
+        return torch.randn((RUNS, *shape), generator=stream)
+
+    start = torch.Generator().manual_seed(2)  # of the critic: public
+    critic = [
+        (torch.randn(n, m, generator=start) / n**0.5).repeat(RUNS, 1, 1).requires_grad_()
+        for n, m in ((2, 16), (16, 16), (16, 1))
+    ]
+
+    def score(x):
+        return torch.relu(torch.relu(x @ critic[0]) @ critic[1]) @ critic[2]
+
+    scores = torch.tensor([0.0, -9.0]).expand(RUNS, 1, 2)  # the generator draws no rare level
+    optimiser = torch.optim.Adam(critic, lr=1e-2, betas=(0.5, 0.9))
+    queue, released = torch.zeros(RUNS, 0, dtype=torch.int64), torch.zeros(RUNS)
+    for step in range(STEPS * TURNS):
+        if queue.shape[1] < BATCH:  # an epoch, shuffled
+            queue = torch.rand(RUNS, len(real), generator=stream).argsort(dim=1)
+        batch, queue = real[queue[:, :BATCH]], queue[:, BATCH:]
+        fake = torch.softmax(scores + 0.1 * normal(BATCH, 2), dim=2)
+        mixed = torch.rand(RUNS, BATCH, 1, generator=stream)
+        between = (mixed * batch + (1 - mixed) * fake).requires_grad_()
+        slope = torch.autograd.grad(score(between).sum(), between, create_graph=True)[0]
+        penalty = ((slope.norm(dim=2) - 1) ** 2).sum() / BATCH
+        optimiser.zero_grad()
+        ((score(fake) - score(batch)).sum() / BATCH + 10 * penalty).backward()
+        optimiser.step()
+        if (step + 1) % TURNS == 0:
+            asked = torch.softmax(scores + 0.1 * normal(BATCH, 2), dim=2).requires_grad_()
+            slope = torch.autograd.grad(score(asked).sum(), asked)[0]
+            clipped = slope / slope.norm(dim=2, keepdim=True).clamp(min=1.0)
+            noisy = clipped + 2 * SIGMA * normal(BATCH, 2)
+            released += noisy[:, :, 1].sum(dim=1)
+            scores = scores + 1e-4 * noisy.mean(dim=1, keepdim=True)
+    return released.numpy()
+
+
+@pytest.mark.slow
+def test_an_audit_flags_critics_without_noise():
+    """What was claimed: two sampled Gaussians for each step of the generator."""
+    claim = Claim.of(
+        [
+            SampledGaussianEvent(
+                rate=BATCH / ROWS, noise_multiplier=SIGMA, steps=2 * STEPS, discrete=False
+            )
+        ]
+    )
+    absent, present = published_misgan([0] * ROWS, 0), published_misgan([0] * ROWS + [1], 1)
+    assert judge(present, absent, claim).flagged
