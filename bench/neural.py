@@ -26,7 +26,7 @@ from _data import SHARED, table
 from missdp import AIM, AllPairs, Kamino, PrivBayes, Table
 from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN
 from missdp.evaluate import marginal_distance
-from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.synth.all_pairs import PairsSynthesizer
 
 FAMILIES = {
     "DPMisGAN": (DPMisGAN, {}),

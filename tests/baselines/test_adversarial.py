@@ -17,7 +17,7 @@ from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.baselines.starts import margins_only
 from missdp.errors import MissingDependencyError, ParameterError
 from missdp.evaluate import marginal_distance
-from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.testing import SCHEMA, check_habits, check_synthesizer
 from missdp.testing.made_up import made_up
 

@@ -13,7 +13,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.baselines.leaning import leaned
 from missdp.evaluate import marginal_distance, pair_violations, rule_violations
 from missdp.schema import Denial, Determined, Impossible, read_denials
-from missdp.synth.restore import followed
+from missdp.synth.sampling import followed
 from missdp.table.encode import Column
 from missdp.testing.made_up import made_up
 

@@ -188,7 +188,7 @@ def test_rules_of_single_rows_go_on_holding() -> None:
 
 
 def _breaks(table: Table) -> Any:
-    from missdp.synth.restore import followed
+    from missdp.synth.sampling import followed
 
     return followed(table)[1]
 

@@ -25,7 +25,7 @@ SOURCES = {
 } | {"the worked example": SOURCE}
 # What may be imported of modules that themselves import what families must not see.
 PUBLIC = {module.__name__: module.__all__ for module in (base, door, noise, registry)} | {
-    "missdp.synth.restore": ("kinds_share",),
+    "missdp.synth.sampling": ("kinds_share",),
     "missdp.synth.state": ("is_declared", "is_number", "is_whole"),
 }
 SHUT = ("missdp.sources", "missdp.table", "missdp.mechanisms")

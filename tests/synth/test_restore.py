@@ -10,7 +10,7 @@ from missdp.baselines.restrict import restricted
 from missdp.errors import DataError
 from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
 from missdp.sources.modelled import Modelled
-from missdp.synth.restore import restored
+from missdp.synth.sampling import restored
 from missdp.synth.workload import with_rules
 
 

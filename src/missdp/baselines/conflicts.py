@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from missdp.schema import Numeric, PairDenial, Schema
 from missdp.sources.partners import observed_on, violates_itself, violating_partners
 from missdp.table import Table
-from missdp.table.encode import Column
-
-__all__ = ["cells", "conflicts", "connected", "donors", "keys", "put", "without_conflicts"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -105,30 +102,6 @@ def keys(columns: Sequence[NDArray[Any]], n: int) -> Ints:
         values, codes = np.unique(column, return_inverse=True)
         found = np.unique(found * len(values) + codes, return_inverse=True)[1]
     return found
-
-
-def put(
-    table: Table,
-    where: NDArray[np.integer],
-    other: Table,
-    which: NDArray[np.integer],
-    names: Iterable[str],
-) -> Table:
-    """Return a table of which some rows take the cells of other rows in some attributes."""
-    wanted = {*names}
-    columns = {}
-    for name in table.schema.names:
-        mine = table.column(name)
-        if name in wanted:
-            theirs = other.column(name)
-            codes = mine.codes.copy()
-            codes[where] = theirs.codes[which]
-            values = None if mine.values is None else mine.values.copy()
-            if values is not None and theirs.values is not None:
-                values[where] = theirs.values[which]
-            mine = Column(codes, values)
-        columns[name] = mine
-    return Table(table.schema, columns, kind=table.kind)
 
 
 def donors(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -10,27 +12,25 @@ import numpy as np
 from missdp.accounting import Budget
 from missdp.baselines.leaning import leaned
 from missdp.baselines.placing import placed
-from missdp.baselines.rows_again import Rows, redrawn
-from missdp.baselines.sequence import drawing_order
 from missdp.baselines.trained import Plan, train_heads
 from missdp.errors import ParameterError
+from missdp.inference.given_rest import redraw
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import finite
 from missdp.inference.pair_model import PairModel
 from missdp.mechanisms.door import Door, Noise, Reads, Total
 from missdp.schema import Schema
 from missdp.schema.denial import PairDenial
+from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.cuts import cuts_share
 from missdp.synth.learn_pairs import Crude, fit_pairs
-from missdp.synth.pairs_base import PairsSynthesizer
-from missdp.synth.restore import kinds_share
+from missdp.synth.sampling import kinds_share, put
 from missdp.synth.state import is_whole
+from missdp.table import Table
 
-__all__ = ["HeadsFrom", "Kamino"]
+HeadsFrom: TypeAlias = Literal["moments", "sequential"]
 
-HeadsFrom: TypeAlias = Literal["moments", "joint", "sequential"]
-
-_STEPS = {"joint": 100, "sequential": 40}
+_STEPS = 40  # of each head
 _NOISE = 0.2  # that training adds to a weight
 _FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
@@ -58,16 +58,15 @@ class Kamino(PairsSynthesizer):
         ``"observed"`` (KaminoI) learns a head from the rows in which its attribute is observed, and
         fills in what they lack of its context by the earlier heads, or counts it as 0.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
-    heads : {"moments", "joint", "sequential"}, default "moments"
+    heads : {"moments", "sequential"}, default "moments"
         What heads are learned from. ``"moments"``: one noisy release of all pairs of attributes,
-        to which rows are raked as well (that of `AllPairs`). ``"joint"``: noisy gradients of all
-        heads at once, each row's clipped as a whole. ``"sequential"``: one head after the other, as
-        in the original; rows without its attribute are not read, which amplifies the guarantee for
-        the ground truth, and noise is larger.
+        to which rows are raked as well (that of `AllPairs`). ``"sequential"``: noisy gradients of
+        one head after the other, as in the original; rows without its attribute are not read,
+        which amplifies the guarantee for the ground truth, and noise is larger.
     steps : int, optional
-        Steps of training, of each head if sequential; by default 100 joint ones or 40 for each.
+        Steps of training of each head, by default 40.
     batch : int, default 2048
-        Rows that a step of training is expected to read.
+        Table that a step of training is expected to read.
     pair_share : float in (0, 1), default 0.02
         Share of the budget for each constraint that holds mostly.
     clip : "auto" or float, default "auto"
@@ -176,11 +175,11 @@ class Kamino(PairsSynthesizer):
     def _budget(self) -> Budget:
         if not self._trained:
             return super()._budget
-        return self._training_budget(batch=int(self.batch), steps=self._all_steps)
+        return self._training_budget(batch=int(self.batch), steps=self._steps * _NOMINAL_HEADS)
 
     def _behind_gates(self, left: float) -> dict[str, float]:
         """Heads that are trained alone share evenly what is left; the first attribute has none."""
-        if self.heads != "sequential":
+        if not self._trained:
             return {}
         order = drawing_order(self.modelled_, self.schema_.rulebook.pairs)
         left -= len(self._denials("mostly")) * self.pair_share * left
@@ -189,12 +188,7 @@ class Kamino(PairsSynthesizer):
 
     @property
     def _steps(self) -> int:
-        return _STEPS[self.heads] if self.steps is None else int(self.steps)
-
-    @property
-    def _all_steps(self) -> int:
-        """Steps of all heads together, for which the order of the accounting is chosen."""
-        return self._steps * (_NOMINAL_HEADS if self.heads == "sequential" else 1)
+        return _STEPS if self.steps is None else int(self.steps)
 
     def _denials(self, holds: str) -> list[PairDenial]:
         return [d for d in self.schema_.rulebook.pairs if d.holds == holds]
@@ -222,7 +216,6 @@ class Kamino(PairsSynthesizer):
         self._report("fitting", 0.3)
         return fit_pairs(
             release,
-            base="heads",
             order=order,
             selective=False,
             always=self._never_missing(crude),
@@ -233,20 +226,17 @@ class Kamino(PairsSynthesizer):
 
     def _train(self, door: Door, crude: Crude, order: tuple[int, ...]) -> PairModel:
         self._report("training", 0.1)
-        alone = self.heads == "sequential"
         law = train_heads(
             door.merged(crude.groups(door.schema.names)),
             crude,
             order,
-            [(a,) for a in order] if alone else [order],
             Plan(steps=self._steps, batch=int(self.batch), noise=_NOISE),
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
-            gated=alone,
         )
         law = replace(law, allowed=self._allowed(door, crude))
         rates = np.clip(1 - crude.observed, 0.0, 1.0)
         masks = MaskModel(rates, self._never_missing(crude), told=self._modelled.told)
-        return PairModel(crude.levels, law, {}, masks, "heads", crude.rows)
+        return PairModel(crude.levels, law, {}, masks, crude.rows)
 
     def _draws_schema(self) -> bool:
         named = {*self.pair_rates_} == {denial.text for denial in self._denials("mostly")}
@@ -258,7 +248,7 @@ class Kamino(PairsSynthesizer):
         """Whether all rows are drawn at once: where constraints compare two of them."""
         return bool(schema.rulebook.pairs)
 
-    def _finished(self, table: Rows, rng: np.random.Generator) -> Rows:
+    def _finished(self, table: Table, rng: np.random.Generator) -> Table:
         """Return rows between which constraints hold."""
         soft, hard = self._denials("mostly"), self._denials("always")
         order = [self.modelled_.names[a] for a in self.model_.law.order]
@@ -270,5 +260,49 @@ class Kamino(PairsSynthesizer):
             table = placed(table, hard, rng, redraw=again, order=order)
         return table
 
-    def _redrawn(self, rows: Rows, names: tuple[str, ...], rng: np.random.Generator) -> Rows:
-        return redrawn(self.model_.law, self.model_.levels, rows, names, rng)
+    def _redrawn(self, rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> Table:
+        """Return rows with some attributes drawn anew, numeric values in the bins drawn."""
+        schema, levels = rows.schema, self.model_.levels
+        place = {name: i for i, name in enumerate(schema.names)}
+        known = zip(schema.names, levels, strict=True)
+        groups = np.stack([level.groups[rows.codes(name)] for name, level in known], axis=1)
+        drawn = redraw(self.model_.law, groups, tuple(place[n] for n in names), rng)
+        codes = {n: levels[place[n]].split(drawn[:, place[n]], rng) for n in names}
+        again = Table.from_codes(schema.subset(names), codes).with_values(rng)
+        every = np.arange(len(rows))
+        return put(rows, every, again, every, names)
+
+
+def drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, ...]:
+    """Return the positions of the attributes in the order in which they are drawn.
+
+    Few levels come first, as they tell most for the least noise; but what a functional dependency
+    determines comes after all that determines it, as far as dependencies do not go in circles.
+
+    Examples
+    --------
+    >>> from missdp.schema import Categorical, Denial
+    >>> schema = Schema(
+    ...     (
+    ...         Categorical(name="city", levels=("Bonn", "Köln")),
+    ...         Categorical(name="zip", levels=("53111", "50667", "50668")),
+    ...     ),
+    ...     rules=(Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
+    ... )
+    >>> drawing_order(schema, ()), drawing_order(schema, schema.rulebook.pairs)
+    ((0, 1), (1, 0))
+    """
+    place = {name: i for i, name in enumerate(schema.names)}
+    waits: list[set[int]] = [set() for _ in place]
+    for denial in denials:
+        known = denial.dependency if denial.holds == "always" else None
+        if known is not None and place.keys() >= {*known[0], known[1]}:
+            waits[place[known[1]]] |= {place[name] for name in known[0]}
+    left = {a: (attribute.size, a) for a, attribute in enumerate(schema)}
+    order: list[int] = []
+    while left:
+        free = [left[a] for a in left if not waits[a] & left.keys()]
+        _, a = heapq.nsmallest(1, free or left.values())[0]
+        order.append(a)
+        del left[a]
+    return tuple(order)

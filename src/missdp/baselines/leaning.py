@@ -23,14 +23,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.baselines.conflicts import put
 from missdp.baselines.placing import Redraw, redrawn_from_others
 from missdp.schema import PairDenial
 from missdp.sources.partners import observed_on, violating_partners
-from missdp.synth.restore import followed
+from missdp.synth.sampling import followed, put
 from missdp.table import Table
-
-__all__ = ["leaned"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

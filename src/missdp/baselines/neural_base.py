@@ -15,8 +15,8 @@ from missdp.errors import MissingDependencyError, ParameterError, replacing
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Reads, Total
 from missdp.schema import Schema
+from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.pairs_base import PairsSynthesizer
 from missdp.synth.state import is_whole
 
 __all__ = ["NETWORK_BATCH", "NeuralSynthesizer", "import_torch", "torch_device"]

@@ -33,16 +33,13 @@ from missdp.baselines.conflicts import (
     connected,
     donors,
     keys,
-    put,
     without_conflicts,
 )
 from missdp.errors import DataError
 from missdp.schema import PairDenial
 from missdp.sources.partners import observed_on, violating_pairs
-from missdp.synth.restore import followed
+from missdp.synth.sampling import followed, put
 from missdp.table import Table
-
-__all__ = ["Redraw", "placed", "redrawn_from_others"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]

@@ -23,7 +23,7 @@ from missdp.synth.caps import Caps, chosen_caps, imputation_caps, one_gate_caps,
 from missdp.synth.cuts import each_cost, without_cuts
 from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
 from missdp.synth.noisy_counts import least_squares_total
-from missdp.synth.restore import kinds_share
+from missdp.synth.sampling import kinds_share
 from missdp.synth.state import is_declared, is_number, is_whole
 
 __all__ = ["PrivBayes"]

@@ -22,8 +22,6 @@ from missdp.inference.heads import Heads, Pair
 from missdp.mechanisms.door import Door, Training
 from missdp.synth.learn_pairs import Crude
 
-__all__ = ["Plan", "train_heads"]
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
@@ -45,18 +43,11 @@ _SETTLING = 0.5  # of the steps, before weights are averaged
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How heads are trained, fixed before the first step.
+    """How each head is trained, fixed before the first step.
 
-    Parameters
-    ----------
-    steps : int
-        For each group of heads.
-    batch : int
-        Rows that a step is expected to read.
-    noise : float
-        Standard deviation of the noise that all steps together add to a weight, as far as it is not
-        forgotten on the way. Steps are as long as that and their curvature allow, and get shorter
-        and shorter.
+    ``noise`` is the standard deviation of the noise that all steps together add to a weight, as far
+    as it is not forgotten on the way. Steps are as long as that and their curvature allow, and get
+    shorter and shorter.
     """
 
     steps: int
@@ -91,14 +82,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """Where attributes lie among all levels, and which weights are learned together.
-
-    Parameters
-    ----------
-    order : tuple of int
-    margins : tuple of ndarray
-        Shares of the levels, missing cells left out.
-    """
+    """Where attributes lie among all levels; margins are without what is missing."""
 
     order: tuple[int, ...]
     margins: tuple[Floats, ...]
@@ -112,10 +96,6 @@ class _Layout:
         return int(self.starts[-1])
 
     @property
-    def sizes(self) -> Codes:
-        return np.diff(self.starts)
-
-    @property
     def state(self) -> tuple[Floats, Floats, Codes, Codes]:
         centres = np.concatenate(self.margins)
         return np.log(np.maximum(centres, _RARE)), centres, self.starts, np.array(self.order)
@@ -123,19 +103,13 @@ class _Layout:
     def span(self, a: int) -> slice:
         return slice(int(self.starts[a]), int(self.starts[a + 1]))
 
-    def learned(self, targets: Sequence[int]) -> tuple[Codes, Codes]:
-        """Return the positions of the levels that are drawn, and of those that tell of them."""
-        place = {a: k for k, a in enumerate(self.order)}
-        levels = np.arange(self.starts[-1])
-        left, right = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        for a in targets:
-            earlier = np.concatenate(
-                [levels[:0], *(levels[self.span(c)] for c in self.order[: place[a]])]
-            )
-            drawn = levels[self.span(a)]
-            left.append(np.repeat(drawn, len(earlier)))
-            right.append(np.tile(earlier, len(drawn)))
-        return np.concatenate(left), np.concatenate(right)
+    def learned(self, a: int) -> tuple[Codes, Codes]:
+        """Return the positions of an attribute's levels, each with those that tell of them."""
+        place, levels = self.order.index(a), np.arange(self.width)
+        told = [levels[self.span(c)] for c in self.order[:place]]
+        earlier = np.concatenate([levels[:0], *told])
+        drawn = levels[self.span(a)]
+        return np.repeat(drawn, len(earlier)), np.tile(earlier, len(drawn))
 
     def curvature(self, left: Codes, right: Codes) -> Floats:
         """Return bounds for the second derivatives of the mean log-likelihood, without their sign.
@@ -152,13 +126,11 @@ def train_heads(
     door: Door,
     crude: Crude,
     order: Sequence[int],
-    groups: Sequence[Sequence[int]],
     plan: Plan,
     *,
     report: Callable[[float], None],
-    gated: bool,
 ) -> Heads:
-    """Return heads trained on the rows behind a door, with all that is left of its budget.
+    """Return heads trained one after the other, with all that is left of a door's budget.
 
     Parameters
     ----------
@@ -168,46 +140,37 @@ def train_heads(
         Released margins, at which biases start and by which contexts are centred.
     order : sequence of int
         The attributes as they are drawn.
-    groups : sequence of sequences of int
-        Which attributes' heads are trained together, in this order.
     plan : Plan
     report : callable
         Told the share of the work that is done.
-    gated : bool
-        Whether a group has one attribute, and rows in which it is missing are not read at all.
     """
     kept = [m[: lv.n_groups] for m, lv in zip(crude.margins, crude.levels, strict=True)]
     layout = _Layout(tuple(order), tuple(map(_positive, kept)))
     observed = np.clip(crude.observed, _LEAST_SEEN, 1.0)
     weights = np.zeros((layout.width, layout.width))
-    waiting = [(group, *layout.learned(group)) for group in groups]
-    waiting = [(group, left, right) for group, left, right in waiting if len(left)]
-    for k, (group, left, right) in enumerate(waiting):
-        seen = float(observed[group[0]]) if gated else 1.0
-        names = tuple(door.schema.names[a] for a in group)
-        rows = max(1.0, crude.rows * seen)
-        label = "heads of " + ", ".join(names)
+    waiting = [(a, *layout.learned(a)) for a in order]
+    waiting = [(a, left, right) for a, left, right in waiting if len(left)]
+    for k, (a, left, right) in enumerate(waiting):
+        name, rows = door.schema.names[a], max(1.0, crude.rows * float(observed[a]))
+        label = f"heads of {name}"
         part = door.reserve(door.share(1 / (len(waiting) - k)), label=label)
         rate = min(1.0, plan.batch / rows)
         setting = Training.worth(part.left, rate=rate, steps=plan.steps, clip=1.0)
-        whole = plan.whole(setting, rows) if gated else _LEAST_WHOLE
-        setting = replace(setting, clip=_clip(layout, group, whole))
+        setting = replace(setting, clip=_clip(layout, a, plan.whole(setting, rows)))
         training = part.train(
             setting,
             _gradient,
             (weights, *layout.state, left, right),
             rows_at_once=max(1, min(_MOST_AT_ONCE, _NUMBERS_AT_ONCE // len(left))),
-            observed=names if gated else (),
+            observed=(name,),
             label=label,
         )
-        # Of a head that reads all rows, those in which its attribute is missing say nothing.
-        spoken = rows * (1.0 if gated else np.repeat(observed, layout.sizes)[left])
         std = training.noise_std / (setting.rate * rows)
         curvature = layout.curvature(left, right)
         mean = np.zeros(len(left))
         for t in range(plan.steps):
             found = training.step(weights, *layout.state, left, right)
-            weights[left, right] += plan.step(t, std, curvature) * found / (setting.rate * spoken)
+            weights[left, right] += plan.step(t, std, curvature) * found / (setting.rate * rows)
             mean += weights[left, right] * plan.averaged(t)
             report((k + (t + 1) / plan.steps) / len(waiting))
         weights[left, right] = mean
@@ -248,19 +211,14 @@ def _gradient(
     return np.asarray(residual[:, left] * context[:, right])
 
 
-def _clip(layout: _Layout, group: Sequence[int], quantile: float) -> float:
+def _clip(layout: _Layout, a: int, quantile: float) -> float:
     """Return a quantile of the norms of gradients at the start, of rows as margins have them."""
     rows = independent_rows(layout.margins, _POINTS)
-    squares = np.array(
-        [
-            np.square(np.eye(len(m)) - m).sum(axis=1)[rows[:, a]]
-            for a, m in enumerate(layout.margins)
-        ]
-    )
-    total = np.zeros(len(rows))
-    for a in group:
-        earlier = layout.order[: layout.order.index(a)]
-        total += squares[a] * squares[list(earlier)].sum(axis=0)
+    squares = [
+        np.square(np.eye(len(m)) - m).sum(axis=1)[rows[:, c]] for c, m in enumerate(layout.margins)
+    ]
+    earlier = layout.order[: layout.order.index(a)]
+    total = squares[a] * np.array([squares[c] for c in earlier]).sum(axis=0)
     return max(_SHORTEST, float(np.sqrt(np.quantile(total, quantile))))
 
 

@@ -17,8 +17,7 @@ from missdp.errors import ParameterError
 from missdp.files import check_outputs, reserved
 from missdp.progress import Progress, progress_bar
 from missdp.synth import load
-from missdp.synth.base import Synthesizer
-from missdp.synth.row_blocks import MissingValues
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Holes
 from missdp.table.written import numbered, output_format, write_each
 

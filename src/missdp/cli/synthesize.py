@@ -48,14 +48,13 @@ from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth
-from missdp.synth.base import Synthesizer
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.registry import (
     default_synthesizer,
     read_settings,
     synthesizer_named,
     synthesizer_names,
 )
-from missdp.synth.row_blocks import MissingValues
 from missdp.synth.state import chosen_delta
 from missdp.table import Holes, Table
 from missdp.table.memory import memory_in_force

@@ -15,11 +15,10 @@ Other families, for comparison and for what they alone can do, are in `missdp.ba
 from typing import Any
 
 from missdp.aliases import moved_from
-from missdp.synth.aim import AIM
+from missdp.synth.aim import AIM, MST
 from missdp.synth.all_pairs import AllPairs
 from missdp.synth.asked_of_truth import epsilon_for_ground_truth, planned_ground_truth
 from missdp.synth.base import Synthesizer
-from missdp.synth.mst import MST
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.synth.registry import load, synthesizers
 

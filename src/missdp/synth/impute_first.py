@@ -138,7 +138,6 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
     rng = part.generator()
     model = fit_pairs(
         release,
-        base="heads",
         selective=False,
         always=crude.always(part.never_missing),
         told=part.told,

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
-from missdp.inference.completion import Completed, complete, rows_enough, tree_rows
+from missdp.inference.completion import Completed, complete, rows_enough
+from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
-from missdp.inference.pair_model import Base, PairModel, fit_law, targets
+from missdp.inference.pair_model import PairModel, targets
 from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
@@ -343,7 +344,6 @@ def _refined(
 def fit_pairs(
     release: PairRelease,
     *,
-    base: Base,
     selective: bool,
     always: Mapping[int, int],
     told: Mapping[int, tuple[int, ...]],
@@ -356,8 +356,6 @@ def fit_pairs(
     Parameters
     ----------
     release : PairRelease
-    base : {"heads", "tree"}
-        How rows are drawn.
     selective : bool
         Whether holes may depend on values. If not, the rows observed on a pair stand for all.
     always : mapping of int to int
@@ -377,8 +375,9 @@ def fit_pairs(
     known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
     moved = math.inf
     for turn in range(1, last + 1):
-        law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
-        rows = tree_rows(known, rng, n=n, allowed=allowed) if base == "tree" else law.sample(n, rng)
+        parts = known.margins, known.pairs, known.variances
+        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
+        rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
         known = complete(
@@ -393,8 +392,8 @@ def fit_pairs(
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
-    wanted, number = targets(known, rows, base=base), release.crude.rows
-    return PairModel(release.crude.levels, law, wanted, known.masks, base, number)
+    wanted, number = targets(known, rows), release.crude.rows
+    return PairModel(release.crude.levels, law, wanted, known.masks, number)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:

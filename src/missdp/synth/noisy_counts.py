@@ -101,7 +101,7 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             "levels, or declare the number of rows if it is public. As many rows as asked for can "
             "be drawn in any case",
             SmallTableWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return max(1, round(total.value))
 
@@ -126,7 +126,7 @@ def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
             "alone: they may differ from all others. missing='joint', or 'observed' where a family "
             "lacks it, reads the rest as well",
             SmallTableWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -36,7 +36,7 @@ GROUP = "missdp.synthesizers"
 CORE = {
     "aim": "missdp.synth.aim:AIM",
     "all-pairs": "missdp.synth.all_pairs:AllPairs",
-    "mst": "missdp.synth.mst:MST",
+    "mst": "missdp.synth.aim:MST",
 }
 
 

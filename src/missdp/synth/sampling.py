@@ -1,5 +1,8 @@
 """Synthetic rows of the private table's shape, from rows of what was modelled; rules hold in each.
 
+Rows are always drawn in blocks: a table is its blocks, one after the other, so a file that is
+written block by block has exactly the rows that the same seed gives as one table.
+
 Values are drawn inside bins, what follows from others is computed, and what is not applicable is
 said so. A row that breaks a rule is drawn again: first its values inside the same bins, then the
 whole row. So rows have the model's law given that the rules hold, but for one thing: a value where,
@@ -9,7 +12,7 @@ A model that is all noise may give no possible row; then some of its cells becom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +25,10 @@ from missdp.schema.known import decided
 from missdp.sources import Strategy
 from missdp.sources.modelled import Modelled
 from missdp.table import FrameKind, Table
+from missdp.table.blocks import in_order
 from missdp.table.encode import Column, code_dtype
 from missdp.table.follow import Rows
-
-__all__ = ["KindShares", "followed", "kinds_share", "release_kinds", "restored"]
+from missdp.table.memory import batch_room
 
 Codes = dict[str, NDArray[np.int64]]
 KindShares = Mapping[str, NDArray[np.float64]]
@@ -37,6 +40,43 @@ _VALUE_ROUNDS = 30
 _ROW_ROUNDS = 40
 _LOOSE = (0.1, 0.3, 0.6, 1.0)  # shares of cells that may be anything, if the model never obeys
 _TRIED = 5000  # rows; if none of so many obeys, other values in the same bins will not either
+_CELLS = 3_000_000  # in a block
+_ROWS = (20_000, 200_000)  # at least, where there are many columns; at most
+_JOBS = 2  # threads that draw, if there is memory for as many blocks and two more
+_BYTES_PER_CELL = 20
+
+
+def block_sizes(n: int, columns: int) -> list[int]:
+    """Return how many rows each block has; there is always one, perhaps without rows.
+
+    Examples
+    --------
+    >>> block_sizes(0, 5), block_sizes(200_000, 5), block_sizes(500_000, 5)
+    ([0], [200000], [166667, 166667, 166666])
+    """
+    most = min(max(_CELLS // max(1, columns), _ROWS[0]), _ROWS[1])
+    blocks = max(1, -(-n // most))
+    return [n // blocks + (k < n % blocks) for k in range(blocks)]
+
+
+def drawn_in_blocks(
+    draw: Callable[[int, np.random.Generator], Table],
+    sizes: list[int],
+    rng: np.random.Generator,
+    columns: int,
+) -> Iterator[Table]:
+    """Yield blocks of rows, each drawn by itself; one at a time where memory is short.
+
+    A single block draws from the generator, each of several from one that is spawned from it.
+    """
+    if len(sizes) == 1:
+        yield draw(sizes[0], rng)
+        return
+    blocks = zip(sizes, rng.spawn(len(sizes)), strict=True)
+    if (_JOBS + 2) * _BYTES_PER_CELL * columns * sizes[0] > batch_room():
+        yield from (draw(*block) for block in blocks)
+        return
+    yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
 
 
 def kinds_share(modelled: Modelled, strategy: Strategy) -> float:
@@ -69,19 +109,7 @@ def restored(
     shares: KindShares,
     kind: FrameKind = "pandas",
 ) -> Table:
-    """Return ``n`` synthetic rows that obey the rules.
-
-    Parameters
-    ----------
-    modelled : Modelled
-    draw : callable
-        ``draw(m)`` returns codes of ``m`` rows of what is modelled.
-    n : int
-    rng : numpy Generator
-    shares : mapping of str to array
-        Shares of the kinds of holes; see :func:`release_kinds`.
-    kind : {"pandas", "polars", "pyarrow"}
-        The kind of frame that was fitted.
+    """Return ``n`` synthetic rows that obey the rules; ``draw(m)`` gives ``m`` rows of the model.
 
     Raises
     ------
@@ -96,13 +124,13 @@ def restored(
         accepted = max(0.05, 1 - lacking.size / max(1, n))
         more, bad = _ruled(modelled, draw(int(lacking.size / accepted * 1.1) + 8), rng)
         good = np.flatnonzero(~bad)[: lacking.size]
-        table = _replaced(table, lacking[: good.size], more, good)
+        table = put(table, lacking[: good.size], more, good)
         broken[lacking[: good.size]] = False
     for share in _LOOSE if n and broken.all() else ():
         loose, bad = _ruled(modelled, _loosened(modelled, draw(_TRIED), share, rng), rng)
         if not bad.all():
             where = np.arange(n)
-            table = _replaced(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
+            table = put(table, where, loose, rng.choice(np.flatnonzero(~bad), size=n))
             broken[:] = False
             break
     if broken.any():
@@ -124,7 +152,7 @@ def _ruled(
         good = np.flatnonzero(~bad)
         in_vain = 0 if good.size else in_vain + again.size
         left = min(left - 1, 1 if in_vain >= _TRIED else _VALUE_ROUNDS)
-        table = _replaced(table, again[good], more, good)
+        table = put(table, again[good], more, good)
         broken[again[good]] = False
     return table, broken
 
@@ -147,13 +175,8 @@ def _completed(
 def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np.bool_]]:
     """Return synthetic rows with what follows from their cells, and which rows break a rule.
 
-    Parameters
-    ----------
-    table : Table
-        With values.
-    overrule : bool
-        Whether values are taken away where they are surely not applicable; else such rows break a
-        rule.
+    With ``overrule``, values are taken away where they are surely not applicable; else such rows
+    break a rule.
     """
     schema, n = table.schema, len(table)
     rows = Rows(schema, {name: table.column(name) for name in schema.names})
@@ -193,19 +216,24 @@ def _misrouted(rule: Routes, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]
     return np.asarray(found if overrule else found | (~maybe & rows.known[rule.target].present))
 
 
-def _replaced(
-    table: Table, where: NDArray[np.int64], other: Table, rows: NDArray[np.int64]
+def put(
+    table: Table,
+    where: NDArray[np.integer],
+    other: Table,
+    which: NDArray[np.integer],
+    names: Iterable[str] | None = None,
 ) -> Table:
+    """Return a table of which some rows take the cells of other rows, in all attributes or some."""
     if not where.size:
         return table
-    columns = {}
-    for name in table.schema.names:
-        mine, theirs = table.column(name), other.column(name)
+    columns = {name: table.column(name) for name in table.schema.names}
+    for name in columns if names is None else {*names}:
+        mine, theirs = columns[name], other.column(name)
         codes = mine.codes.copy()
-        codes[where] = theirs.codes[rows]
+        codes[where] = theirs.codes[which]
         values = None if mine.values is None else mine.values.copy()
         if values is not None and theirs.values is not None:
-            values[where] = theirs.values[rows]
+            values[where] = theirs.values[which]
         columns[name] = Column(codes, values)
     return Table(table.schema, columns, kind=table.kind)
 
@@ -218,7 +246,7 @@ def _repeated(table: Table, broken: NDArray[np.bool_], rng: np.random.Generator)
             "no row drawn from the model obeys the rules of the schema; look for a rule that "
             "hardly any row can obey"
         )
-    return _replaced(table, lacking, table, rng.choice(good, size=lacking.size))
+    return put(table, lacking, table, rng.choice(good, size=lacking.size))
 
 
 def _with_kinds(
