@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.inference.row_model import RowModel
 
-__all__ = ["ClassTable", "draw_classes"]
-
 Floats = NDArray[np.float64]
 
 

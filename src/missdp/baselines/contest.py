@@ -7,33 +7,37 @@ of softplus(score) needs no noise. Generators only ever see critics, so they are
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.baselines.critics import LEAK
-from missdp.baselines.networks import Layers
-from missdp.baselines.neural_base import torch_device
+from missdp.baselines.networks import (
+    Layers,
+    NetworkModel,
+    calibrated,
+    known_margins,
+    observed_shares,
+)
+from missdp.baselines.neural_base import import_torch, torch_device
 from missdp.errors import ParameterError
 from missdp.mechanisms.door import Door, Training
-
-__all__ = [
-    "Blocks",
-    "Pace",
-    "Side",
-    "Torch",
-    "adam",
-    "contest",
-    "descend",
-    "leaky_score",
-    "planned",
-    "through",
-]
+from missdp.synth.learn_pairs import Crude
 
 Floats = NDArray[np.float64]
+
+LATENT = 16
+"""Numbers of noise that a generator of rows is given."""
+
+CRITIC = 32
+"""Units of each hidden layer of a critic of rows."""
+
+HEAT = 0.66
+"""Of the relaxation by which gradients pass a drawn level (Jang, Gu & Poole 2017)."""
 
 _CLIP = 1.0  # norm of a row's gradient; with Adam, its unit does not matter
 _ROWS_AT_ONCE = 32
@@ -46,16 +50,8 @@ _LEAST_VARIANCE = 1e-12
 class Pace:
     """How long and how fast networks are trained; public, and fixed before the first step.
 
-    Parameters
-    ----------
-    steps : int
-        Of the critics, all charged in advance.
-    batch : int
-        Rows that a step is expected to read, and rows that are generated for it.
-    turns : int
-        Steps of critics for each step of generators.
-    critic_rate, generator_rate : float
-        Learning rates of Adam.
+    A step of the critics is expected to read ``batch`` rows, and as many are generated for it;
+    ``turns`` is the number of such steps for each step of generators; rates are those of Adam.
     """
 
     steps: int
@@ -65,32 +61,23 @@ class Pace:
     generator_rate: float = 4e-3
 
 
-class Side(Protocol):
-    """A generator's side of the contest: what it generates, and what it loses."""
+class Blocks:
+    """Levels of all attributes side by side, as tensors, with their released shares.
 
-    parameters: list[Any]
-
-    def fake_loss(self, critic: Sequence[Any]) -> Any:
-        """Return the critic's mean loss on a fresh batch of generated rows."""
-
-    def loss(self, critic: Sequence[Any]) -> Any:
-        """Return the generators' loss against a critic."""
-
-
-class Torch:
-    """The library, where its tensors lie, and a random stream of our own.
-
-    Parameters
-    ----------
-    torch : module
-    rng : numpy Generator
-        Seeds the stream; the library's global one is left alone.
+    Random numbers come from a stream of our own; torch's global one is left alone.
     """
 
-    def __init__(self, torch: Any, rng: np.random.Generator) -> None:
-        self.torch = torch
+    def __init__(self, rng: np.random.Generator, margins: Sequence[Floats]) -> None:
+        self.torch: Any = import_torch()
         self.device = torch_device()
-        self.stream = torch.Generator(self.device).manual_seed(int(rng.integers(2**62)))
+        self._stream = self.torch.Generator(self.device).manual_seed(int(rng.integers(2**62)))
+        self.sizes = [len(margin) for margin in margins]
+        starts = np.cumsum([0, *self.sizes])
+        self.starts = [int(start) for start in starts]
+        self.shares = np.concatenate(margins)
+        self.whose = self.tensor(np.repeat(np.arange(len(margins)), self.sizes))
+        self.margins = self.tensor(self.shares)
+        self._of = self.tensor(np.repeat(np.eye(len(margins)), self.sizes, axis=1))
 
     def tensor(self, array: Any) -> Any:
         """Return an array as a tensor in double precision; whole numbers stay so."""
@@ -103,51 +90,23 @@ class Torch:
 
     def normal(self, n: int, width: int) -> Any:
         """Draw normal numbers."""
-        shape = (n, width)
-        return self.torch.randn(
-            shape, generator=self.stream, dtype=self.torch.float64, device=self.device
-        )
+        kind = {"generator": self._stream, "dtype": self.torch.float64, "device": self.device}
+        return self.torch.randn((n, width), **kind)
 
     def uniform(self, *shape: int) -> Any:
         """Draw uniform numbers, never 0 or 1."""
-        drawn = self.torch.rand(
-            shape, generator=self.stream, dtype=self.torch.float64, device=self.device
-        )
-        return drawn.clamp(1e-12, 1 - 1e-12)
-
-
-class Blocks:
-    """Levels of all attributes side by side, as tensors.
-
-    Parameters
-    ----------
-    torch : Torch
-    sizes : sequence of int
-        Number of levels of each attribute.
-    margins : sequence of ndarray
-        Released shares of the levels of each attribute.
-    heat : float
-        Of the relaxation by which gradients pass a drawn level (Jang, Gu & Poole 2017).
-    """
-
-    def __init__(
-        self, torch: Torch, sizes: Sequence[int], margins: Sequence[Floats], heat: float
-    ) -> None:
-        self.torch, self.heat, self.sizes = torch, heat, list(sizes)
-        self.starts = [int(start) for start in np.cumsum([0, *sizes])]
-        self.whose = torch.tensor(np.repeat(np.arange(len(sizes)), sizes))
-        self.margins = torch.tensor(np.concatenate(list(margins)))
-        self._of = torch.tensor(np.repeat(np.eye(len(sizes)), sizes, axis=1))
+        kind = {"generator": self._stream, "dtype": self.torch.float64, "device": self.device}
+        return self.torch.rand(shape, **kind).clamp(1e-12, 1 - 1e-12)
 
     def drawn(self, scores: Any, *, soft: bool) -> Any:
         """Draw one level of each attribute, as indicators; ``soft`` lets gradients pass."""
-        torch = self.torch.torch
-        noisy = scores - torch.log(-torch.log(self.torch.uniform(*scores.shape)))
+        torch = self.torch
+        noisy = scores - torch.log(-torch.log(self.uniform(*scores.shape)))
         parts = []
         for part in torch.split(noisy, self.sizes, dim=1):
             hard = torch.zeros_like(part).scatter_(1, part.argmax(1, keepdim=True), 1.0)
             if soft:
-                relaxed = torch.softmax(part / self.heat, dim=1)
+                relaxed = torch.softmax(part / HEAT, dim=1)
                 hard = hard + relaxed - relaxed.detach()
             parts.append(hard)
         return torch.cat(parts, dim=1)
@@ -155,17 +114,10 @@ class Blocks:
     def expected(self, rows: Any, seen: Any, w1: Any, b1: Any, more: Any = 0.0) -> Any:
         """Return expected activations of the first layer; see `missdp.baselines.critics`.
 
-        Parameters
-        ----------
-        rows : tensor
-            Indicators of levels.
-        seen : tensor or None
-            1 where an attribute is observed, 0 where not; None if nothing is missing.
-        w1, b1 : tensor
-        more : tensor, optional
-            What is added to the mean.
+        ``rows`` are indicators of levels, ``seen`` is 1 where an attribute is observed (None if
+        nothing is missing), and ``more`` is added to the mean.
         """
-        torch = self.torch.torch
+        torch = self.torch
         if seen is None:
             return _leaky(torch, rows @ w1 + b1 + more)
         law = self._of @ (self.margins[:, None] * w1)
@@ -178,6 +130,38 @@ class Blocks:
         density = torch.exp(-(z**2) / 2) / (2 * np.pi) ** 0.5
         out = torch.where(sure, mean.clamp(min=0.0), s * density + mean * torch.special.ndtr(z))
         return LEAK * mean + (1 - LEAK) * out
+
+
+class Side(abc.ABC):
+    """A generator's side of a contest: it draws rows, and critics score them."""
+
+    def __init__(self, model: NetworkModel, blocks: Blocks, batch: int) -> None:
+        self._model, self._blocks, self._batch = model, blocks, batch
+        self.parameters: list[Any] = []
+
+    @abc.abstractmethod
+    def model_of(self, parameters: Sequence[Floats]) -> NetworkModel:
+        """Return the model with these parameters in place of those that are learned."""
+
+    @abc.abstractmethod
+    def _generated(self, *, soft: bool) -> tuple[Any, ...]:
+        """Return a fresh batch; ``soft`` lets gradients pass."""
+
+    @abc.abstractmethod
+    def _scores(self, critic: Sequence[Any], *made: Any) -> list[Any]:
+        """Return what each critic makes of a batch."""
+
+    def fake_loss(self, critic: Sequence[Any]) -> Any:
+        """Return the critics' mean loss on a fresh batch."""
+        torch = self._blocks.torch
+        with torch.no_grad():
+            made = self._generated(soft=False)
+        return sum(torch.nn.functional.softplus(s).mean() for s in self._scores(critic, *made))
+
+    def loss(self, critic: Sequence[Any]) -> Any:
+        """Return the generators' loss against critics."""
+        plus, made = self._blocks.torch.nn.functional.softplus, self._generated(soft=True)
+        return sum(plus(-score).mean() for score in self._scores(critic, *made))
 
 
 def _leaky(torch: Any, fed: Any) -> Any:
@@ -220,70 +204,119 @@ def planned(part: Door, pace: Pace, rows: float) -> Training:
 
 def contest(
     part: Door,
+    crude: Crude,
     gradient: Callable[..., Any],
     shown: tuple[Any, ...],
     critic: Sequence[Floats],
     side: Side,
     pace: Pace,
     *,
-    torch: Torch,
-    rows: float,
+    rng: np.random.Generator,
     report: Callable[[float], None],
     label: str,
-) -> list[Floats]:
+) -> NetworkModel:
     """Train critics on the rows behind a door and generators against them.
 
-    Parameters
-    ----------
-    part : Door
-        All that is left of its budget is charged, once, before the first step.
-    gradient : callable
-        ``gradient(codes, *shown, *critic)``; see `missdp.baselines.critics`.
-    shown : tuple
-        Public or released arrays.
-    critic : sequence of ndarray
-        Its parameters at the start.
-    side : Side
-    pace : Pace
-    torch : Torch
-    rows : float
-        Released number of rows, by which the sampling rate is planned.
-    report : callable
-        Told the share of the steps that are done.
-    label : str
-
-    Returns
-    -------
-    list of ndarray
-        The generators' parameters, averaged over their last steps.
+    All that is left of the door's budget is charged, once, before the first step. A row's gradient
+    is ``gradient(codes, *shown, *critic)``, with public or released arrays ``shown`` (see
+    `missdp.baselines.critics`). The generators' parameters are averaged over their last steps, and
+    the model is calibrated to released margins.
     """
-    setting = planned(part, pace, rows)
-    state = tuple(critic)
+    setting = planned(part, pace, crude.rows)
     training = part.train(
-        setting, gradient, (*shown, *state), rows_at_once=_ROWS_AT_ONCE, label=label
+        setting, gradient, (*shown, *critic), rows_at_once=_ROWS_AT_ONCE, label=label
     )
-    library = torch.torch
-    players = torch.learned(state)
-    minds = adam(library, players, pace.critic_rate)
-    hands = adam(library, side.parameters, pace.generator_rate)
+    blocks = side._blocks
+    torch, players = blocks.torch, blocks.learned(critic)
+    minds = adam(torch, players, pace.critic_rate)
+    hands = adam(torch, side.parameters, pace.generator_rate)
     kept = [p.detach().clone() for p in side.parameters]
-    expected = setting.rate * max(1.0, rows)
+    expected = setting.rate * max(1.0, crude.rows)
     for t in range(pace.steps):
-        real = training.step(*shown, *(_array(p) for p in players))
-        fake = library.autograd.grad(side.fake_loss(players), players)
-        noisy = [torch.tensor(found / expected) for found in real]
+        real = training.step(*shown, *(as_array(p) for p in players))
+        fake = torch.autograd.grad(side.fake_loss(players), players)
+        noisy = [blocks.tensor(found / expected) for found in real]
         descend(minds, players, [a + b for a, b in zip(noisy, fake, strict=True)])
         if (t + 1) % pace.turns == 0:
-            gradients = library.autograd.grad(side.loss(players), side.parameters)
+            gradients = torch.autograd.grad(side.loss(players), side.parameters)
             descend(hands, side.parameters, gradients)
             for old, new in zip(kept, side.parameters, strict=True):
                 old.mul_(_KEPT).add_(new.detach(), alpha=1 - _KEPT)
         report((t + 1) / pace.steps)
-    found = [_array(p) for p in kept]
+    found = [as_array(p) for p in kept]
     if not all(np.isfinite(array).all() for array in found):
         raise ParameterError("the generators have diverged: choose smaller learning rates")
-    return found
+    margins, rates, _ = known_margins(crude)
+    return calibrated(side.model_of(found), margins, rates, rng)
 
 
-def _array(tensor: Any) -> Floats:
+def as_array(tensor: Any) -> Floats:
+    """Return what a tensor holds."""
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
+
+
+class RowsSide(Side):
+    """A generator of complete rows against one critic that takes holes in expectation.
+
+    Real rows have holes, generated ones have none. So that holes alone do not tell them apart,
+    generated rows are shown with holes at the released rates, whatever the values. The last
+    ``frozen`` maps of the generator are not learned. With conditions, the critic is shown them.
+    """
+
+    def __init__(
+        self, model: NetworkModel, blocks: Blocks, batch: int, crude: Crude, *, frozen: int = 0
+    ) -> None:
+        super().__init__(model, blocks, batch)
+        arrays = model.values.parameters
+        cut = len(arrays) - 2 * frozen
+        self._frozen = [blocks.tensor(array) for array in arrays[cut:]]
+        self.parameters = blocks.learned(arrays[:cut])
+        observed = observed_shares(crude)
+        self._observed = blocks.tensor(observed) if (observed < 1).any() else None
+
+    def model_of(self, parameters: Sequence[Floats]) -> NetworkModel:
+        """Return the model with these parameters in place of those that are learned."""
+        arrays = [*parameters, *self._model.values.parameters[len(parameters) :]]
+        return replace(self._model, values=self._model.values.with_parameters(arrays))
+
+    def _generated(self, *, soft: bool) -> tuple[Any, Any, Any]:
+        """Return indicators of rows, which cells are shown, and the level of each condition."""
+        blocks, layers = self._blocks, self._model.values
+        torch, seen = blocks.torch, self._shown()
+        width = blocks.starts[-1] if self._model.conditions else 0
+        inputs = blocks.normal(self._batch, len(layers.weights[0]) - width)
+        parameters = [*self.parameters, *self._frozen]
+        if not width:
+            return blocks.drawn(through(torch, layers, parameters, inputs), soft=soft), seen, None
+        about, given = self._conditions(seen)
+        asked = torch.zeros_like(inputs[:, :1]).expand(-1, width).clone()
+        asked.scatter_(1, given[:, None], 1.0)
+        scores = through(torch, layers, parameters, torch.cat([inputs, asked], dim=1))
+        rows = blocks.drawn(scores, soft=soft)
+        free = (blocks.whose[None, :] != about[:, None]).to(rows.dtype)
+        return rows * free + asked, seen, given
+
+    def _shown(self) -> Any:
+        if self._observed is None:
+            return None
+        uniform = self._blocks.uniform(self._batch, len(self._blocks.sizes))
+        return (uniform < self._observed).to(uniform.dtype)
+
+    def _conditions(self, seen: Any) -> tuple[Any, Any]:
+        """Draw an attribute that is shown for each row, and a level by its margin."""
+        blocks = self._blocks
+        uniform = blocks.uniform(self._batch, len(blocks.sizes))
+        about = (uniform if seen is None else uniform + seen).argmax(dim=1)
+        # One level of each attribute by its margin, of which that of the condition is taken.
+        scores = blocks.torch.log(blocks.margins).expand(self._batch, blocks.starts[-1])
+        every = blocks.drawn(scores, soft=False)
+        of = (blocks.whose[None, :] == about[:, None]).to(every.dtype)
+        return about, (every * of).argmax(dim=1)
+
+    def _scores(self, critic: Sequence[Any], *made: Any) -> list[Any]:
+        rows, seen, given = made
+        more: Any = 0.0
+        if given is not None:
+            more, critic = critic[0][given], critic[1:]
+        hidden = self._blocks.expected(rows, seen, critic[0], critic[1], more)
+        return [leaky_score(self._blocks.torch, hidden, critic[2:])]

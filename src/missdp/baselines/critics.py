@@ -23,15 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-__all__ = [
-    "LEAK",
-    "autoencoder_gradient",
-    "conditional_gradient",
-    "expected_gradient",
-    "random_critic",
-    "two_critics_gradient",
-]
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Rows = Mapping[str, Codes]

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from missdp.accounting import Budget
-from missdp.baselines.autoencoder import autoencoded
-from missdp.baselines.contest import Pace
-from missdp.baselines.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
+from missdp.baselines.contest import (
+    CRITIC,
+    LATENT,
+    Blocks,
+    Pace,
+    RowsSide,
+    adam,
+    as_array,
+    contest,
+    descend,
+    planned,
+)
+from missdp.baselines.critics import autoencoder_gradient, expected_gradient, random_critic
+from missdp.baselines.networks import (
+    Layers,
+    NetworkModel,
+    calibrated,
+    known_margins,
+    network_start,
+    random_layers,
+    same_masks,
+)
+from missdp.baselines.neural_base import NeuralSynthesizer
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 
-__all__ = ["DPAutoGAN"]
+Floats = NDArray[np.float64]
 
-_STEPS = 800
-_CODER_RATE = 5e-3
+_HIDDEN = 32
+_CODE = 12
+_ROWS_AT_ONCE = 32
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,32 +116,99 @@ class DPAutoGAN(NeuralSynthesizer):
         return super()._check_parameters()
 
     @property
-    def _usual_batch(self) -> int:
-        return NETWORK_BATCH
-
-    @property
     def _steps_planned(self) -> int:
         return self._critic_steps + self._coder_steps
 
     @property
     def _critic_steps(self) -> int:
-        return _STEPS if self.steps is None else int(self.steps)
+        return super()._steps_planned
 
     @property
     def _coder_steps(self) -> int:
         return max(1, self._critic_steps // 2)
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
-        self._report("training", 0.1)
-        coder = Pace(steps=self._coder_steps, batch=self._batch, critic_rate=_CODER_RATE)
+        coder = Pace(steps=self._coder_steps, batch=self._batch)
         pace = Pace(steps=self._critic_steps, batch=self._batch)
-        return autoencoded(
-            door.merged(crude.groups(door.schema.names)),
-            crude,
-            coder,
-            pace,
-            share=self.coder_share,
-            torch=import_torch(),
-            always=self._never_missing(crude),
-            report=lambda done: self._report("training", 0.1 + 0.85 * done),
-        )
+        door, always = self._grouped(door, crude), self._never_missing(crude)
+        return autoencoded(door, crude, coder, pace, self.coder_share, always, self._training)
+
+
+def autoencoded(
+    door: Door,
+    crude: Crude,
+    coder: Pace,
+    pace: Pace,
+    share: float,
+    always: Mapping[int, int],
+    report: Callable[[float], None],
+) -> NetworkModel:
+    """Return a generator whose last maps are a decoder, trained with all that is left.
+
+    Published code trains the decoder privately and the encoder not. But one row then moves the
+    encoder, the encoder moves the codes of all rows, and these move every gradient of the decoder:
+    clipping each row's gradient bounds nothing. Here a row's clipped vector holds what it says to
+    both. The autoencoder, at its own pace, gets a ``share`` of what is left.
+    """
+    rng = door.generator()
+    margins, rates, _ = known_margins(crude)
+    blocks = Blocks(rng, margins)
+    first = coder.steps / (coder.steps + pace.steps)
+    part = door.reserve(door.share(share), label="autoencoder")
+    coded = _coded(part, crude, coder, blocks, _start(blocks, rng), lambda d: report(first * d))
+    generator = random_layers([LATENT, _HIDDEN, _CODE], rng)
+    chain = Layers(
+        (*generator.weights, coded[4], coded[6]),
+        (*generator.biases, coded[5], coded[7]),
+        ("leaky", "tanh", "leaky"),
+    )
+    model = network_start(crude, chain, same_masks(rates), sees_values=False, always=always)
+    model = calibrated(model, margins, rates, rng)
+    return contest(
+        door,
+        crude,
+        expected_gradient,
+        (np.array(blocks.starts), blocks.shares),
+        random_critic(blocks.starts[-1], CRITIC, rng),
+        RowsSide(model, blocks, pace.batch, crude, frozen=2),
+        pace,
+        rng=rng,
+        report=lambda d: report(first + (1 - first) * d),
+        label="critic of rows",
+    )
+
+
+def _start(blocks: Blocks, rng: np.random.Generator) -> list[Floats]:
+    """Return the parameters of an encoder and of a decoder that says margins, nearly."""
+    scores = np.log(blocks.shares)
+    encoder = random_layers([len(scores), _HIDDEN, _CODE], rng)
+    decoder = random_layers([_CODE, _HIDDEN, len(scores)], rng, last=0.3, out=scores)
+    return [*encoder.parameters, *decoder.parameters]
+
+
+def _coded(
+    part: Door,
+    crude: Crude,
+    pace: Pace,
+    blocks: Blocks,
+    start: list[Floats],
+    report: Callable[[float], None],
+) -> list[Floats]:
+    """Return the parameters of encoder and decoder after all steps of one private training."""
+    setting = planned(part, pace, crude.rows)
+    shown = np.array(blocks.starts), blocks.shares
+    training = part.train(
+        setting,
+        autoencoder_gradient,
+        (*shown, *start),
+        rows_at_once=_ROWS_AT_ONCE,
+        label="autoencoder",
+    )
+    learned = blocks.learned(start)
+    optimiser = adam(blocks.torch, learned, pace.critic_rate)
+    expected = setting.rate * crude.rows
+    for t in range(pace.steps):
+        found = training.step(*shown, *(as_array(tensor) for tensor in learned))
+        descend(optimiser, learned, [blocks.tensor(f / expected) for f in found])
+        report((t + 1) / pace.steps)
+    return [as_array(tensor) for tensor in learned]

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
 
 from missdp.accounting import Budget
 from missdp.baselines.class_table import ClassTable
-from missdp.baselines.contest import Pace
-from missdp.baselines.fit_classes import fit_classes, independent_classes
-from missdp.baselines.mlp_misgan import mlp_misgan
-from missdp.baselines.networks import NetworkModel
-from missdp.baselines.neural_base import NETWORK_BATCH, NeuralSynthesizer, import_torch
-from missdp.baselines.pair_critic import trained_moments
-from missdp.baselines.pair_moments import PairMoments, moments_of
+from missdp.baselines.contest import (
+    CRITIC,
+    HEAT,
+    LATENT,
+    Blocks,
+    Pace,
+    Side,
+    contest,
+    leaky_score,
+    through,
+)
+from missdp.baselines.critics import LEAK, expected_gradient, random_critic, two_critics_gradient
+from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
+from missdp.baselines.networks import (
+    START,
+    NetworkModel,
+    known_margins,
+    network_start,
+    random_layers,
+    same_masks,
+)
+from missdp.baselines.neural_base import NeuralSynthesizer
 from missdp.errors import ParameterError
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.state import is_whole
 
-__all__ = ["Critic", "DPMisGAN", "Masks"]
-
-Critic: TypeAlias = Literal["kernel", "trained", "mlp"]
+Floats = NDArray[np.float64]
+Critic: TypeAlias = Literal["kernel", "mlp"]
 Masks: TypeAlias = Literal["conditional", "independent"]
 
-_STEPS = {"trained": 40, "mlp": 1000}
 _MOST_CLASSES = 100_000
 _MOST_FITS = 100
+_HIDDEN = 64
+_MASK_LATENT = 4
+_MASK_HIDDEN = 32
+_MASK_CRITIC = 16
+_WEIGHT = 0.2  # of the critic of rows in the loss of masks
+_LEAST = 1e-6  # rate of holes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -51,11 +75,10 @@ class DPMisGAN(NeuralSynthesizer):
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
         ``"observed"`` reads every row, its observed values and its mask; holes can be sampled.
         ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
-    critic : {"kernel", "trained", "mlp"}, default "kernel"
+    critic : {"kernel", "mlp"}, default "kernel"
         ``"kernel"``: linear in all pairs of values and holes of a row, in closed form from one
-        Gaussian release. ``"trained"``: the same features, by noisy gradients of sampled rows.
-        ``"mlp"``: small networks, as in the publication, against generators that are networks, for
-        comparison: much further from the truth.
+        Gaussian release. ``"mlp"``: small networks, as in the publication, against generators that
+        are networks, for comparison: much further from the truth.
     masks : {"conditional", "independent"}, default "conditional"
         Whether holes may depend on the values (missing at random given a hidden class), where there
         is evidence that they do, or never do (missing completely at random).
@@ -64,14 +87,14 @@ class DPMisGAN(NeuralSynthesizer):
     fits : int, default 3
         Generators from different starts, whose mixture is the model; of no use to ``"mlp"``.
     steps : int, optional
-        Steps of training, of a critic that is trained; by default 40, or 1,000 of ``"mlp"``.
+        Steps of training, for ``"mlp"``; by default 1,000.
     batch : int, optional
-        Rows that a step of training is expected to read; by default 4,096, or 512 for ``"mlp"``.
+        Rows that a step of training is expected to read, for ``"mlp"``; by default 512.
     clip : "auto" or float, default "auto"
         L2 norm to which the features of each row are clipped.
     first_share : float in (0, 1), optional
         Share of the budget for the one-way margins, at which generators start: by default 0.08, or
-        0.15 if the critic is trained.
+        0.15 for ``"mlp"``.
     imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
         For ``"impute-first"``, with ``imputer_share`` of the budget.
     n_rows, random_state, budget
@@ -111,6 +134,7 @@ class DPMisGAN(NeuralSynthesizer):
     fits: int = 3
 
     reads_masks: ClassVar[bool] = True
+    usual_steps: ClassVar[int] = 1000
     model_: ClassTable | NetworkModel = field(init=False)
 
     def _check_parameters(self) -> Budget:
@@ -130,50 +154,134 @@ class DPMisGAN(NeuralSynthesizer):
 
     @property
     def _steps_planned(self) -> int:
-        if self.critic == "kernel":
-            return 0
-        return _STEPS[self.critic] if self.steps is None else int(self.steps)
-
-    @property
-    def _usual_batch(self) -> int:
-        return NETWORK_BATCH if self.critic == "mlp" else super()._usual_batch
+        return 0 if self.critic == "kernel" else super()._steps_planned
 
     def _alone(self, crude: Crude) -> RowModel:
         return independent_classes(crude, self._never_missing(crude))
 
     def _trained(self, door: Door, crude: Crude) -> RowModel:
-        always = self._never_missing(crude)
+        always, conditional = self._never_missing(crude), self.masks == "conditional"
         if self.critic == "mlp":
-            return mlp_misgan(
-                door.merged(crude.groups(door.schema.names)),
-                crude,
-                Pace(steps=self._steps_planned, batch=self._batch),
-                torch=import_torch(),
-                sees_values=self.masks == "conditional",
-                always=always,
-                report=lambda done: self._report("training", 0.1 + 0.85 * done),
-            )
-        moments = self._moments(door, crude)
+            pace = Pace(steps=self._steps_planned, batch=self._batch)
+            door = self._grouped(door, crude)
+            return mlp_misgan(door, crude, pace, conditional, always, self._training)
+        moments = PairMoments.of(self._all_pairs(door, crude))
         self._report("fitting", 0.5)
         return fit_classes(
             moments,
             classes=int(self.classes),
             fits=int(self.fits),
-            conditional=self.masks == "conditional",
+            conditional=conditional,
             always=always,
             rng=door.generator(),
             report=lambda done: self._report("fitting", 0.5 + 0.5 * done),
         )
 
-    def _moments(self, door: Door, crude: Crude) -> PairMoments:
-        """Let the critic learn from the private rows, with all that is left of the budget."""
-        if self.critic == "kernel":
-            return moments_of(self._all_pairs(door, crude))
-        return trained_moments(
-            door,
-            crude,
-            clip=self.clip,
-            steps=self._steps_planned,
-            batch=self._batch,
-            report=lambda done: self._report("training", 0.1 + 0.4 * done),
+
+def mlp_misgan(
+    door: Door,
+    crude: Crude,
+    pace: Pace,
+    sees_values: bool,
+    always: Mapping[int, int],
+    report: Callable[[float], None],
+) -> NetworkModel:
+    """Return generators of rows and masks, their critics trained with all that is left.
+
+    A generator of complete rows, a generator of masks, and a critic for each of their outcomes: one
+    sees generated rows with generated holes beside incomplete real rows, the other the masks alone
+    (Li, Jiang & Marlin 2019). One clipped vector holds what a row says to both critics.
+    ``sees_values`` says whether masks may depend on values.
+    """
+    rng = door.generator()
+    margins, rates, holed = known_margins(crude)
+    blocks = Blocks(rng, margins)
+    width, starts = blocks.starts[-1], np.array(blocks.starts)
+    scores, sizes = np.log(blocks.shares), [LATENT, _HIDDEN, _HIDDEN, width]
+    values = random_layers(sizes, rng, last=START, out=scores)
+    masks = same_masks(rates)
+    if holed:
+        inputs = _MASK_LATENT + sees_values * width
+        out = logit(np.clip(rates, _LEAST, 1 - _LEAST))
+        masks = random_layers([inputs, _MASK_HIDDEN, len(holed)], rng, last=START, out=out)
+    sees_values = sees_values and bool(holed)
+    model = network_start(crude, values, masks, sees_values=sees_values, always=always)
+    side = _MisGANSide(model, blocks, pace.batch)
+    critic = random_critic(width, CRITIC, rng)
+    if holed:
+        critic += random_critic(len(holed), _MASK_CRITIC, rng)
+    return contest(
+        door,
+        crude,
+        two_critics_gradient if holed else expected_gradient,
+        (starts, np.array(holed) if holed else blocks.shares),
+        critic,
+        side,
+        pace,
+        rng=rng,
+        report=report,
+        label="critics of rows and masks",
+    )
+
+
+class _MisGANSide(Side):
+    """Generators of rows and of masks."""
+
+    def __init__(self, model: NetworkModel, blocks: Blocks, batch: int) -> None:
+        super().__init__(model, blocks, batch)
+        self._values = blocks.learned(model.values.parameters)
+        self._masks = blocks.learned(model.masks.parameters) if model.holed else []
+        self.parameters = [*self._values, *self._masks]
+
+    def model_of(self, parameters: Sequence[Floats]) -> NetworkModel:
+        """Return the model with these parameters."""
+        cut, masks = len(self._values), self._model.masks
+        return replace(
+            self._model,
+            values=self._model.values.with_parameters(parameters[:cut]),
+            masks=masks.with_parameters(parameters[cut:]) if self._masks else masks,
         )
+
+    def _generated(self, *, soft: bool) -> tuple[Any, Any]:
+        """Return indicators of rows, and 1 where each attribute that may be missing is observed."""
+        blocks, model = self._blocks, self._model
+        torch, noise = blocks.torch, blocks.normal(self._batch, len(model.values.weights[0]))
+        rows = blocks.drawn(through(torch, model.values, self._values, noise), soft=soft)
+        if not model.holed:
+            return rows, None
+        inputs = blocks.normal(self._batch, _MASK_LATENT)
+        if model.sees_values:
+            inputs = torch.cat([inputs, rows.detach()], dim=1)
+        odds = through(torch, model.masks, self._masks, inputs)
+        uniform = blocks.uniform(*odds.shape)
+        noisy = odds + torch.log(uniform) - torch.log1p(-uniform)
+        lost = (noisy > 0).to(noisy.dtype)
+        if soft:
+            relaxed = torch.sigmoid(noisy / HEAT)
+            lost = lost + relaxed - relaxed.detach()
+        return rows, self._never_lost(1 - lost, rows)
+
+    def _never_lost(self, seen: Any, rows: Any) -> Any:
+        """Put back what is never missing: an attribute that is not applicable is observed."""
+        columns = list(seen.unbind(1))
+        for k, a in enumerate(self._model.holed):
+            if a in self._model.always:
+                there = rows[:, self._blocks.starts[a] + self._model.always[a]].detach()
+                columns[k] = columns[k] * (1 - there) + there
+        return self._blocks.torch.stack(columns, dim=1)
+
+    def _scores(self, critic: Sequence[Any], *made: Any) -> list[Any]:
+        rows, seen = made
+        blocks, torch = self._blocks, self._blocks.torch
+        leaky = torch.nn.functional.leaky_relu
+        if seen is not None:
+            # What rows say about masks counts less than what masks themselves do.
+            light = _WEIGHT * seen + (1 - _WEIGHT) * seen.detach()
+            whole = torch.ones(len(rows), len(blocks.sizes), dtype=rows.dtype, device=rows.device)
+            whole = whole.index_copy(1, blocks.tensor(np.array(self._model.holed)), light)
+            rows = rows * whole[:, blocks.whose]
+        first = leaky_score(torch, leaky(rows @ critic[0] + critic[1], LEAK), critic[2:6])
+        if seen is None:
+            return [first]
+        hidden = leaky(seen @ critic[6] + critic[7], LEAK)
+        return [first, leaky_score(torch, hidden, critic[8:])]

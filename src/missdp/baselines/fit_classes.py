@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,14 +25,13 @@ from numpy.typing import NDArray
 
 from missdp.baselines.class_table import ClassTable
 from missdp.baselines.neural_base import import_torch, torch_device
-from missdp.baselines.pair_moments import PairMoments
-from missdp.inference.model import Levels
-from missdp.synth.learn_pairs import Crude
+from missdp.inference.clipping import clipped_away
+from missdp.inference.model import Codes, Levels
+from missdp.synth.learn_pairs import Crude, PairRelease
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["fit_classes", "independent_classes"]
 
 Floats = NDArray[np.float64]
 
@@ -93,6 +94,93 @@ def fit_classes(
         found.append(fit.table())
         report((k + 1) / fits)
     return ClassTable.mixed(found)
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    """What a critic of pairs knows of the private rows: released means of clipped features.
+
+    The features of a row are the blocks of `missdp.synth.learn_pairs`, centred indicators of what
+    is observed and of what is missing, and all products of two attributes' blocks. A critic that is
+    linear in them is a kernel: its best weights are the mean over private rows less that over
+    generated rows, and what it can tell at most is the length of this difference (Gretton et al.
+    2012).
+
+    Parameters
+    ----------
+    crude : Crude
+        Released margins, with their own noise.
+    blocks : tuple of ndarray, shape (codes, width)
+        What each code of each attribute stands for.
+    single : ndarray, shape (D,)
+        Mean of the blocks of all attributes, one after the other; D is the sum of their widths.
+    products : ndarray, shape (D, D)
+        Mean of their products; 0 for two numbers of one attribute, which have no product.
+    single_std, product_std : float
+        Noise of each number.
+    clip, alone : float
+        Norm to which a row's vector was clipped, and the factor of blocks in it.
+    """
+
+    crude: Crude
+    blocks: tuple[Floats, ...]
+    single: Floats
+    products: Floats
+    single_std: float
+    product_std: float
+    clip: float
+    alone: float
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """Where the blocks of the attributes begin and end."""
+        return np.cumsum([0, *(block.shape[1] for block in self.blocks)])
+
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """Which numbers of ``products`` are: those of two attributes, shape (D, D)."""
+        whose = np.repeat(np.arange(len(self.blocks)), np.diff(self.ends))
+        return np.asarray(whose[:, np.newaxis] != whose)
+
+    @property
+    def margin_std(self) -> float:
+        """Noise of each share of the crude margins."""
+        return self.crude.std / self.crude.rows
+
+    def corrected(self, rows: Codes) -> tuple[Floats, Floats]:
+        """Return the means with what clipping takes from a model's rows put back."""
+        lost, both = clipped_away(rows, self.blocks, clip=self.clip, alone=self.alone)
+        return self.single + np.concatenate(lost), self.products + _laid_out(both, self.blocks)
+
+    @classmethod
+    def of(cls, release: PairRelease) -> PairMoments:
+        """Return the means that one release of all pairs tells: a critic in closed form."""
+        assert release.products is not None  # there are two attributes or more
+        assert release.plan is not None
+        found, rows = release.products, release.crude.rows
+        blocks = tuple(release.blocks)
+        places = combinations(range(len(blocks)), 2)
+        tables = zip(places, found.pairs.values(), strict=True)
+        return cls(
+            release.crude,
+            blocks,
+            np.concatenate([*found.single.values()]).astype(np.float64) / rows,
+            _laid_out({place: table / rows for place, table in tables}, blocks),
+            found.single_std / rows,
+            found.std / rows,
+            release.plan.clip,
+            release.plan.alone,
+        )
+
+
+def _laid_out(pairs: dict[tuple[int, int], Floats], blocks: tuple[Floats, ...]) -> Floats:
+    """Return the tables of pairs as one symmetric table."""
+    ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
+    whole = np.zeros((int(ends[-1]), int(ends[-1])))
+    for (a, b), table in pairs.items():
+        whole[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = table
+        whole[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = table.T
+    return whole
 
 
 @dataclass(eq=False)

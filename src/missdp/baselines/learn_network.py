@@ -22,9 +22,6 @@ from missdp.mechanisms.door import Clique, Door, Noise, Total
 from missdp.mechanisms.noise import check_scale
 from missdp.synth.noisy_counts import least_squares_total, make_consistent
 
-__all__ = ["MAX_CELLS", "Learner", "Plan", "check_cells", "check_degree", "make_plan"]
-
-
 MAX_CELLS = 200_000
 MAX_CLIQUES = 500_000
 MAX_TOTAL_CELLS = 2**27  # a gigabyte of counts

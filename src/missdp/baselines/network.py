@@ -26,21 +26,6 @@ from missdp.inference.raking import sample_raked
 from missdp.mechanisms.door import Clique, Score
 from missdp.record import Record
 
-__all__ = [
-    "DEPENDENCE",
-    "SCORE_SENSITIVITY",
-    "Codes",
-    "Family",
-    "Network",
-    "candidates",
-    "dependence_score",
-    "fill_holes",
-    "fit_filling_model",
-    "observed_part",
-    "reachable_cliques",
-]
-
-
 # Proven: below 2. The rest is room for one rounding of each of two neighbours' scores, which are at
 # most _LARGEST: 2**-18 together, for every number of rows that counts can hold.
 SCORE_SENSITIVITY = 2.0 + 1e-5

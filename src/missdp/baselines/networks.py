@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -15,10 +15,12 @@ from missdp.baselines.critics import LEAK
 from missdp.inference.model import Codes, Levels, finite, split_rows
 from missdp.inference.row_model import RowModel
 from missdp.record import Record
-
-__all__ = ["Layers", "NetworkModel", "calibrated", "random_layers", "same_masks"]
+from missdp.synth.learn_pairs import Crude
 
 Floats = NDArray[np.float64]
+
+START = 0.1
+"""Factor of the last weights of a generator, small enough for it to be near the margins."""
 
 _AT_ONCE = 1 << 14  # rows
 _ROUNDS = 12  # of calibration
@@ -30,14 +32,7 @@ _LEAST = 1e-6  # share of a level
 
 @dataclass(frozen=True, eq=False)
 class Layers(Record):
-    """Linear maps one after the other, each but the last followed by a bend.
-
-    Parameters
-    ----------
-    weights, biases : tuple of ndarray
-    bends : tuple of {"leaky", "tanh"}
-        One for each map but the last.
-    """
+    """Linear maps one after the other, each but the last followed by a bend: leaky, or tanh."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
@@ -89,15 +84,8 @@ def random_layers(
 ) -> Layers:
     """Return a network with random weights.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Of the inputs, and of what each map gives.
-    rng : numpy Generator
-    last : float
-        Factor of the weights of the last map.
-    out : ndarray, optional
-        What comes out if those are 0.
+    ``sizes`` are those of the inputs and of what each map gives, ``last`` a factor of the weights
+    of the last map, and ``out`` what comes out if these are 0.
     """
     weights, biases = [], []
     for k, (n, m) in enumerate(pairwise(sizes)):
@@ -250,16 +238,7 @@ def calibrated(
     """Return a model whose observed cells have given margins, and whose holes have given rates.
 
     What is added to the scores of each level, the same in all rows, leaves what the network has
-    learned of dependence.
-
-    Parameters
-    ----------
-    model : NetworkModel
-    margins : sequence of ndarray
-        Of each attribute, among the rows in which it is observed.
-    rates : ndarray
-        Missing rates of the attributes that may be missing.
-    rng : numpy Generator
+    learned of dependence. Margins are among the rows in which an attribute is observed.
     """
     targets = [np.maximum(margin, _LEAST) / np.maximum(margin, _LEAST).sum() for margin in margins]
     wanted = logit(np.clip(rates, _LEAST, 1 - _LEAST))
@@ -309,3 +288,48 @@ def _spread(laws: Floats, rng: np.random.Generator) -> Codes:
     upto /= np.maximum(upto[:, -1:], _LEAST)
     uniform = (rng.permutation(n) + rng.random(n)) / max(1, n)
     return np.asarray((uniform[:, None] >= upto[:, :-1]).sum(axis=1))
+
+
+def known_margins(crude: Crude) -> tuple[list[Floats], Floats, tuple[int, ...]]:
+    """Return margins of what is observed, rates of what is missing, and which may be missing."""
+    margins, rates = [], []
+    for margin, level in zip(crude.margins, crude.levels, strict=True):
+        known = np.maximum(margin[: level.n_groups], _LEAST)
+        margins.append(known / known.sum())
+        rates.append(float(margin[level.n_groups :].sum()))
+    holed = tuple(a for a, rate in enumerate(rates) if len(crude.margins[a]) > len(margins[a]))
+    return margins, np.array(rates)[list(holed)], holed
+
+
+def observed_shares(crude: Crude) -> Floats:
+    """Return the released share of the rows in which each attribute is observed."""
+    margins, rates, holed = known_margins(crude)
+    observed = np.ones(len(margins))
+    observed[list(holed)] = 1 - rates
+    return observed
+
+
+def network_start(
+    crude: Crude, values: Layers, masks: Layers, *, sees_values: bool, always: Mapping[int, int]
+) -> NetworkModel:
+    """Return a model of networks before any training, calibrated to nothing yet."""
+    holed = known_margins(crude)[2]
+    return NetworkModel(
+        levels=crude.levels,
+        values=values,
+        masks=masks,
+        holed=holed,
+        sees_values=sees_values,
+        always={a: level for a, level in always.items() if a in holed},
+        conditions=(),
+        asked=np.zeros(0),
+        n_rows=crude.rows,
+    )
+
+
+def margins_only(crude: Crude, always: Mapping[int, int]) -> NetworkModel:
+    """Return a model of independent attributes, with the released margins."""
+    margins, rates, _ = known_margins(crude)
+    scores = np.log(np.concatenate(margins))
+    values = Layers((np.zeros((1, len(scores))),), (scores,), ())
+    return network_start(crude, values, same_masks(rates), sees_values=False, always=always)

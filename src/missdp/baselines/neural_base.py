@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import ClassVar
 
 from missdp.accounting import Budget
-from missdp.baselines.starts import margins_only
+from missdp.baselines.networks import margins_only
 from missdp.errors import MissingDependencyError, ParameterError, replacing
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door, Reads, Total
@@ -19,12 +19,7 @@ from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.learn_pairs import Crude
 from missdp.synth.state import is_whole
 
-__all__ = ["NETWORK_BATCH", "NeuralSynthesizer", "import_torch", "torch_device"]
-
-NETWORK_BATCH = 512
-"""Rows that a step is expected to read where networks are trained, which takes many steps."""
-
-_BATCH = 4096
+_BATCH = 512
 _FIRST_SHARE = 0.15
 _MOST_STEPS = 100_000
 _MOST_TRAINED = 1 << 20  # numbers of a row's gradient
@@ -35,19 +30,13 @@ _MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
 class NeuralSynthesizer(PairsSynthesizer):
     """Base of adversarial families: margins first, at which the generator starts, then critics.
 
-    A child says in `_steps_planned` how many steps its private training takes, 0 if none is
-    trained, and implements `_trained`.
-
-    Parameters
-    ----------
-    steps : int, optional
-        Steps of private training.
-    batch : int, optional
-        Rows that a step of private training is expected to read.
+    A child says in `_steps_planned` how many steps its private training takes, 0 if nothing is
+    trained step by step, and implements `_trained`.
     """
 
     strategies: ClassVar[tuple[str, ...]] = ("observed", "complete-rows", "impute-first")
     fixed_gates: ClassVar[bool] = True
+    usual_steps: ClassVar[int] = 800
 
     missing: str = "observed"
     steps: int | None = None
@@ -55,16 +44,12 @@ class NeuralSynthesizer(PairsSynthesizer):
 
     @property
     def _steps_planned(self) -> int:
-        """Number of steps of private training; 0 if the critic is not trained step by step."""
-        return 0
-
-    @property
-    def _usual_batch(self) -> int:
-        return _BATCH
+        """Number of steps of private training."""
+        return self.usual_steps if self.steps is None else int(self.steps)
 
     @property
     def _batch(self) -> int:
-        return self._usual_batch if self.batch is None else int(self.batch)
+        return _BATCH if self.batch is None else int(self.batch)
 
     def _check_parameters(self) -> Budget:
         import_torch()
@@ -98,10 +83,20 @@ class NeuralSynthesizer(PairsSynthesizer):
         if len(door.schema) == 1:
             self.model_ = self._alone(crude)
         else:
+            if self._steps_planned:
+                self._training(0.0)
             with _one_torch_thread():
                 self.model_ = self._trained(door, crude)
         self._report("done", 1.0)
         return self._counted(door, crude, total)
+
+    def _training(self, done: float) -> None:
+        """Report how much of the training is done."""
+        self._report("training", 0.1 + 0.85 * done)
+
+    def _grouped(self, door: Door, crude: Crude) -> Door:
+        """Return a door to rows on groups of levels."""
+        return door.merged(crude.groups(door.schema.names))
 
     def _alone(self, crude: Crude) -> RowModel:
         """Return the model of a single attribute, of which the margin says everything."""

@@ -26,9 +26,6 @@ from missdp.synth.noisy_counts import least_squares_total
 from missdp.synth.sampling import kinds_share
 from missdp.synth.state import is_declared, is_number, is_whole
 
-__all__ = ["PrivBayes"]
-
-
 _COMPLETE_COUNT_SHARE = 0.02
 _ROW_COUNT_SHARE = 0.01  # where tables tell the number of rows better, after it was needed
 _LONE_ROW_COUNT_SHARE = 0.02  # where nothing else does

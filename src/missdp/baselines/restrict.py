@@ -18,8 +18,6 @@ from missdp.inference.model import cell_index, draw
 from missdp.mechanisms.door import Clique
 from missdp.schema.rulebook import ImpossibleCells
 
-__all__ = ["restricted"]
-
 _CELLS = 2_000_000  # of one conditional table: 16 MB
 _ROWS = 50_000  # on which margins are taken
 _ROUNDS = 30
