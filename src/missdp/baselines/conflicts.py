@@ -116,11 +116,6 @@ def donors(
     What equals a kept row in all that is compared conflicts with no kept row, unless two equal rows
     do. A row gets one that agrees with it in as many of the first attributes as can be, and that
     has a value of all of them if any has.
-
-    Returns
-    -------
-    lacking, chosen : array of int
-        Both empty if there is none.
     """
     able = kept.copy()
     for denial in denials:

@@ -51,40 +51,15 @@ def random_critic(inputs: int, hidden: int, rng: np.random.Generator) -> list[Fl
 
 
 def two_critics_gradient(
-    codes: Rows,
-    starts: Codes,
-    holed: Codes,
-    w1: Floats,
-    b1: Floats,
-    w2: Floats,
-    b2: Floats,
-    w3: Floats,
-    b3: Floats,
-    v1: Floats,
-    c1: Floats,
-    v2: Floats,
-    c2: Floats,
-    v3: Floats,
-    c3: Floats,
+    codes: Rows, starts: Codes, holed: Codes, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of what it says to the critics of values and of masks.
 
     The loss of a real row is softplus(-score), for either critic, and both gradients together are
     one vector, clipped as such. Only the mask critic sees masks of rows as numbers; the critic of
-    values sees a block of zeros where an attribute is missing.
-
-    Parameters
-    ----------
-    codes : mapping of str to ndarray of int64
-    starts : ndarray of int64
-        Where the levels of each attribute start among all.
-    holed : ndarray of int64
-        Positions of the attributes that may be missing.
-    w1, b1, w2, b2, w3, b3 : ndarray
-        The critic of values.
-    v1, c1, v2, c2, v3, c3 : ndarray
-        The critic of masks.
+    values (w, b) sees a block of zeros where an attribute is missing; the one of masks is (v, c).
     """
+    w1, b1, w2, b2, w3, b3, v1, c1, v2, c2, v3, c3 = weights
     columns = list(codes.values())
     fed = _fed(columns, starts, w1) + b1
     parts, back = _upper(_leaky(fed), _slope(fed), w2, b2, w3, b3)
@@ -96,27 +71,10 @@ def two_critics_gradient(
 
 
 def expected_gradient(
-    codes: Rows,
-    starts: Codes,
-    margins: Floats,
-    w1: Floats,
-    b1: Floats,
-    w2: Floats,
-    b2: Floats,
-    w3: Floats,
-    b3: Floats,
+    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
-    """Return, for each row, the gradient of softplus(-score), its holes taken in expectation.
-
-    Parameters
-    ----------
-    codes, starts
-        See `two_critics_gradient`.
-    margins : ndarray
-        Released shares of all levels, those of each attribute adding up to 1.
-    w1, b1, w2, b2, w3, b3 : ndarray
-        The critic.
-    """
+    """Return, for each row, the gradient of softplus(-score), its holes taken in expectation."""
+    w1, b1, w2, b2, w3, b3 = weights
     columns = list(codes.values())
     laws = _laws(starts, margins, w1)
     mean, variance = _moments(columns, starts, laws, w1, b1)
@@ -127,31 +85,15 @@ def expected_gradient(
 
 
 def conditional_gradient(
-    codes: Rows,
-    starts: Codes,
-    margins: Floats,
-    u1: Floats,
-    w1: Floats,
-    b1: Floats,
-    w2: Floats,
-    b2: Floats,
-    w3: Floats,
-    b3: Floats,
+    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of a critic of rows and conditions.
 
     A condition is one level of one attribute. A real row is shown with each of the levels that it
     has, and its loss is the mean of softplus(-score) over these conditions: a function of the row
     alone, whatever others have. A row with nothing observed has no condition, and gradient 0.
-
-    Parameters
-    ----------
-    codes, starts, margins
-        See `expected_gradient`.
-    u1 : ndarray
-        What the level of a condition adds in the first layer.
-    w1, b1, w2, b2, w3, b3 : ndarray
     """
+    u1, w1, b1, w2, b2, w3, b3 = weights
     columns, d = list(codes.values()), len(codes)
     laws = _laws(starts, margins, w1)
     mean, variance = _moments(columns, starts, laws, w1, b1)
@@ -180,32 +122,14 @@ def conditional_gradient(
 
 
 def autoencoder_gradient(
-    codes: Rows,
-    starts: Codes,
-    margins: Floats,
-    w1: Floats,
-    b1: Floats,
-    w2: Floats,
-    b2: Floats,
-    v1: Floats,
-    c1: Floats,
-    v2: Floats,
-    c2: Floats,
+    codes: Rows, starts: Codes, margins: Floats, *weights: Floats
 ) -> tuple[Floats, ...]:
     """Return, for each row, the gradient of the cross entropy of its observed cells.
 
     The encoder (w) takes holes in expectation, and the decoder (v) ends in one law of levels for
     each attribute; what is missing asks nothing of it.
-
-    Parameters
-    ----------
-    codes, starts, margins
-        See `expected_gradient`.
-    w1, b1, w2, b2 : ndarray
-        The encoder: one hidden layer, and the code.
-    v1, c1, v2, c2 : ndarray
-        The decoder: one hidden layer, and the scores of all levels.
     """
+    w1, b1, w2, b2, v1, c1, v2, c2 = weights
     columns = list(codes.values())
     laws = _laws(starts, margins, w1)
     out, slope, spread = _expected(*_moments(columns, starts, laws, w1, b1))
@@ -287,13 +211,7 @@ def _upper_expected(
     b3: Floats,
     share: Floats | None = None,
 ) -> tuple[tuple[Floats, ...], Floats, Floats]:
-    """Gradients as of `_upper`, by means and by variances; not yet of ``w2``, if shared.
-
-    Parameters
-    ----------
-    share : ndarray, optional
-        What the loss of each row is multiplied by.
-    """
+    """Gradients as of `_upper`, by means and by variances; not yet of ``w2``, if shared."""
     below, hidden, end = _scored(out, w2, b2, w3, b3, share)
     under = below @ w2.T
     second = below if share is not None else out[:, :, None] * below[:, None, :]

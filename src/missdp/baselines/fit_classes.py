@@ -67,24 +67,7 @@ def fit_classes(
     rng: np.random.Generator,
     report: Callable[[float], None],
 ) -> ClassTable:
-    """Return a generator that a critic of pairs cannot tell from the private rows.
-
-    Parameters
-    ----------
-    moments : PairMoments
-        What the critic knows.
-    classes : int
-        Of each fit.
-    fits : int
-        Whose mixture is returned.
-    conditional : bool
-        Whether holes may depend on the class.
-    always : mapping of int to int
-        By attribute, a group of levels that is never missing.
-    rng : numpy Generator
-    report : callable
-        Told the share of the work that is done.
-    """
+    """Return a generator that a critic of pairs cannot tell from the private rows."""
     found = []
     for k in range(fits):
         fit = _Fit.started(moments, classes, always, rng)

@@ -12,7 +12,7 @@ import numpy as np
 from missdp.accounting import Budget
 from missdp.baselines.leaning import leaned
 from missdp.baselines.placing import placed
-from missdp.baselines.trained import Plan, train_heads
+from missdp.baselines.trained import train_heads
 from missdp.errors import ParameterError
 from missdp.inference.given_rest import redraw
 from missdp.inference.masks import MaskModel
@@ -25,17 +25,12 @@ from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.cuts import cuts_share
 from missdp.synth.learn_pairs import Crude, fit_pairs
 from missdp.synth.sampling import kinds_share, put
-from missdp.synth.state import is_whole
 from missdp.table import Table
 
 HeadsFrom: TypeAlias = Literal["moments", "sequential"]
 
 _STEPS = 40  # of each head
-_NOISE = 0.2  # that training adds to a weight
-_FIRST_SHARE = 0.15
 _NOMINAL_HEADS = 10
-_MOST_TRAINED = 1 << 20  # weights
-_MOST_STEPS = 100_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,9 +129,7 @@ class Kamino(PairsSynthesizer):
     def _check_parameters(self) -> Budget:
         if not (isinstance(self.heads, str) and self.heads in get_args(HeadsFrom)):
             raise ParameterError(f"heads must be one of {list(get_args(HeadsFrom))}")
-        for name, value in (("steps", self.steps), ("batch", self.batch)):
-            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
-                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+        self._check_training(steps=self.steps, batch=self.batch)
         self._check_share("pair_share")
         return super()._check_parameters()
 
@@ -154,28 +147,20 @@ class Kamino(PairsSynthesizer):
             Noise.worth(replace(self._budget.left, amount=self._budget.left.amount * share))
 
     @property
-    def _margins_share(self) -> float:
-        if self._trained and self.first_share is None:
-            return _FIRST_SHARE
-        return super()._margins_share
-
-    @property
     def _trained(self) -> bool:
         return self.heads != "moments"
 
+    @property
+    def _steps_planned(self) -> int:
+        return self._steps * _NOMINAL_HEADS * self._trained
+
+    @property
+    def _batch(self) -> int:
+        return int(self.batch)
+
     def _reads(self, schema: Schema) -> Reads:
         soft = any(denial.holds == "mostly" for denial in schema.rulebook.pairs)
-        return "rows" if self._trained or soft else super()._reads(schema)
-
-    @property
-    def _most_cells(self) -> int:
-        return _MOST_TRAINED if self._trained else super()._most_cells
-
-    @property
-    def _budget(self) -> Budget:
-        if not self._trained:
-            return super()._budget
-        return self._training_budget(batch=int(self.batch), steps=self._steps * _NOMINAL_HEADS)
+        return "rows" if soft else super()._reads(schema)
 
     def _behind_gates(self, left: float) -> dict[str, float]:
         """Heads that are trained alone share evenly what is left; the first attribute has none."""
@@ -230,7 +215,8 @@ class Kamino(PairsSynthesizer):
             door.merged(crude.groups(door.schema.names)),
             crude,
             order,
-            Plan(steps=self._steps, batch=int(self.batch), noise=_NOISE),
+            steps=self._steps,
+            batch=self._batch,
             report=lambda done: self._report("training", 0.1 + 0.8 * done),
         )
         law = replace(law, allowed=self._allowed(door, crude))

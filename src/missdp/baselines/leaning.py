@@ -59,22 +59,6 @@ def leaned(
     deviations of the noise. Else they are led as far as to two standard deviations from the rate:
     a model that has seen all pairs of attributes is seldom far off, and noise may be.
 
-    Parameters
-    ----------
-    rows : Table
-        Drawn from a released model, with values; under the whole schema, whose rules they obey, and
-        obey afterwards.
-    denials : sequence of PairDenial
-        Those that hold mostly.
-    rates : sequence of (float, float)
-        For each the released share of pairs that violate it, and the standard deviation of its
-        noise.
-    rng : numpy Generator
-    redraw : Redraw, optional
-        By default cells are drawn from other rows.
-    order : sequence of str
-        The order in which the model draws attributes.
-
     Examples
     --------
     >>> from missdp import Ordinal, Schema
@@ -92,21 +76,21 @@ def leaned(
     """
     if len(rows) < 2 or not denials:
         return rows
-    seen = _Seen.of([_Aim(denial, 0.0) for denial in denials], rows, rng)
-    known = zip(denials, seen.shares.tolist(), rates, strict=True)
-    aims = [_Aim(denial, _aimed(share, *rate)) for denial, share, rate in known]
+    seen = _Seen.of(denials, np.zeros(len(denials)), rows, rng)
+    known = zip(seen.shares.tolist(), rates, strict=True)
+    aims = np.array([_aimed(share, *rate) for share, rate in known])
     place = {name: i for i, name in enumerate(order)}
     draw = redraw or redrawn_from_others(rows)
     tried: dict[str, int] = {}
     before, pace, vain = replace(seen, aims=aims), 1.0, 0
     for _ in range(_STEPS):
-        worst = aims[int(np.argmax(before.lacking))]
-        names = [n for n in worst.denial.names if n not in rows.schema.rulebook.derives]
+        worst = denials[int(np.argmax(before.lacking))]
+        names = [n for n in worst.names if n not in rows.schema.rulebook.derives]
         names.sort(key=lambda name: (tried.get(name, 0), -place.get(name, len(place))))
         if not names or vain == _IN_VAIN or not before.lacking.any():
             break
         moved = _stepped(rows, before, draw, names[0], pace, rng)
-        after = _Seen.of(aims, moved, rng)
+        after = _Seen.of(denials, aims, moved, rng)
         better = bool((after.lacking**2).sum() < (before.lacking**2).sum())
         if after.lacking.max() > _SLOW * before.lacking.max():
             tried[names[0]] = tried.get(names[0], 0) + 1
@@ -129,63 +113,40 @@ def _aimed(share: float, rate: float, std: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Aim:
-    """How often a constraint is to be violated.
-
-    Parameters
-    ----------
-    denial : PairDenial
-    rate : float
-    """
-
-    denial: PairDenial
-    rate: float
-
-    @property
-    def unit(self) -> float:
-        """In what a distance from the rate is measured."""
-        return max(self.rate, _LEAST)
-
-
-@dataclass(frozen=True, eq=False)
 class _Seen:
-    """How often constraints are violated by rows.
+    """How often constraints are violated by rows: by each row, and over all."""
 
-    Parameters
-    ----------
-    aims : sequence of _Aim
-    among : Table
-        Rows that partners are counted among.
-    partners : list of array
-        For each constraint the share of these rows with which each row violates it.
-    shares : array
-        Their means, over the rows that have a value of all that is compared.
-    """
-
-    aims: Sequence[_Aim]
+    denials: Sequence[PairDenial]
+    aims: Floats
     among: Table
     partners: list[Floats]
     shares: Floats
 
     @classmethod
-    def of(cls, aims: Sequence[_Aim], rows: Table, rng: np.random.Generator) -> _Seen:
+    def of(
+        cls, denials: Sequence[PairDenial], aims: Floats, rows: Table, rng: np.random.Generator
+    ) -> _Seen:
         """Count."""
         among = rows
         if len(rows) > _MOST_SEEN:
             among = rows.take(rng.choice(len(rows), size=_MOST_SEEN, replace=False))
         partners, shares = [], []
-        for aim in aims:
-            mine = _partners(aim, rows, among)
-            seen = observed_on(aim.denial.names, rows)
+        for denial in denials:
+            mine = _partners(denial, rows, among)
+            seen = observed_on(denial.names, rows)
             partners.append(mine)
             shares.append(float(mine.sum() / max(1, seen.sum())))
-        return cls(aims, among, partners, np.array(shares))
+        return cls(denials, aims, among, partners, np.array(shares))
+
+    @property
+    def unit(self) -> Floats:
+        """In what distances from rates are measured."""
+        return np.maximum(self.aims, _LEAST)
 
     @property
     def excess(self) -> Floats:
         """By how much each share is too large, in units of its rate."""
-        aims = self.aims
-        return np.array([(s - a.rate) / a.unit for s, a in zip(self.shares, aims, strict=True)])
+        return np.asarray((self.shares - self.aims) / self.unit)
 
     @property
     def lacking(self) -> Floats:
@@ -193,10 +154,10 @@ class _Seen:
         return np.asarray(np.maximum(0.0, np.abs(self.excess) - _NEAR))
 
 
-def _partners(aim: _Aim, rows: Table, among: Table) -> Floats:
+def _partners(denial: PairDenial, rows: Table, among: Table) -> Floats:
     """Return the share of rows, of those with a value of all that is compared, as a partner."""
-    seen = observed_on(aim.denial.names, among)
-    found = violating_partners(aim.denial, rows, among)
+    seen = observed_on(denial.names, among)
+    found = violating_partners(denial, rows, among)
     return np.asarray(found / max(1, int(seen.sum())))
 
 
@@ -209,11 +170,10 @@ def _stepped(
     rng: np.random.Generator,
 ) -> Table:
     """Offer every row another value of one attribute, and let some take it, at a pace up to 1."""
-    aims = before.aims
     drawn, broken = followed(redraw(rows, (name,), rng))
     saved = [
-        (mine - _partners(aim, drawn, before.among)) / aim.unit
-        for aim, mine in zip(aims, before.partners, strict=True)
+        (mine - _partners(denial, drawn, before.among)) / unit
+        for denial, mine, unit in zip(before.denials, before.partners, before.unit, strict=True)
     ]
     excess = before.excess
     gain = np.sum([e * s for e, s in zip(excess, saved, strict=True)], axis=0)

@@ -89,12 +89,6 @@ class Plan:
     def check(self, attributes: int, *, largest: int) -> None:
         """Refuse, before anything is charged, what no noise can be drawn for.
 
-        Parameters
-        ----------
-        attributes : int
-        largest : int
-            Number of codes of the largest attribute.
-
         Raises
         ------
         ParameterError
@@ -160,24 +154,14 @@ def make_plan(
 ) -> Plan:
     """Split what is left of a budget between structure and tables.
 
-    Parameters
-    ----------
-    left : Cost
-        What was not spent before (on row counts, imputation).
-    structure_share : float in (0, 1)
-        Nothing is spent on structure where there is nothing to choose: below three attributes, or
-        without parents.
-    attributes : int
-    degree : "auto" or int
-        Largest number of parents.
+    Nothing is spent on structure where there is nothing to choose: below three attributes, or
+    without parents.
 
     Raises
     ------
     ParameterError
         If nothing is left.
     """
-    if not 0 < structure_share < 1:
-        raise ParameterError("structure_share must be strictly between 0 and 1")
     if left.amount <= 0:
         raise ParameterError(
             "nothing is left of the budget for tables: row counts and imputation cost more than "
@@ -188,62 +172,27 @@ def make_plan(
     return Plan(whole=left, choice_cost=share * amount, table_cost=(1 - share) * amount)
 
 
-@dataclass(frozen=True)
-class TableRule:
-    """Public rule on which families are small enough.
-
-    Parameters
-    ----------
-    sizes : mapping of str to int
-        Number of codes per attribute.
-    cells : float
-        Most cells a family's table may have.
-    """
-
-    sizes: Mapping[str, int]
-    cells: float
-
-    def __call__(self, clique: Clique) -> bool:
-        """Tell whether the table of a family with these attributes is small enough."""
-        return math.prod(map(self.sizes.__getitem__, clique)) <= self.cells
-
-
 def usefulness_rule(
     sizes: Mapping[str, int], *, degree: int | str, theta: float, n_rows: float, plan: Plan
-) -> tuple[TableRule, int]:
-    """Return the rule on table sizes and the largest number of parents.
+) -> tuple[Callable[[Clique], bool], int]:
+    """Return the public rule on which tables are small enough, and the largest number of parents.
 
     With ``degree="auto"`` a table is useful if its mean count per cell is at least ``theta``
     times the noise scale (Zhang et al. 2017, theta-usefulness), with the *released* row count; a
     degree given as a number replaces the rule by a plain memory limit.
     """
+    cells, most = float(MAX_CELLS), _AUTO_DEGREE if degree == "auto" else int(degree)
     if degree == "auto":
         cells = min(max(0.0, n_rows) / (theta * plan.mean_scale(len(sizes))), MAX_CELLS)
-        most = _AUTO_DEGREE
         while most > 1 and _many_cliques(most, list(sizes.values()), cells):
             most -= 1
-        return TableRule(sizes, cells), most
-    if isinstance(degree, bool) or not isinstance(degree, int) or not 0 <= degree <= 6:
-        raise ParameterError("degree must be 'auto' or a whole number from 0 to 6")
-    return TableRule(sizes, MAX_CELLS), degree
+    return lambda clique: math.prod(map(sizes.__getitem__, clique)) <= cells, most
 
 
 class Learner:
     """Choose and measure families over one view of the private rows.
 
-    Parameters
-    ----------
-    door : Door
-        Asked for each choice of parents.
-    plan : Plan
-    tables : Door
-        The same rows; asked for each table. Either the same door, or what is set aside for tables.
-    total : Total or None
-        Released number of rows that the door counts.
-    report : callable
-        Progress; gets public facts only.
-    ruled : iterable of tuple of str
-        Attributes that public rules connect.
+    ``tables`` is asked for each table: the same door, or what is set aside for tables.
     """
 
     def __init__(
@@ -315,7 +264,7 @@ class Learner:
         )
         return {f.clique: _table_of(f.clique, consistent) for f in families}
 
-    def _expect(self, rule: TableRule, degree: int) -> None:
+    def _expect(self, rule: Callable[[Clique], bool], degree: int) -> None:
         """Have every family that can come up counted in one pass over the rows.
 
         Not if they would fill the memory: then they are counted when they are needed.

@@ -52,11 +52,6 @@ def dependence_score(counts: NDArray[np.int64]) -> float:
     ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on the
     family, in units of rows: between 0 and ``m``.
 
-    Parameters
-    ----------
-    counts : array of int, shape (parents..., child)
-        Joint counts, child on the last axis.
-
     Notes
     -----
     Sensitivity under add-remove is below 2 whatever ``m`` is. With p, q the distributions of
@@ -96,26 +91,9 @@ def candidates(
 ) -> list[Family]:
     """Families that may come next: every waiting child with every maximal allowed parent set.
 
-    Parameters
-    ----------
-    placed : tuple of str
-        Attributes already in the network: the possible parents.
-    waiting : iterable of str
-        Attributes not yet in it.
-    allowed : callable
-        Public rule on the tables of families, by their attributes; an allowed set's subsets are
-        allowed too.
-    degree : int, at least 0
-        Largest number of parents.
-    ruled : iterable of tuple of str
-        Attributes that a public rule connects. They are parents of each other where that is
-        allowed: nothing has to be spent to learn that they depend on each other.
-
-    Returns
-    -------
-    list of Family
-        In a fixed order that depends on public facts and earlier choices only. A child with no
-        allowed parents gets the empty parent set.
+    They stand in a fixed order that depends on public facts and earlier choices only; subsets of
+    allowed sets are allowed. What a rule connects are parents of each other where that is allowed:
+    nothing has to be spent to learn that they depend on each other.
     """
     found, rules = [], list(ruled)
     for child in waiting:
@@ -265,25 +243,7 @@ def fit_filling_model(
     *,
     start: Network | None = None,
 ) -> Network:
-    """Learn complete-data conditional laws from synthetic rows with holes.
-
-    Parameters
-    ----------
-    network : Network
-        The released model on the extended domain.
-    sizes : mapping of str to int
-        Number of levels of each attribute, missing not counted.
-    n : int
-        Number of synthetic rows to learn from (at most 50,000 are used).
-    rng : numpy Generator
-    start : Network, optional
-        Laws to begin with; what they rule out stays so. By default :func:`observed_part`.
-
-    Returns
-    -------
-    Network
-        Same families, complete domain.
-    """
+    """Learn complete-data conditional laws from synthetic rows with holes."""
     rows = max(1, min(n, _EM_ROWS))
     model = observed_part(network, sizes) if start is None else start
     holes = network.sample(rows, rng)
@@ -297,22 +257,7 @@ def fit_filling_model(
 def fill_holes(
     holes: Codes, sizes: Mapping[str, int], model: Network, rng: np.random.Generator
 ) -> Codes:
-    """Draw the missing cells of synthetic rows given their observed cells.
-
-    Parameters
-    ----------
-    holes : dict of str to array
-        Codes with ``sizes[name]`` for missing.
-    sizes : mapping of str to int
-    model : Network
-        What :func:`fit_filling_model` returned.
-    rng : numpy Generator
-
-    Returns
-    -------
-    dict of str to array
-        Codes without holes; observed cells unchanged.
-    """
+    """Draw the missing cells of synthetic rows given their observed cells."""
     filled = _initial(holes, sizes, model, rng)
     return _gibbs(filled, holes, sizes, model, rng, sweeps=5)
 

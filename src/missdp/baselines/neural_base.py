@@ -11,18 +11,13 @@ from typing import ClassVar
 
 from missdp.accounting import Budget
 from missdp.baselines.networks import margins_only
-from missdp.errors import MissingDependencyError, ParameterError, replacing
+from missdp.errors import MissingDependencyError, replacing
 from missdp.inference.row_model import RowModel
-from missdp.mechanisms.door import Door, Reads, Total
-from missdp.schema import Schema
+from missdp.mechanisms.door import Door, Total
 from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.learn_pairs import Crude
-from missdp.synth.state import is_whole
 
 _BATCH = 512
-_FIRST_SHARE = 0.15
-_MOST_STEPS = 100_000
-_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
 _MOST_CELLS = 1 << 23  # of all pairs, that are fitted together
 
 
@@ -53,29 +48,12 @@ class NeuralSynthesizer(PairsSynthesizer):
 
     def _check_parameters(self) -> Budget:
         import_torch()
-        for name, value in (("steps", self.steps), ("batch", self.batch)):
-            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
-                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+        self._check_training(steps=self.steps, batch=self.batch)
         return super()._check_parameters()
 
     @property
-    def _budget(self) -> Budget:
-        if not self._steps_planned:
-            return super()._budget
-        return self._training_budget(batch=self._batch, steps=self._steps_planned)
-
-    @property
-    def _margins_share(self) -> float:
-        if self._steps_planned and self.first_share is None:
-            return _FIRST_SHARE
-        return super()._margins_share
-
-    def _reads(self, schema: Schema) -> Reads:
-        return "rows" if self._steps_planned else super()._reads(schema)
-
-    @property
     def _most_cells(self) -> int:
-        return _MOST_TRAINED if self._steps_planned else _MOST_CELLS
+        return super()._most_cells if self._steps_planned else _MOST_CELLS
 
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)

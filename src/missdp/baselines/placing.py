@@ -20,9 +20,9 @@ returned, and an error says how many rows fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,8 @@ _MOST_TURNS = 60  # where no row can take another one's cells
 _IN_VAIN = 5  # turns
 
 
-class Redraw(Protocol):
-    """Draws some attributes of rows again from the model's law, given the rows' other cells."""
-
-    def __call__(self, rows: Table, names: tuple[str, ...], rng: np.random.Generator, /) -> Table:
-        """Return the rows with these attributes drawn again, and values drawn inside bins."""
+Redraw: TypeAlias = Callable[[Table, tuple[str, ...], np.random.Generator], Table]
+"""Draws some attributes of rows again from the model's law, given the rows' other cells."""
 
 
 def placed(
@@ -65,19 +62,6 @@ def placed(
     order: Sequence[str] = (),
 ) -> Table:
     """Return synthetic rows changed so that no two of them violate a denial constraint.
-
-    Parameters
-    ----------
-    rows : Table
-        Drawn from a released model, with values; under the whole schema, whose rules they obey, and
-        obey afterwards.
-    denials : sequence of PairDenial
-        Those that hold always.
-    rng : numpy Generator
-    redraw : Redraw, optional
-        By default cells are drawn from other rows.
-    order : sequence of str
-        The order in which the model draws attributes.
 
     Raises
     ------
@@ -117,15 +101,7 @@ def redrawn_from_others(table: Table) -> Redraw:
 
 @dataclass(frozen=True)
 class _Placing:
-    """How rows are placed under constraints that hang together by attributes.
-
-    Parameters
-    ----------
-    denials : tuple of PairDenial
-    rng : numpy Generator
-    redraw : Redraw
-    order : sequence of str
-    """
+    """How rows are placed under constraints that hang together by attributes."""
 
     denials: tuple[PairDenial, ...]
     rng: np.random.Generator
@@ -311,13 +287,8 @@ def _after_what_determines(denials: Sequence[PairDenial]) -> list[PairDenial]:
 def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool] | None:
     """Return what a constraint says if it is that two attributes go up together, or do not.
 
-    Returns
-    -------
-    given : tuple of str
-        Among rows that agree in these.
-    one, two : str
-    up : bool
-        Whether the one goes up with the other.
+    That is: among rows that agree in some, the two attributes, and whether one goes up with the
+    other.
     """
     if denial.first or denial.second or any(one != two for _, one, two in denial.between):
         return None

@@ -29,13 +29,6 @@ def restricted(network: Network, impossible: ImpossibleCells, rng: np.random.Gen
 
     A table that would grow too large is left as it is.
 
-    Parameters
-    ----------
-    network : Network
-    impossible : mapping of tuple of str to ndarray of bool
-        Cells that no row is in, on levels; "missing" after the levels is never impossible.
-    rng : numpy Generator
-
     Examples
     --------
     >>> families = (Family("work", ()), Family("hours", ()))

@@ -25,6 +25,7 @@ from missdp.synth.learn_pairs import Crude
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+_NOISE = 0.2  # that training adds to a weight
 _RARE = 1e-12
 _LEAST = 1e-7  # share of a level
 _LEAST_SEEN = 0.02  # share of the rows
@@ -41,43 +42,27 @@ _MOST_AT_ONCE = 128
 _SETTLING = 0.5  # of the steps, before weights are averaged
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How each head is trained, fixed before the first step.
+def _whole(training: Training, rows: float) -> float:
+    """Return the share of independent rows whose first gradient is not clipped.
 
-    ``noise`` is the standard deviation of the noise that all steps together add to a weight, as far
-    as it is not forgotten on the way. Steps are as long as that and their curvature allow, and get
-    shorter and shorter.
+    Clipping costs a bias that stays however large the budget is, and a longer norm costs noise. So
+    the share grows with the rows that steps read over the noise, in norms.
     """
+    signal = training.rate * rows * math.sqrt(training.steps) / training.noise_multiplier
+    share = _LEAST_WHOLE + _PER_DECADE * math.log10(max(signal, 1.0) / _HALF)
+    return min(max(share, _LEAST_WHOLE), _MOST_WHOLE)
 
-    steps: int
-    batch: int
-    noise: float
 
-    def whole(self, training: Training, rows: float) -> float:
-        """Return the share of independent rows whose first gradient is not clipped.
+def _step(t: int, steps: int, std: float, curvature: Floats) -> Floats:
+    """Return the lengths of a step, if gradients have noise of this standard deviation.
 
-        Clipping costs a bias that stays however large the budget is, and a longer norm costs noise.
-        So the share grows with the rows that steps read over the noise, in norms.
-        """
-        signal = training.rate * rows * math.sqrt(self.steps) / training.noise_multiplier
-        share = _LEAST_WHOLE + _PER_DECADE * math.log10(max(signal, 1.0) / _HALF)
-        return min(max(share, _LEAST_WHOLE), _MOST_WHOLE)
-
-    def step(self, t: int, std: float, curvature: Floats) -> Floats:
-        """Return the lengths of a step, if gradients have noise of this standard deviation.
-
-        Where there is hardly any noise, a step over the lowest point to a higher one is what is to
-        be feared: no weight goes further than its curvature allows.
-        """
-        length = self.noise * math.sqrt(3 * self.steps) / (2 * std)
-        longest = 2 * min(length, _LONGEST) / self.steps
-        return np.minimum(longest, _STABLE / curvature) * (1 - t / self.steps)
-
-    def averaged(self, t: int) -> float:
-        """Return the share of the weights after a step in what is kept."""
-        first = int(_SETTLING * self.steps)
-        return (t >= first) / (self.steps - first)
+    Steps get shorter and shorter. All together they add as much noise to a weight as is wanted, as
+    far as it is not forgotten on the way. Where there is hardly any noise, a step over the lowest
+    point to a higher one is what is to be feared: no weight goes further than its curvature allows.
+    """
+    length = _NOISE * math.sqrt(3 * steps) / (2 * std)
+    longest = 2 * min(length, _LONGEST) / steps
+    return np.minimum(longest, _STABLE / curvature) * (1 - t / steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,24 +111,12 @@ def train_heads(
     door: Door,
     crude: Crude,
     order: Sequence[int],
-    plan: Plan,
     *,
+    steps: int,
+    batch: int,
     report: Callable[[float], None],
 ) -> Heads:
-    """Return heads trained one after the other, with all that is left of a door's budget.
-
-    Parameters
-    ----------
-    door : Door
-        To rows on groups of levels; its budget counts divergences at a Rényi order.
-    crude : Crude
-        Released margins, at which biases start and by which contexts are centred.
-    order : sequence of int
-        The attributes as they are drawn.
-    plan : Plan
-    report : callable
-        Told the share of the work that is done.
-    """
+    """Return heads trained one after the other, with all that is left of a door's budget."""
     kept = [m[: lv.n_groups] for m, lv in zip(crude.margins, crude.levels, strict=True)]
     layout = _Layout(tuple(order), tuple(map(_positive, kept)))
     observed = np.clip(crude.observed, _LEAST_SEEN, 1.0)
@@ -154,9 +127,9 @@ def train_heads(
         name, rows = door.schema.names[a], max(1.0, crude.rows * float(observed[a]))
         label = f"heads of {name}"
         part = door.reserve(door.share(1 / (len(waiting) - k)), label=label)
-        rate = min(1.0, plan.batch / rows)
-        setting = Training.worth(part.left, rate=rate, steps=plan.steps, clip=1.0)
-        setting = replace(setting, clip=_clip(layout, a, plan.whole(setting, rows)))
+        rate = min(1.0, batch / rows)
+        setting = Training.worth(part.left, rate=rate, steps=steps, clip=1.0)
+        setting = replace(setting, clip=_clip(layout, a, _whole(setting, rows)))
         training = part.train(
             setting,
             _gradient,
@@ -167,12 +140,12 @@ def train_heads(
         )
         std = training.noise_std / (setting.rate * rows)
         curvature = layout.curvature(left, right)
-        mean = np.zeros(len(left))
-        for t in range(plan.steps):
+        mean, first = np.zeros(len(left)), int(_SETTLING * steps)
+        for t in range(steps):
             found = training.step(weights, *layout.state, left, right)
-            weights[left, right] += plan.step(t, std, curvature) * found / (setting.rate * rows)
-            mean += weights[left, right] * plan.averaged(t)
-            report((k + (t + 1) / plan.steps) / len(waiting))
+            weights[left, right] += _step(t, steps, std, curvature) * found / (setting.rate * rows)
+            mean += weights[left, right] * ((t >= first) / (steps - first))
+            report((k + (t + 1) / steps) / len(waiting))
         weights[left, right] = mean
     return _heads(layout, weights)
 

@@ -30,9 +30,12 @@ from missdp.synth.learn_pairs import (
     release_pairs,
 )
 from missdp.synth.sampling import kinds_share
-from missdp.synth.state import is_declared, is_number
+from missdp.synth.state import is_declared, is_number, is_whole
 
 _FIRST_SHARE = 0.08
+_TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
+_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
+_MOST_STEPS = 100_000
 _COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
 _CLIPS = (2.0**-10, 2.0**20)
 _NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
@@ -93,28 +96,43 @@ class PairsSynthesizer(Synthesizer):
         Noise.worth(replace(left, amount=left.amount * first))
 
     def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
-        return "weights"
+        return "rows" if self._steps_planned else "weights"
 
     @property
     def _most_cells(self) -> int:
         """Most cells of all pairs together."""
-        return RowProducts.most
+        return _MOST_TRAINED if self._steps_planned else RowProducts.most
+
+    @property
+    def _steps_planned(self) -> int:
+        """Number of steps of private training: 0 if nothing is trained step by step."""
+        return 0
+
+    @property
+    def _batch(self) -> int:
+        """Number of rows that a step of training is expected to read."""
+        return 0
 
     @property
     def _budget(self) -> Budget:
-        return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
-
-    def _training_budget(self, *, batch: int, steps: int) -> Budget:
-        """Return a budget that counts at the Rényi order that suits so much training."""
+        if not self._steps_planned:
+            return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
         rate = _NOMINAL_RATE
         if is_declared(self.n_rows):
-            rate = min(1.0, batch / max(1, int(self.n_rows)))
+            rate = min(1.0, self._batch / max(1, int(self.n_rows)))
+        steps = self._steps_planned  # the Rényi order is the one that suits so much training
         cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=steps)
         return Budget.from_cost(cost, delta=self._delta)
 
+    def _check_training(self, **given: int | None) -> None:
+        for name, value in given.items():
+            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
+                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+
     @property
     def _margins_share(self) -> float:
-        return _FIRST_SHARE if self.first_share is None else self.first_share
+        usual = _TRAINED_FIRST_SHARE if self._steps_planned else _FIRST_SHARE
+        return usual if self.first_share is None else self.first_share
 
     @property
     def _imputation_cost(self) -> Cost:

@@ -81,10 +81,6 @@ class Caps:
 class Keeper:
     """What a fit has spent of each part: releases beyond a cap are refused before they are made.
 
-    Parameters
-    ----------
-    caps : Caps
-
     Examples
     --------
     >>> from missdp.accounting import GaussianEvent
@@ -320,21 +316,6 @@ def graphical_caps(
     spent on rounds: a selection, within a cap of its own that the learner keeps to, and a marginal
     of the workload. Pairs that a share is reserved for, and marginals measured once more, are of
     the workload too, or inside one of its marginals.
-
-    Parameters
-    ----------
-    whole, plan, schema
-        Of the fit, and of what is modelled.
-    count_share : float
-        Of what ``plan`` may spend, for the number of rows.
-    trees : mapping of str to float
-        Cost of finding the bins of each attribute that is to be cut.
-    weights, zeros
-        Marginals that may be selected, and cells that are known to be impossible.
-    ruled : bool
-        Whether there are rules.
-    gate_of, gates
-        What a row must have observed to enter a marginal, and who chose that.
     """
     names, counted = schema.names, count_share * plan.whole.amount
     if gates == "schema":

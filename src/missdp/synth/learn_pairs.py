@@ -25,16 +25,6 @@ from missdp.inference.pair_tables import PairTables
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
-__all__ = [
-    "Crude",
-    "PairRelease",
-    "blocks",
-    "crude_margins",
-    "fit_pairs",
-    "impossible_pairs",
-    "release_pairs",
-]
-
 Floats = NDArray[np.float64]
 
 _ALONE = 1.6  # factor of single blocks beside their products
@@ -102,17 +92,7 @@ class Crude:
 
 
 def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None = None) -> Crude:
-    """Release the one-way margins of all attributes.
-
-    Parameters
-    ----------
-    door : Door
-    noise : Noise
-    zeros : mapping of Clique to ndarray of bool
-        Impossible cells of pairs; only levels to which the same is possible are merged.
-    number : Total, optional
-        Number of all rows, as far as it is known already.
-    """
+    """Release the one-way margins of all attributes."""
     door.expect([(name,) for name in door.schema.names])
     counts = [door.marginal((name,), noise).astype(np.float64) for name in door.schema.names]
     every = door.strategy.complete_only  # margin counts the same rows, though not all
@@ -148,18 +128,7 @@ def blocks(crude: Crude) -> list[Floats]:
 def plan_products(
     names: Sequence[str], crude: Crude, cost: Cost, *, clip: float | Literal["auto"] = "auto"
 ) -> RowProducts:
-    """Return the blocks of rows, and where their vectors are clipped; from released values.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The attributes.
-    crude : Crude
-    cost : Cost
-        What the products may cost.
-    clip : "auto" or float
-        ``"auto"`` follows from the released margins and number of rows, and from the cost.
-    """
+    """Return the blocks of rows, and where their vectors are clipped; from released values."""
     parts = blocks(crude)
     squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
     signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
@@ -172,16 +141,7 @@ def plan_products(
 def release_pairs(
     door: Door, crude: Crude, *, clip: float | Literal["auto"] = "auto"
 ) -> PairRelease:
-    """Release all pairs at once, with all that is left of a door's budget.
-
-    Parameters
-    ----------
-    door : Door
-    crude : Crude
-        Of its attributes.
-    clip : "auto" or float
-        See `plan_products`.
-    """
+    """Release all pairs at once, with all that is left of a door's budget."""
     names = door.schema.names
     if len(names) == 1:
         return PairRelease(crude, None, None)
@@ -278,12 +238,8 @@ class PairRelease:
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
 
-        Parameters
-        ----------
-        taken : (sequence of ndarray, mapping of (attribute, attribute) to ndarray) or None
-            What clipping took from the means of blocks and products.
-        factors : mapping of (attribute, attribute) to float, optional
-            By how much the noise of a pair is larger than it was released.
+        ``taken`` is what clipping took from the means of blocks and products; ``factors`` say by
+        how much the noise of a pair is larger than it was released.
         """
         crude, released = self.crude, self.products
         sizes = tuple(level.n_groups for level in crude.levels)
@@ -353,20 +309,9 @@ def fit_pairs(
 ) -> PairModel:
     """Fit a model whose clipped sums are those released.
 
-    Parameters
-    ----------
-    release : PairRelease
-    selective : bool
-        Whether holes may depend on values. If not, the rows observed on a pair stand for all.
-    always : mapping of int to int
-        By attribute, a group of levels that is never missing.
-    told : mapping of int to tuple of int
-        By attribute with a level that others tell, these; see `~missdp.inference.masks.MaskModel`.
-    allowed : mapping of (attribute, attribute) to ndarray of bool
-        Which cells of a pair are possible (public).
-    rng : numpy Generator
-    order : sequence of int, optional
-        In which heads are drawn; by default those with few levels first.
+    Holes may depend on values if ``selective``; if not, the rows observed on a pair stand for all.
+    ``always`` has the groups of levels that are never missing, ``told`` the levels that others
+    tell, and ``allowed`` says which cells of a pair are possible; all by position, and public.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS

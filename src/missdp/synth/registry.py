@@ -19,17 +19,6 @@ from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import read_document
 
-__all__ = [
-    "default_synthesizer",
-    "load",
-    "opened_model",
-    "own_parameters",
-    "read_settings",
-    "synthesizer_named",
-    "synthesizer_names",
-    "synthesizers",
-]
-
 GROUP = "missdp.synthesizers"
 """Entry points of this group add families: `missdp.baselines`, and other packages."""
 
@@ -96,12 +85,6 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
 
     All pairs at once for up to 40 attributes, AIM beyond, where most pairs hold nothing but noise,
     and PrivBayes for pure differential privacy.
-
-    Parameters
-    ----------
-    schema : Schema
-    delta : float or None
-        None is some delta above 0.
 
     Examples
     --------
@@ -189,11 +172,6 @@ def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values of a family's own parameters that were written as ``name=value``.
-
-    Parameters
-    ----------
-    family : type
-    settings : iterable of str
 
     Raises
     ------

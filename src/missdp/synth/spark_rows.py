@@ -23,8 +23,6 @@ from missdp.table import Holes, check_holes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["sample_spark"]
-
 
 _BATCH_ROWS = 32_768
 
