@@ -30,7 +30,6 @@ from missdp.synth.all_pairs import PairsSynthesizer
 
 FAMILIES = {
     "DPMisGAN": (DPMisGAN, {}),
-    "DPMisGAN, trained": (DPMisGAN, {"critic": "trained"}),
     "DPMisGAN, mlp": (DPMisGAN, {"critic": "mlp"}),
     "DPAutoGAN": (DPAutoGAN, {}),
     "DPCTGAN": (DPCTGAN, {}),

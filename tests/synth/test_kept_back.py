@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-import missdp.synth.mst
+import missdp.synth.aim
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Cost, releases
 from missdp.accounting.gdp import gdp_cost, mu_worth
@@ -103,8 +103,8 @@ def test_too_few_rows_and_small_models_measure_what_they_did_before():
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
     apart = {}
-    for share in (missdp.synth.mst._PAIRS_SHARE, 0.0):
-        monkeypatch.setattr(missdp.synth.mst, "_PAIRS_SHARE", share)
+    for share in (missdp.synth.aim._PAIRS_SHARE, 0.0):
+        monkeypatch.setattr(missdp.synth.aim, "_PAIRS_SHARE", share)
         model = MST(epsilon=1.0, delta=1e-6, random_state=0).fit(private(holes=holes))
         rows = rows_that_all_depend_on_each_other(20_000)
         apart[share] = distances(model.sample_table(20_000, random_state=0), rows)

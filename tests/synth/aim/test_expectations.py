@@ -8,7 +8,7 @@ from missdp import Categorical, Schema, Table
 from missdp.inference.estimate import Estimate
 from missdp.synth import AIM
 from missdp.synth import learn_graphical as learning
-from missdp.synth.expectations import Expectations
+from missdp.synth.learn_graphical import Expectations
 
 D = 12
 
@@ -82,7 +82,7 @@ def test_the_same_marginals_are_selected(holes, monkeypatch):
 
 
 def test_no_more_is_kept_than_fits(monkeypatch):
-    monkeypatch.setattr("missdp.synth.expectations._CELLS", 90)
+    monkeypatch.setattr("missdp.synth.learn_graphical._CELLS", 90)
     monkeypatch.setattr(learning, "Expectations", Small)
     Small.most = 0
     AIM(epsilon=1.0, delta=1e-6, random_state=0, rounds=6).fit(rows(2000, holes=False))
