@@ -203,7 +203,7 @@ SINGLE = [
     HEADS,
     FACTORS,
     Conditionals((1, 0), FACTORS, FACTORS),
-    PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, "heads", 12.0),
+    PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,
     NetworkModel(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from missdp.baselines.class_table import ClassTable, draw_classes
+from missdp.baselines.class_table import ClassTable
 from missdp.inference.model import Levels
 
 
@@ -58,26 +58,6 @@ def test_draws_are_closer_than_chance_and_each_row_has_the_same_law():
     assert chisquare(first, 400 * expected).pvalue > 1e-4
 
 
-def test_holes_are_left_out_unless_they_are_kept_and_edges_are_drawn():
-    model, rng = some(), np.random.default_rng(0)
-    assert max(column.max() for column in model.sample(50, rng, keep_holes=False)[:1]) == 1
-    assert [len(c) for c in model.sample(0, rng, keep_holes=True)] == [0, 0]
-    sure = ClassTable(
-        levels(1, 2),
-        np.ones(1),
-        (np.ones((1, 1)), np.array([[0.0, 1.0]])),
-        np.ones((1, 2)),
-        {},
-        3.0,
-    )
-    one, other = sure.sample(7, rng, keep_holes=True)
-    assert one.tolist() == [0] * 7
-    assert other.tolist() == [1] * 7
-    classes, rows = draw_classes(model.shares, model.heads, 10, rng)
-    assert classes.shape == (10,)
-    assert rows.shape == (10, 2)
-
-
 def test_a_mixture_is_the_mean_of_the_laws():
     one, other = some(), some({})
     other = ClassTable(
@@ -86,13 +66,3 @@ def test_a_mixture_is_the_mean_of_the_laws():
     mixed = ClassTable.mixed([one, other])
     assert law(mixed) == pytest.approx((law(one) + law(other)) / 2)
     assert mixed.shares.sum() == pytest.approx(1)
-
-
-def test_a_table_is_written_and_read_back_without_pickle():
-    model = some({0: 1})
-    again = ClassTable.from_json(model.to_json())
-    assert again.always == {0: 1}
-    draws = [
-        m.sample(20, np.random.default_rng(0), keep_holes=True)[1].tolist() for m in (model, again)
-    ]
-    assert draws[0] == draws[1]

@@ -47,7 +47,7 @@ def toward(table: Table, rates: Any, *, std: float = 0.0, seed: int = 0, **more:
     return leaned(table, table.schema.rulebook.pairs, aims, rng, **more)
 
 
-@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS[1:2], TEXTS[2:], TEXTS])
+@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS])
 @pytest.mark.parametrize("times", [0.5, 1.5])
 def test_pairs_violate_as_often_as_was_released(texts: tuple[str, ...], times: float) -> None:
     table = drawn(3000, 1, *texts)
@@ -79,13 +79,6 @@ def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times: float)
     assert shares(found)[0] == pytest.approx(edge * share, rel=0.15)
 
 
-def test_one_rate_is_mended_while_another_stays() -> None:
-    table = drawn(3000, 3, TEXTS[0], TEXTS[2])
-    rates = shares(table) * [1.0, 0.5]
-    found = toward(table, rates)
-    assert shares(found) == pytest.approx(rates, rel=0.15)
-
-
 def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() -> None:
     table = drawn(3000, 4, TEXTS[0])
     found = toward(table, 0.8 * shares(table), order=("x", "y", "o", "c", "z"))
@@ -94,17 +87,6 @@ def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() ->
     assert np.array_equal(found.values("x"), table.values("x"))
     for name in ("o", "c", "z"):
         assert np.array_equal(found.codes(name), table.codes(name))
-
-
-def test_a_rate_that_cannot_be_reached_is_approached() -> None:
-    text = "t1&t2&EQ(t1.c,t2.c)"  # three levels: a third of the pairs at least
-    table = drawn(600, 5, text)
-    skewed = Column(np.array([0] * 400 + [1] * 150 + [2] * 50, dtype=np.uint8))
-    columns = {name: table.column(name) for name in table.schema.names}
-    table = Table(table.schema, columns | {"c": skewed})
-    found = toward(table, [0.0], std=0.01)
-    assert shares(table)[0] > 0.5
-    assert 0.33 < shares(found)[0] < 0.345
 
 
 def test_rules_of_single_rows_go_on_holding() -> None:
@@ -122,6 +104,7 @@ def test_rules_of_single_rows_go_on_holding() -> None:
     assert rule_violations(found).broken_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_time_hardly_grows_faster_than_rows() -> None:
     def seconds(n: int) -> float:
@@ -131,11 +114,12 @@ def test_time_hardly_grows_faster_than_rows() -> None:
         toward(table, rates)
         return time.process_time() - start
 
-    small, large = seconds(4_000), seconds(32_000)
+    small, large = seconds(2_000), seconds(16_000)
     assert small < 10
     assert large < 16 * small + 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the files are not here")
 def test_rows_of_independent_margins_violate_as_often_as_br2000() -> None:
     from _data import schema

@@ -11,7 +11,6 @@ from missdp.baselines.network import (
     fit_filling_model,
 )
 from missdp.baselines.restrict import restricted
-from missdp.inference.model import draw
 
 
 def joint_of(codes, sizes):
@@ -51,29 +50,6 @@ def test_sampling_follows_the_network(network):
     # Even draws stay closer than independent ones, whose distance would be about
     # sqrt(cells / n) / 2; a wrong table would be off by far more.
     assert 0.5 * np.abs(found - exact_joint(network, SIZES)).sum() < 0.004
-
-
-def test_even_draws_are_uniform_within_each_cell():
-    rng = np.random.default_rng(3)
-    cell = rng.integers(0, 5, 10_000)
-    drawn = draw(np.ones((5, 1000)), cell, rng)
-    for c in range(5):
-        inside = np.sort(drawn[cell == c])
-        assert np.abs(inside - np.linspace(0, 1000, len(inside))).max() < 2
-    order = np.corrcoef(np.arange(10_000), drawn)[0, 1]
-    assert abs(order) < 0.05
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_tiny_samples(network, n):
-    assert all(len(codes) == n for codes in network.sample(n, np.random.default_rng(0)).values())
-
-
-def test_round_trip(network):
-    again = Network.from_json(network.to_json())
-    assert again.families == network.families
-    for name, law in network.conditionals.items():
-        np.testing.assert_array_equal(again.conditionals[name], law)
 
 
 def test_empty_parent_cells_take_the_margin():
@@ -124,7 +100,7 @@ def test_filling_keeps_observed_cells_and_leaves_no_hole():
         assert filled[name].max() < size
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
 def test_restricted_laws_leave_no_row_without_an_end(order):
     # a and b are not applicable (their last level) if and only if c is 0.
     laws = {"a": np.array([0.3, 0.3, 0.4]), "b": np.array([0.5, 0.5]), "c": np.array([0.6, 0.4])}
@@ -141,3 +117,23 @@ def test_restricted_laws_leave_no_row_without_an_end(order):
         assert not cells[tuple(rows[name] for name in names)].any()
     first = np.bincount(rows[order[0]], minlength=len(laws[order[0]])) / 2000
     np.testing.assert_allclose(first, laws[order[0]], atol=0.001)  # what is drawn first stays
+
+
+def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order():
+    rng = np.random.default_rng(8)
+    families = (Family("a", ()), Family("b", ("a",)), Family("c", ()))
+    laws = {
+        "a": np.array([0.5, 0.5]),
+        "b": np.array([[0.5, 0.5], [0.1, 0.9]]),
+        "c": np.array([0.2, 0.3, 0.5]),  # its last level is "missing"
+    }
+    never = np.ones((2, 2, 2), dtype=bool)  # axes c, a, b
+    never[1, 0, 0] = never[0, 1, 1] = never[1, 1, 1] = False
+    found = restricted(Network(families, laws), {("c", "a", "b"): never}, rng).conditionals["c"]
+    assert found.shape == (2, 2, 3)
+    np.testing.assert_allclose(found[0, 1], [0.0, 0.0, 1.0])
+    assert (found[0, 0] > 0).tolist() == [False, True, True]
+    assert (found[1, 1] > 0).all()
+    # The margin of what came last is as it was.
+    first = laws["a"][:, None] * laws["b"]
+    np.testing.assert_allclose((first[..., None] * found).sum(axis=(0, 1)), laws["c"], atol=0.01)

@@ -1,17 +1,16 @@
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from missdp import Categorical, PrivBayes, Schema, Table
-from missdp.baselines.learn_network import TableRule
 from missdp.baselines.network import (
     SCORE_SENSITIVITY,
-    Family,
     candidates,
     dependence_score,
     reachable_cliques,
@@ -19,17 +18,6 @@ from missdp.baselines.network import (
 from synth.conformance import make_table
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 4))
-
-
-@given(st.data())
-@settings(max_examples=300)
-def test_the_score_moves_by_less_than_its_sensitivity(data):
-    shape = data.draw(shapes)
-    counts = data.draw(arrays(np.int64, shape, elements=st.integers(0, 40)))
-    cell = tuple(data.draw(st.integers(0, size - 1)) for size in shape)
-    more = counts.copy()
-    more[cell] += 1
-    assert abs(dependence_score(more) - dependence_score(counts)) < SCORE_SENSITIVITY
 
 
 def test_the_sensitivity_is_nearly_attained():
@@ -48,34 +36,6 @@ def test_score_counts_dependent_rows():
     assert dependence_score(np.diag([10, 10])) == 10
     assert dependence_score(np.ones((3, 4), dtype=int) * 7) == 0
     assert dependence_score(np.zeros((2, 2), dtype=int)) == 0
-
-
-def test_candidates_are_maximal_allowed_sets():
-    sizes = {"a": 2, "b": 3, "c": 10, "d": 2}
-
-    def allowed(clique):
-        return np.prod([sizes[n] for n in clique]) <= 24
-
-    found = candidates(("a", "b", "c"), ["d"], allowed, degree=2)
-    assert set(found) == {Family("d", ("a", "b")), Family("d", ("c",))}
-    assert candidates((), ["a"], allowed, degree=2) == [Family("a", ())]
-    assert candidates(("a",), ["c"], lambda f: False, degree=2) == [Family("c", ())]
-
-
-@pytest.mark.parametrize("degree", [0, 1, 2])
-def test_every_candidate_can_be_counted(degree):
-    names = ("a", "b", "c", "d")
-    sizes = dict(zip(names, (2, 3, 5, 7), strict=True))
-
-    def allowed(clique):
-        return np.prod([sizes[n] for n in clique]) <= 40
-
-    counted = set(reachable_cliques(names, allowed, degree))
-    for size in range(4):
-        for placed in itertools.permutations(names, size):
-            waiting = [n for n in names if n not in placed]
-            for family in candidates(placed, waiting, allowed, degree):
-                assert tuple(n for n in names if n in family.clique) in counted
 
 
 @given(st.data())
@@ -100,7 +60,10 @@ def test_the_score_is_exact_for_every_number_of_rows(data):
 def test_candidates_are_the_maximal_allowed_sets(degree, cells):
     names = ("a", "b", "c", "d", "e")
     sizes = dict(zip(names, (2, 3, 5, 7, 2), strict=True))
-    rule = TableRule(sizes, cells)
+
+    def rule(clique):
+        return math.prod(sizes[name] for name in clique) <= cells
+
     placed, waiting = ("c", "a", "e", "b"), ("d",)
     every = [
         frozenset(parents)
@@ -112,9 +75,11 @@ def test_candidates_are_the_maximal_allowed_sets(degree, cells):
     found = candidates(placed, waiting, rule, degree)
     assert {frozenset(f.parents) for f in found} == (maximal or {frozenset()})
     assert len(found) == max(1, len(maximal))
+    counted = set(reachable_cliques(names, rule, degree))
+    assert all(tuple(n for n in names if n in f.clique) in counted for f in found)
 
 
-@pytest.mark.parametrize("missing", PrivBayes.strategies)
+@pytest.mark.parametrize("missing", ["joint"])
 def test_counting_in_small_batches_changes_nothing(missing, monkeypatch):
     def synthetic():
         model = PrivBayes(epsilon=1.0, missing=missing, degree=2, random_state=0)

@@ -22,8 +22,8 @@ from missdp.accounting import (
 )
 from missdp.accounting.exact import exact, float_up
 from missdp.accounting.filters import filter_cost
-from missdp.errors import MissDPError, NotFittedError, ParameterError, UnprovenError
-from missdp.sources import Strategy, strategy_named
+from missdp.errors import NotFittedError, ParameterError, UnprovenError
+from missdp.sources import strategy_named
 from missdp.sources.modelled import Modelled
 from missdp.synth.before_holes import _gate_by_gate, synthesizer_ground_truth
 from synth.conformance import SCHEMA, make_table
@@ -54,9 +54,8 @@ def test_no_assumption_no_number():
 
 
 @pytest.mark.parametrize("missing", PrivBayes.strategies)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_row_independence_keeps_epsilon_and_becomes_a_condition(missing, delta):
-    model = fit(missing, delta=delta)
+def test_row_independence_keeps_epsilon_and_becomes_a_condition(missing):
+    model = fit(missing)
     found = model.ground_truth_guarantee(RowIndependentMissingness())
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
     assert found.protects == "ground-truth"
@@ -83,12 +82,6 @@ def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
     assert found.epsilon == pytest.approx(rest + amplified(0.8, tables), rel=1e-6)
 
 
-def test_an_attribute_that_is_never_missing_stops_the_amplification():
-    model = fit("observed")
-    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
-    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
-
-
 @pytest.mark.parametrize("missing", ["joint", "impute-first"])
 def test_reading_every_row_is_not_amplified(missing):
     model = fit(missing, imputer="random", cuts="equal")  # bins are found behind a gate
@@ -103,36 +96,6 @@ def test_imputed_margins_are_amplified_one_by_one():
     expected = model.guarantee_.epsilon - sum(margins.values())
     expected += sum(amplified(OBSERVED[name], epsilon) for name, epsilon in margins.items())
     assert found.epsilon == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_domain_read_from_the_data_is_carried_over_or_refused():
-    drafted = Categorical(name="x", levels=("a", "b"), nullable=True, undeclared=("levels",))
-    table = Table.from_codes(Schema((drafted,)), {"x": [0, 1, 2] * 200})
-    model = PrivBayes(epsilon=1.0).fit(table, undeclared="accept")
-    try:
-        found = model.ground_truth_guarantee(RowIndependentMissingness())
-    except MissDPError:
-        return
-    assert model.guarantee_.conditions[0] in found.conditions
-
-
-def test_a_saved_model_gives_the_same(tmp_path):
-    model = fit("complete-rows")
-    model.save(tmp_path / "m.json")
-    known = MissingCompletelyAtRandom(OBSERVED)
-    again = PrivBayes.load(tmp_path / "m.json").ground_truth_guarantee(known)
-    assert again == model.ground_truth_guarantee(known)
-
-
-def test_gates_of_an_unknown_strategy_amplify_nothing():
-    model = fit("complete-rows")
-    found = synthesizer_ground_truth(
-        model.guarantee_,
-        strategy=Strategy(name="something new", rows="observed", complete_only=True),
-        modelled=Modelled(SCHEMA),
-        assumption=MissingCompletelyAtRandom(OBSERVED),
-    )
-    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
@@ -202,7 +165,7 @@ def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
     assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(3, 400)), min_size=1, max_size=8),
     st.floats(2.0, 64.0),

@@ -8,9 +8,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.inference.given_rest import redraw
+from missdp.inference.heads import Heads
+from missdp.inference.model import Levels
 from missdp.schema import Numeric, PairDenial, Schema
 from missdp.sources.partners import observed_on, violates_itself, violating_partners
+from missdp.synth.sampling import put
 from missdp.table import Table
+
+Rows: TypeAlias = Table
+"""Synthetic rows."""
 
 Flags: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
@@ -137,3 +144,22 @@ def donors(
         chosen[hit] = line[(first + np.floor(rng.random(lacking.size) * many).astype(int))[hit]]
         open_ &= ~hit
     return lacking, chosen
+
+
+def redrawn(
+    law: Heads,
+    levels: tuple[Levels, ...],
+    rows: Rows,
+    names: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Rows:
+    """Return rows with some attributes drawn anew given the rest, numbers in the bins drawn."""
+    schema = rows.schema
+    place = {name: i for i, name in enumerate(schema.names)}
+    known = zip(schema.names, levels, strict=True)
+    groups = np.stack([level.groups[rows.codes(name)] for name, level in known], axis=1)
+    drawn = redraw(law, groups, tuple(place[n] for n in names), rng)
+    codes = {n: levels[place[n]].split(drawn[:, place[n]], rng) for n in names}
+    again = Table.from_codes(schema.subset(names), codes).with_values(rng)
+    every = np.arange(len(rows))
+    return put(rows, every, again, every, names)

@@ -10,11 +10,11 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from missdp.accounting import Budget
+from missdp.baselines.conflicts import Rows, redrawn
 from missdp.baselines.leaning import leaned
 from missdp.baselines.placing import placed
 from missdp.baselines.trained import train_heads
 from missdp.errors import ParameterError
-from missdp.inference.given_rest import redraw
 from missdp.inference.masks import MaskModel
 from missdp.inference.model import finite
 from missdp.inference.pair_model import PairModel
@@ -24,8 +24,7 @@ from missdp.schema.denial import PairDenial
 from missdp.synth.all_pairs import PairsSynthesizer
 from missdp.synth.cuts import cuts_share
 from missdp.synth.learn_pairs import Crude, fit_pairs
-from missdp.synth.sampling import kinds_share, put
-from missdp.table import Table
+from missdp.synth.sampling import kinds_share
 
 HeadsFrom: TypeAlias = Literal["moments", "sequential"]
 
@@ -234,7 +233,7 @@ class Kamino(PairsSynthesizer):
         """Whether all rows are drawn at once: where constraints compare two of them."""
         return bool(schema.rulebook.pairs)
 
-    def _finished(self, table: Table, rng: np.random.Generator) -> Table:
+    def _finished(self, table: Rows, rng: np.random.Generator) -> Rows:
         """Return rows between which constraints hold."""
         soft, hard = self._denials("mostly"), self._denials("always")
         order = [self.modelled_.names[a] for a in self.model_.law.order]
@@ -246,17 +245,8 @@ class Kamino(PairsSynthesizer):
             table = placed(table, hard, rng, redraw=again, order=order)
         return table
 
-    def _redrawn(self, rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> Table:
-        """Return rows with some attributes drawn anew, numeric values in the bins drawn."""
-        schema, levels = rows.schema, self.model_.levels
-        place = {name: i for i, name in enumerate(schema.names)}
-        known = zip(schema.names, levels, strict=True)
-        groups = np.stack([level.groups[rows.codes(name)] for name, level in known], axis=1)
-        drawn = redraw(self.model_.law, groups, tuple(place[n] for n in names), rng)
-        codes = {n: levels[place[n]].split(drawn[:, place[n]], rng) for n in names}
-        again = Table.from_codes(schema.subset(names), codes).with_values(rng)
-        every = np.arange(len(rows))
-        return put(rows, every, again, every, names)
+    def _redrawn(self, rows: Rows, names: tuple[str, ...], rng: np.random.Generator) -> Rows:
+        return redrawn(self.model_.law, self.model_.levels, rows, names, rng)
 
 
 def drawing_order(schema: Schema, denials: Iterable[PairDenial]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ def chain(n=20_000):
     return {k: np.where(rng.random(n) < 0.2, 3, c) for k, c in zip(NAMES, columns, strict=True)}
 
 
-@pytest.mark.parametrize("missing", MST.strategies)
+@pytest.mark.parametrize("missing", ["joint", "impute-first"])
 def test_the_tree_is_found_and_paid_for(missing):
     model = MST(epsilon=3.0, delta=1e-6, missing=missing, random_state=0, model_rows=2000)
     model.fit(Table.from_codes(SCHEMA, chain()))
@@ -35,7 +35,7 @@ def test_the_tree_is_found_and_paid_for(missing):
 def test_no_cycle_is_ever_measured():
     rng = np.random.default_rng(1)
     codes = {n: rng.integers(0, 3, 300) for n in NAMES}
-    for seed in range(5):
+    for seed in range(3):
         model = MST(epsilon=0.5, delta=1e-6, random_state=seed, model_rows=200)
         edges = model.fit(Table.from_codes(SCHEMA, codes)).measured_
         roots = {n: n for n in NAMES}

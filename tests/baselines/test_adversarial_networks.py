@@ -1,12 +1,9 @@
 """Networks that draw rows in NumPy: saved whole, calibrated, their holes where they may be."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from missdp.baselines.networks import (
-    Layers,
     NetworkModel,
     calibrated,
     random_layers,
@@ -39,15 +36,6 @@ def model(*, sees_values=True, conditions=False, always=None, rng=None):
         asked=np.array([1.0, 0.0, 3.0]) if conditions else np.zeros(0),
         n_rows=12.0,
     )
-
-
-@pytest.mark.parametrize("conditions", [False, True])
-def test_a_saved_model_draws_the_same_rows(conditions):
-    one = model(conditions=conditions)
-    other = NetworkModel.from_json(one.to_json())
-    for keep in (False, True):
-        drawn = [m.sample(500, np.random.default_rng(1), keep_holes=keep) for m in (one, other)]
-        assert all((a == b).all() for a, b in zip(*drawn, strict=True))
 
 
 def test_holes_are_where_they_may_be_and_never_at_what_is_never_missing():
@@ -95,18 +83,3 @@ def test_a_network_without_training_starts_at_what_it_is_told():
     assert np.allclose(layers(np.random.default_rng(1).standard_normal((5, 4))), scores)
     masks = same_masks(np.array([0.25, 0.0]))
     assert masks(np.zeros((1, 1)))[0, 0] == pytest.approx(np.log(1 / 3))
-
-
-def test_parameters_go_out_and_in():
-    layers = random_layers([2, 3, 4], np.random.default_rng(0))
-    assert isinstance(layers, Layers)
-    again = layers.with_parameters([2 * p for p in layers.parameters])
-    assert all((2 * a == b).all() for a, b in zip(layers.parameters, again.parameters, strict=True))
-
-
-def test_draws_vary_less_than_independent_ones():
-    made = replace(model(), values=random_layers([4, 8, WIDTH], np.random.default_rng(0), last=0.2))
-
-    drawn = [made.sample(400, np.random.default_rng(s), keep_holes=False)[2] for s in range(60)]
-    shares = [np.mean(rows == 0) for rows in drawn]
-    assert np.std(shares) < 0.7 * np.sqrt(np.mean(shares) * (1 - np.mean(shares)) / 400)

@@ -62,8 +62,9 @@ def build(family, **options):
     return family(structural_zeros=ZEROS, **options)
 
 
-@pytest.mark.parametrize("family", [AIM, MST])
-@pytest.mark.parametrize("missing", AIM.strategies)
+@pytest.mark.parametrize(
+    ("family", "missing"), [(AIM, "joint"), (AIM, "observed"), (MST, "complete-rows")]
+)
 def test_no_filled_row_is_impossible(family, missing, tmp_path):
     assert violations(private()).mean() > 0.3
     model = build(family, missing=missing).fit(private())
@@ -77,18 +78,7 @@ def test_no_filled_row_is_impossible(family, missing, tmp_path):
         assert not violations(Table.read(frame, SCHEMA)).any()
 
 
-def test_possible_rows_still_occur():
-    cells = np.array(list(itertools.product(range(3), range(2), range(3), range(4))))
-    every = Table.from_codes(SCHEMA, dict(zip(SCHEMA.names, cells.T, strict=True)))
-    possible = cells[~violations(every)]
-    rows = np.repeat(possible, 200, axis=0)
-    table = Table.from_codes(SCHEMA, dict(zip(SCHEMA.names, rows.T, strict=True)))
-    drawn = build(AIM, epsilon=20.0).fit(table).sample_table(20_000)
-    found = {tuple(row) for row in np.stack([drawn.codes(n) for n in SCHEMA.names], axis=1)}
-    assert {tuple(row) for row in possible} <= found
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(models(max_attributes=4), st.integers(0, 2**32 - 1))
 def test_the_constrained_law_agrees_with_brute_force(model, seed):
     sizes, parameters = model
@@ -195,57 +185,6 @@ def test_a_row_moves_a_score_by_at_most_one_whether_it_is_possible_or_not():
         assert all(np.array_equal(a, b) for a, b in zip(repeated, answers, strict=True))
         moves += list(np.abs(after - before))
     assert 0.5 < max(moves) <= 1 + 1e-9
-
-
-def test_rows_in_impossible_cells_count_nowhere_there():
-    # All married people are children: what is learned of the others is all that there is.
-    schema = Schema(
-        (
-            Categorical(name="age", levels=("child", "adult")),
-            Categorical(name="married", levels=("no", "yes")),
-        )
-    )
-    codes = {"age": np.repeat([0, 1, 1], 3000), "married": np.repeat([1, 0, 1], 3000)}
-    model = AIM(
-        epsilon=20.0,
-        delta=1e-6,
-        random_state=0,
-        structural_zeros={("age", "married"): [("child", "yes")]},
-    ).fit(Table.from_codes(schema, codes))
-    found = model.model_.marginal((0, 1))
-    assert found[0, 1] == 0
-    assert np.isfinite(found).all()
-    assert found[1].sum() > 0.5
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        [("age", "married")],
-        {"age": [("child",)]},
-        {("age", "wealth"): [("child", "x")]},
-        {("age", "age"): [("child", "child")]},
-        {(): []},
-        {("age", "married"): [("child",)]},
-        {("age", "married"): [("child", "maybe")]},
-        {("age", "married"): "xy"},
-        {("age", "married"): 3},
-        {("age", "married"): iter([("child", "yes")])},
-        {("age", "married"): np.zeros((2, 3), dtype=bool)},
-        {("age", "married"): np.zeros((3, 2))},
-        {("age", "income"): [("child", 3.0)]},
-        {("age",): np.ones(3, dtype=bool)},
-        {
-            ("age",): [("child",), ("teen",)],
-            ("married", "age"): [("no", "adult"), ("yes", "adult")],
-        },
-    ],
-)
-def test_bad_constraints_are_refused_before_anything_is_charged(bad):
-    budget = Budget(9.0, 1e-3)
-    with pytest.raises(ParameterError, match="structural_zeros"):
-        build(AIM, budget=budget).set_params(structural_zeros=bad).fit(private(50))
-    assert not budget.events
 
 
 def test_constraints_that_need_too_large_a_model_are_refused():

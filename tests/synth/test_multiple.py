@@ -37,12 +37,12 @@ def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
     def share(model):
         return model.marginal((0, 1))[1, 1]
 
-    fresh = [fit(seed, missing=missing) for seed in range(60)]
+    fresh = [fit(seed, missing=missing) for seed in range(24)]
     rng = np.random.default_rng(1)
-    repeats = [[share(m._recipe.repeat(m.model_, rng)) for _ in range(15)] for m in fresh[:6]]
+    repeats = [[share(m._recipe.repeat(m.model_, rng)) for _ in range(10)] for m in fresh[:5]]
     ratio = np.sqrt(np.var(repeats, axis=1).mean()) / np.std([share(m.model_) for m in fresh])
     # Repeats start from a regularised model, so they vary somewhat less than fresh fits do.
-    assert 0.55 < ratio < 1.45
+    assert 0.5 < ratio < 1.6
 
 
 def test_multiple_tables_have_the_shape_of_one():
@@ -61,27 +61,9 @@ def test_tables_vary_as_samples_do(monkeypatch):
     # The combining rule takes out the variance of a real sample: it must be there in full.
     model = fit()
     monkeypatch.setattr(type(model._recipe), "repeat", lambda _, model, rng: model)
-    shares = [np.mean(t["a"]) for t in model.sample(400, multiple=300, random_state=0)]
+    shares = [np.mean(t["a"]) for t in model.sample(400, multiple=200, random_state=0)]
     p = np.mean(shares)
-    assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.3)
-
-
-@pytest.mark.parametrize("multiple", [0, 1, True, 2.5, "3"])
-def test_bad_numbers_of_tables_are_refused(multiple):
-    with pytest.raises(ParameterError):
-        fit().sample(5, multiple=multiple)
-
-
-def test_a_loaded_model_draws_the_same_tables(tmp_path):
-    model = fit()
-    model.save(tmp_path / "m.json")
-    again = AIM.load(tmp_path / "m.json")
-    for one, two in zip(
-        model.sample(20, multiple=2, random_state=3),
-        again.sample(20, multiple=2, random_state=3),
-        strict=True,
-    ):
-        pd.testing.assert_frame_equal(one, two)
+    assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.4)
 
 
 def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
@@ -97,27 +79,31 @@ def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
     pd.testing.assert_frame_equal(model.sample(30, random_state=1), drawn)
 
 
-@pytest.mark.parametrize(("within", "most"), [(0.0, 0.97), (0.2, 0.98), (1.0, 0.995)])
-def test_intervals_cover_when_tables_vary_as_they_should(within, most):
+def test_intervals_cover_when_tables_vary_as_they_should():
     rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(2000):
-        fitted = rng.normal(0.0, 1.0)  # the truth is 0, the model's error has variance 1
-        tables = rng.normal(fitted, np.sqrt(1.0 + within), 20)
-        low, high = combine_estimates(tables, np.full(20, within)).interval()
-        covered += low <= 0 <= high
-    assert 0.92 <= covered / 2000 <= most  # the rule is conservative where tables are small
+    for within, most in ((0.0, 0.97), (1.0, 0.995)):
+        covered = 0
+        for _ in range(1000):
+            fitted = rng.normal(0.0, 1.0)  # the truth is 0, the model's error has variance 1
+            tables = rng.normal(fitted, np.sqrt(1.0 + within), 20)
+            low, high = combine_estimates(tables, np.full(20, within)).interval()
+            covered += low <= 0 <= high
+        assert 0.91 <= covered / 1000 <= most  # the rule is conservative where tables are small
 
 
-def test_the_rule_is_the_published_one():
-    q, u = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.2, 0.3])
-    found = combine_estimates(q, u)
-    assert found.estimate == pytest.approx(7 / 3)
-    assert found.variance == pytest.approx((1 + 1 / 3) * q.var(ddof=1) - 0.2)
-    assert combine_estimates([1.0, 1.1], [9.0, 9.0]).variance == pytest.approx(0.005 / 2)
-
-
-@pytest.mark.parametrize("bad", [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([[1.0, 2.0]], [[1.0, 2.0]])])
-def test_bad_estimates_are_refused(bad):
-    with pytest.raises(ParameterError):
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ([1.0], [1.0]),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, np.nan], [1.0, 1.0]),
+        ([1.0, 2.0], [1.0, -1e-9]),
+        ([1.0, np.inf], [1.0, 1.0]),
+        (["a", "b"], [1.0, 1.0]),
+        ([None, 1.0], [1.0, 1.0]),
+    ],
+)
+def test_estimates_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(ParameterError) as caught:
         combine_estimates(*bad)
+    assert caught.value.__context__ is None

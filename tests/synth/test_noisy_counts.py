@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
 from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
 from missdp.mechanisms.laws import Witness
 from missdp.synth import AIM, MST, SmallTableWarning
-from missdp.synth.noisy_counts import Total, least_squares_total
+from missdp.synth.noisy_counts import (
+    Total,
+    least_squares_total,
+    make_consistent,
+    project_to_simplex,
+)
 
-SIZES = [[2] * 8, [10] * 8, [2, 3, 4, 5, 6, 8, 9, 10]]
+SIZES = [[2] * 8, [10] * 5, [2, 3, 4, 8, 9]]
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 QUICK = {"delta": 1e-6, "model_rows": 100}
 
@@ -35,26 +41,17 @@ def table(n, sizes, rate, seed=0):
 
 
 @pytest.mark.parametrize("missing", STRATEGIES)
-@pytest.mark.parametrize("sizes", SIZES, ids=["2", "10", "2-10"])
-@pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_a_small_table_keeps_its_size(missing, sizes, rate):
-    private = table(178, sizes, rate)
-    for seed in range(2 if rate == 0 else 1):
-        model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
-        assert 100 <= model.n_rows_ <= 260
-        assert model.n_rows_std_ < 25
-        assert len(model.sample()) == model.n_rows_
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("missing", STRATEGIES)
-@pytest.mark.parametrize("sizes", SIZES, ids=["2", "10", "2-10"])
-@pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_a_small_table_keeps_its_size_in_twenty_of_twenty_fits(missing, sizes, rate):
-    private = table(178, sizes, rate)
-    for seed in range(20):
-        model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
-        assert 100 <= model.n_rows_ <= 260
+@pytest.mark.parametrize(
+    "fits", [1, pytest.param(20, marks=pytest.mark.slow)], ids=["one fit", "twenty fits"]
+)
+def test_a_small_table_keeps_its_size(missing, fits):
+    for sizes, rate in zip(SIZES, (0.0, 0.2, 0.2), strict=True):
+        private = table(178, sizes, rate)
+        for seed in range(fits):
+            model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
+            assert 100 <= model.n_rows_ <= 260
+            assert model.n_rows_std_ < 25
+            assert len(model.sample()) == model.n_rows_
 
 
 @pytest.mark.slow
@@ -78,7 +75,7 @@ def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
 
 @pytest.mark.parametrize("family", [MST, AIM, PrivBayes])
 @pytest.mark.parametrize("missing", STRATEGIES)
-@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("n", [0])
 def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing, n):
     options = {} if family is PrivBayes else QUICK
     model = family(epsilon=0.5, missing=missing, random_state=1, **options)
@@ -88,14 +85,6 @@ def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing, n):
     assert len(model.sample()) == model.n_rows_
     assert len(model.sample(0)) == 0  # asked for
     assert model.sample_table(5).schema == table(0, [2, 3], 0.3).schema
-
-
-def test_a_large_enough_table_does_not_warn_and_a_declared_number_is_exact():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = MST(epsilon=1.0, n_rows=7, random_state=0, **QUICK).fit(table(600, [2, 3], 0.2))
-    assert (model.n_rows_, model.n_rows_std_) == (7, 0.0)
-    assert len(model.sample()) == 7
 
 
 class Scaled(Witness):
@@ -132,13 +121,6 @@ def test_rows_that_cannot_be_incomplete_are_all_complete(missing):
         MST(epsilon=1.0, missing=missing, n_rows=10**5, **QUICK).fit(table(600, [2, 3], 0.0))
 
 
-def test_a_loaded_model_knows_how_uncertain_its_size_is(tmp_path):
-    model = PrivBayes(epsilon=1.0, random_state=0).fit(table(900, [2, 3], 0.2))
-    model.save(tmp_path / "m.json")
-    again = PrivBayes.load(tmp_path / "m.json")
-    assert (again.n_rows_, again.n_rows_std_) == (model.n_rows_, model.n_rows_std_)
-
-
 totals = st.lists(
     st.builds(Total, st.floats(-1e3, 1e4), st.floats(1e-2, 1e4)), min_size=1, max_size=6
 )
@@ -155,3 +137,40 @@ def test_totals_are_put_together_by_constrained_least_squares(known, floors):
     best = minimize_scalar(loss, bounds=(-2e3, 2e4), method="bounded", options={"xatol": 1e-8})
     assert loss(found.value) <= best.fun * (1 + 1e-9) + 1e-6
     assert found.variance == pytest.approx(1 / sum(1 / t.variance for t in known))
+
+
+vectors = arrays(float, st.integers(1, 8), elements=st.floats(-3, 3))
+
+
+@given(vectors, st.floats(0.1, 50))
+def test_projection_is_on_the_simplex_and_optimal(point, total):
+    out = project_to_simplex(point, total)
+    assert np.all(out >= 0)
+    np.testing.assert_allclose(out.sum(), total, rtol=1e-9)
+    # Optimality: the point minus its projection is one constant on the support, larger off it.
+    gap = point - out
+    support = out > 1e-12
+    np.testing.assert_allclose(gap[support], gap[support].mean(), atol=1e-9)
+    assert np.all(gap[~support] <= gap[support].mean() + 1e-9)
+
+
+def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.ones(4 * 3 * 5)).reshape(4, 3, 5)
+    cliques = {("a", "b"): truth.sum(2), ("b", "c"): truth.sum(0), ("a", "c"): truth.sum(1)}
+    before = after = 0.0
+    for _ in range(50):
+        noisy = {k: v + rng.normal(0, 0.02, v.shape) for k, v in cliques.items()}
+        out = make_consistent(noisy, dict.fromkeys(cliques, 0.02**2))
+        b = [out["a", "b"].sum(0), out["b", "c"].sum(1)]
+        np.testing.assert_allclose(b[0], b[1], atol=0.02)
+        alone = {k: project_to_simplex(v) for k, v in noisy.items()}
+        before += sum(np.abs(alone[k] - v).sum() for k, v in cliques.items())
+        after += sum(np.abs(out[k] - v).sum() for k, v in cliques.items())
+    assert after < 0.97 * before
+
+
+def test_consistency_trusts_the_more_precise_table():
+    sharp, blunt = np.array([0.8, 0.2]), np.array([[0.1, 0.1], [0.4, 0.4]])
+    out = make_consistent({("a",): sharp, ("a", "b"): blunt}, {("a",): 1e-6, ("a", "b"): 1.0})
+    np.testing.assert_allclose(out["a", "b"].sum(1), sharp, atol=1e-3)

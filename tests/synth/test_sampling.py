@@ -46,19 +46,6 @@ def test_an_order_holds_inside_bins_and_the_law_is_the_models_given_the_order():
     assert part.mean() == pytest.approx(1 / 3, abs=0.02)
 
 
-def test_a_condition_inside_a_bin_is_met_by_the_value():
-    schema = Schema(
-        (bins("age", 2), Categorical(name="work", levels=("no", "yes"))),
-        (Impossible("age < 0.5 and work = 'yes'"),),
-    )
-    rng = np.random.default_rng(2)
-    weights = {"age": np.array([0.5, 0.5]), "work": np.array([0.5, 0.5])}
-    table = restored(Modelled(schema), law_of(weights, rng), 20_000, rng, shares={})
-    works = table.codes("work") == 1
-    assert table.values("age")[works].min() >= 0.5
-    assert table.values("age")[~works].min() < 0.01
-
-
 def test_not_applicable_follows_and_leaves_the_condition_its_law():
     schema = Schema(
         (Categorical(name="work", levels=("no", "yes")), bins("hours", 2)),
@@ -175,18 +162,6 @@ def test_rules_that_no_row_was_found_for_are_one_clear_error():
         restored(Modelled(schema), law_of(one, rng), 100, rng, shares={})
 
 
-def test_a_model_that_hardly_ever_obeys_repeats_rows_that_do():
-    schema = Schema(
-        (Categorical(name="a", levels=("x", "y")), Categorical(name="b", levels=("x", "y"))),
-        (Impossible("a = 'x' and b = 'x'"),),
-    )
-    rare = {"a": np.array([0.999, 0.001]), "b": np.array([1.0, 0.0])}
-    rng = np.random.default_rng(7)
-    table = restored(Modelled(schema), law_of(rare, rng), 5000, rng, shares={})
-    assert len(table) == 5000
-    assert (table.codes("a") == 1).all()
-
-
 def test_tables_of_impossible_cells_leave_room_in_the_model():
     schema = Schema(tuple(Categorical(name=n, levels=tuple(range(20))) for n in "abcd"))
     small = np.zeros((20, 20), dtype=bool)
@@ -197,23 +172,3 @@ def test_tables_of_impossible_cells_leave_room_in_the_model():
     assert set(found) == {(0, 1)}
     found = with_rules({}, {("a", "b"): small, ("b", "c", "d"): large}, schema, max_cells=50_000)
     assert set(found) == {(0, 1), (1, 2, 3)}
-
-
-def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order():
-    rng = np.random.default_rng(8)
-    families = (Family("a", ()), Family("b", ("a",)), Family("c", ()))
-    laws = {
-        "a": np.array([0.5, 0.5]),
-        "b": np.array([[0.5, 0.5], [0.1, 0.9]]),
-        "c": np.array([0.2, 0.3, 0.5]),  # its last level is "missing"
-    }
-    never = np.ones((2, 2, 2), dtype=bool)  # axes c, a, b
-    never[1, 0, 0] = never[0, 1, 1] = never[1, 1, 1] = False
-    found = restricted(Network(families, laws), {("c", "a", "b"): never}, rng).conditionals["c"]
-    assert found.shape == (2, 2, 3)
-    np.testing.assert_allclose(found[0, 1], [0.0, 0.0, 1.0])
-    assert (found[0, 0] > 0).tolist() == [False, True, True]
-    assert (found[1, 1] > 0).all()
-    # The margin of what came last is as it was.
-    first = laws["a"][:, None] * laws["b"]
-    np.testing.assert_allclose((first[..., None] * found).sum(axis=(0, 1)), laws["c"], atol=0.01)
