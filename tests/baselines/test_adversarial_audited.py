@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from missdp.accounting import SampledGaussianEvent, releases
-from missdp.baselines import contest
+from missdp.baselines import adversarial
 from missdp.baselines.dp_autogan import DPAutoGAN
 from missdp.baselines.dp_ctgan import DPCTGAN
 from missdp.baselines.dp_misgan import DPMisGAN
@@ -60,7 +60,7 @@ def likelihoods(steps, runs):
 @pytest.fixture
 def clipped(monkeypatch):
     """Every gradient is as long as it may be."""
-    monkeypatch.setattr(contest, "_CLIP", 2.0**-8)
+    monkeypatch.setattr(adversarial, "_CLIP", 2.0**-8)
 
 
 @pytest.mark.usefixtures("clipped")

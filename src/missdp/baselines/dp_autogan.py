@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Budget
-from missdp.baselines.contest import (
+from missdp.baselines.adversarial import (
     CRITIC,
     LATENT,
     Blocks,
+    NeuralSynthesizer,
     Pace,
     RowsSide,
     adam,
@@ -31,7 +32,6 @@ from missdp.baselines.networks import (
     random_layers,
     same_masks,
 )
-from missdp.baselines.neural_base import NeuralSynthesizer
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude

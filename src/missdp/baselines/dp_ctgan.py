@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from missdp.baselines.contest import CRITIC, LATENT, Blocks, Pace, RowsSide, contest
+from missdp.baselines.adversarial import (
+    CRITIC,
+    LATENT,
+    Blocks,
+    NeuralSynthesizer,
+    Pace,
+    RowsSide,
+    contest,
+)
 from missdp.baselines.critics import conditional_gradient, random_critic
 from missdp.baselines.networks import (
     START,
@@ -18,7 +26,6 @@ from missdp.baselines.networks import (
     random_layers,
     same_masks,
 )
-from missdp.baselines.neural_base import NeuralSynthesizer
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door
 from missdp.synth.learn_pairs import Crude

@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from missdp.accounting import Budget
-from missdp.baselines.class_table import ClassTable
-from missdp.baselines.contest import (
+from missdp.baselines.adversarial import (
     CRITIC,
     HEAT,
     LATENT,
     Blocks,
+    NeuralSynthesizer,
     Pace,
     Side,
     contest,
     leaky_score,
     through,
 )
+from missdp.baselines.class_table import ClassTable
 from missdp.baselines.critics import LEAK, expected_gradient, random_critic, two_critics_gradient
 from missdp.baselines.fit_classes import PairMoments, fit_classes, independent_classes
 from missdp.baselines.networks import (
@@ -33,7 +34,6 @@ from missdp.baselines.networks import (
     random_layers,
     same_masks,
 )
-from missdp.baselines.neural_base import NeuralSynthesizer
 from missdp.errors import ParameterError
 from missdp.inference.row_model import RowModel
 from missdp.mechanisms.door import Door

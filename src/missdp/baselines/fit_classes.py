@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.baselines.adversarial import import_torch, torch_device
 from missdp.baselines.class_table import ClassTable
-from missdp.baselines.neural_base import import_torch, torch_device
 from missdp.inference.clipping import clipped_away
 from missdp.inference.model import Codes, Levels
 from missdp.synth.learn_pairs import Crude, PairRelease
