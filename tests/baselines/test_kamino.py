@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import missdp
 from missdp import Categorical, Kamino, Numeric, Ordinal, Schema, Table
 from missdp.accounting import Budget, MissingCompletelyAtRandom, releases
-from missdp.baselines.kamino import drawing_order
 from missdp.errors import CheckFailedError, DataError, MissDPWarning, ParameterError
 from missdp.evaluate import marginal_distance, pair_violations
 from missdp.missingness import MCAR
@@ -235,18 +234,6 @@ def test_too_many_soft_constraints_are_refused():
     with pytest.raises(ParameterError, match="lower pair_share"):
         Kamino(epsilon=1.0, pair_share=0.2, budget=budget).fit(people(50, rules=rules))
     assert not budget.events
-
-
-def test_what_determines_comes_first():
-    schema = Schema(
-        ATTRIBUTES, (TOWN_TELLS_STATE, Denial("t1&t2&EQ(t1.pay,t2.pay)&IQ(t1.town,t2.town)"))
-    )
-    order = [schema.names[a] for a in drawing_order(schema, schema.rulebook.pairs)]
-    assert order == ["rank", "pay", "town", "state"]
-    circle = Schema(
-        ATTRIBUTES, (TOWN_TELLS_STATE, Denial("t1&t2&EQ(t1.state,t2.state)&IQ(t1.town,t2.town)"))
-    )
-    assert sorted(drawing_order(circle, circle.rulebook.pairs)) == [0, 1, 2, 3]
 
 
 RULED = Schema(ATTRIBUTES, (TOWN_TELLS_STATE, MOSTLY))
