@@ -1,12 +1,11 @@
 """Synthesizers: private synthetic tables from incomplete tables.
 
-* `base`: what every family is: one charged fit, free sampling; `state` is what a fit leaves behind,
-  in memory and in a file, and `before_holes` what it guarantees for the table before values went
-  missing, by `caps` of its parts (`asked_of_truth` goes the other way); `registry` knows all
-  families by name.
-* `aim`, `mst`: graphical models, learned in `learn_graphical` for the marginals of a `workload`.
+* `base`: what every family is: one charged fit, free sampling; `state` runs a fit and keeps it in a
+  file, `sampling` draws rows in blocks, and `before_holes` says what a fit guarantees for the table
+  before values went missing, by `caps` of its parts (`asked_of_truth` goes the other way);
+  `registry` knows all families by name.
+* `aim`: AIM and MST, graphical models, learned in `learn_graphical` for marginals of a `workload`.
 * `all_pairs`: all two-way tables at once, as `learn_pairs` releases them, and rows that hold them.
-* `row_blocks`, `spark_rows`: rows drawn in blocks, here or by the tasks of Spark.
 * `noisy_counts`: what all families make of noisy counts, imputation first included.
 
 Other families, for comparison and for what they alone can do, are in `missdp.baselines`.
