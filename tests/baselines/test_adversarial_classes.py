@@ -92,8 +92,8 @@ def fitted(mechanism, *, conditional=True):
     moments = PairMoments.of(release_pairs(door, crude))
     return fit_classes(
         moments,
-        classes=10,
-        fits=1,
+        classes=12,
+        fits=2,
         conditional=conditional,
         always={},
         rng=np.random.default_rng(0),
