@@ -13,8 +13,8 @@ import pytest
 
 # By a part of the path, the module without which what lies there cannot run.
 _NEEDS = {
-    "src/missdp/synth/neural/": "torch",
-    "tests/synth/neural/": "torch",
+    "src/missdp/baselines/dp_": "torch",
+    "tests/baselines/test_adversarial": "torch",
     "src/missdp/table/databases.py": "sqlalchemy",
 }
 _LIMIT, _SLOW_LIMIT = 600.0, 2400.0  # seconds of one test; of one that is marked slow

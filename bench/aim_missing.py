@@ -20,8 +20,9 @@ import time
 import numpy as np
 from _data import SHARED, table
 
+from missdp.baselines import PrivBayes
 from missdp.evaluate import marginal_distance
-from missdp.synth import AIM, MST, AllPairs, PrivBayes
+from missdp.synth import AIM, MST, AllPairs
 
 FAMILIES = {"aim": AIM, "mst": MST, "all-pairs": AllPairs, "privbayes": PrivBayes}
 FILES = ["truth", "mcar_0.2", "mar_0.35", "mnar_0.2"]

@@ -38,7 +38,6 @@ from missdp.synth import AIM, MST
 
 FAMILIES = {
     "heads": (AllPairs, {}),
-    "tree": (AllPairs, {"base": "tree"}),
     "aim": (AIM, {}),
     "mst": (MST, {}),
     "privbayes": (PrivBayes, {}),

@@ -43,7 +43,6 @@ from missdp.synth import AIM, MST
 
 OURS = {
     "AllPairs": (AllPairs, "joint"),
-    "AllPairs tree": (AllPairs, "joint"),
     "AIM": (AIM, "joint"),
     "AIM observed": (AIM, "observed"),
     "AIM complete-rows": (AIM, "complete-rows"),
@@ -127,8 +126,7 @@ def ours(name, arguments):
     declared = schema(dataset, nullable=nullable == "True")
     private = Table.from_codes(declared, codes_of(declared, files[0]))
     family, strategy = OURS[name]
-    settings = {"base": "tree"} if name == "AllPairs tree" else {}
-    model = family(epsilon=float(epsilon), delta=float(delta), missing=strategy, **settings)
+    model = family(epsilon=float(epsilon), delta=float(delta), missing=strategy)
     synthetic = model.fit(private).sample_table(len(private))
     pd.DataFrame({n: synthetic.codes(n) for n in declared.names}).to_csv(files[2], index=False)
 

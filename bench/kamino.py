@@ -8,7 +8,7 @@ test rows held out); CPU seconds of fit plus sample with the secure noise source
 the whole process so far.
 
     python bench/kamino.py --dataset adult --files mcar_0.2 --epsilon 1 --seeds 3
-    python bench/kamino.py --dataset br2000 --families moments joint AIM --epsilon 1 3
+    python bench/kamino.py --dataset br2000 --families moments sequential AIM --epsilon 1 3
     python bench/kamino.py --growth        # seconds over rows and attributes
 """
 
@@ -27,10 +27,8 @@ from missdp.schema import read_denials
 
 FAMILIES = {
     "moments": (Kamino, {}),
-    "joint": (Kamino, {"heads": "joint"}),
     "sequential": (Kamino, {"heads": "sequential"}),
     "moments, complete": (Kamino, {"missing": "complete-rows"}),
-    "joint, complete": (Kamino, {"heads": "joint", "missing": "complete-rows"}),
     "AllPairs": (AllPairs, {}),
     "AIM": (AIM, {}),
     "MST": (MST, {}),

@@ -24,13 +24,12 @@ import numpy as np
 from _data import SHARED, table
 
 from missdp import AIM, AllPairs, Kamino, PrivBayes, Table
+from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN
 from missdp.evaluate import marginal_distance
-from missdp.synth import DPCTGAN, DPAutoGAN, DPMisGAN
-from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.synth.all_pairs import PairsSynthesizer
 
 FAMILIES = {
     "DPMisGAN": (DPMisGAN, {}),
-    "DPMisGAN, trained": (DPMisGAN, {"critic": "trained"}),
     "DPMisGAN, mlp": (DPMisGAN, {"critic": "mlp"}),
     "DPAutoGAN": (DPAutoGAN, {}),
     "DPCTGAN": (DPCTGAN, {}),
@@ -232,7 +231,7 @@ def gradients(rows=512):
     """Print milliseconds of the gradients of so many rows of Adult to both critics."""
     import torch
 
-    from missdp.synth.neural.critics import random_critic, two_critics_gradient
+    from missdp.baselines.critics import random_critic, two_critics_gradient
 
     rng = np.random.default_rng(0)
     facts = table("adult", "mcar_0.2").schema

@@ -25,6 +25,10 @@ from missdp.accounting import (
     PureEvent,
     RDPEvent,
 )
+from missdp.baselines.class_table import ClassTable
+from missdp.baselines.network import Family, Network
+from missdp.baselines.networks import Layers, NetworkModel
+from missdp.cli.first_formats import convert_file
 from missdp.datasets import yrbss
 from missdp.errors import DataError, MissDPError, ParameterError
 from missdp.evaluate.classifiers import ClassifierF1
@@ -44,10 +48,6 @@ from missdp.pricing.prices import Price, PriceStep
 from missdp.record import FORMAT, Record, decoded, encoded, sealed, unsealed
 from missdp.schema import Denial, Determined, Equation, Impossible, NotApplicable, Order
 from missdp.statistics import Estimate, Histogram
-from missdp.synth.first_formats import convert_file
-from missdp.synth.network import Family, Network
-from missdp.synth.neural.class_table import ClassTable
-from missdp.synth.neural.networks import Layers, NetworkModel
 from missdp.synth.state import StoredModel
 from missdp.testing.claims import Audit
 from missdp.testing.findings import Finding, Report
@@ -202,7 +202,7 @@ SINGLE = [
     HEADS,
     FACTORS,
     Conditionals((1, 0), FACTORS, FACTORS),
-    PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, "heads", 12.0),
+    PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
     ClassTable((LEVELS, LEVELS), np.ones(2) / 2, (TABLE, TABLE), TABLE, {1: 0}, 12.0),
     LAYERS,
     NetworkModel(

@@ -24,13 +24,13 @@ sys.path.append(str(HERE.parent))  # for `_data`
 from _data import SHARED, table  # noqa: E402
 
 from missdp import AIM, Kamino, PrivBayes  # noqa: E402
+from missdp.baselines import DPAutoGAN, DPMisGAN  # noqa: E402
 from missdp.errors import WeakGuaranteeWarning  # noqa: E402
 from missdp.evaluate import (  # noqa: E402
     MCAR,
     classifier_f1,
     marginal_distance,
 )
-from missdp.synth import DPAutoGAN, DPMisGAN  # noqa: E402
 
 RESULTS = HERE / "results"
 IMAGES = HERE.parents[1] / "docs" / "img"

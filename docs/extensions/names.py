@@ -11,6 +11,7 @@ ROOMS = tuple(
         "schema",
         "table",
         "synth",
+        "baselines",
         "statistics",
         "pricing",
         "accounting",

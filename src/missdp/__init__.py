@@ -5,20 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from missdp.accounting import Budget, Guarantee
+    from missdp.baselines import DPCTGAN, DPAutoGAN, DPMisGAN, Kamino, PrivBayes
     from missdp.pricing import DPImputer
     from missdp.schema import Categorical, Numeric, Ordinal, Schema
-    from missdp.synth import (
-        AIM,
-        DPCTGAN,
-        MST,
-        AllPairs,
-        DPAutoGAN,
-        DPMisGAN,
-        Kamino,
-        PrivBayes,
-        load,
-        synthesizers,
-    )
+    from missdp.synth import AIM, MST, AllPairs, load, synthesizers
     from missdp.table import Table
 
 __version__ = "0.2.0"
@@ -53,15 +43,15 @@ _HOMES = {
     "AllPairs": "synth",
     "Budget": "accounting",
     "Categorical": "schema",
-    "DPAutoGAN": "synth",
-    "DPCTGAN": "synth",
+    "DPAutoGAN": "baselines",
+    "DPCTGAN": "baselines",
     "DPImputer": "pricing",
-    "DPMisGAN": "synth",
+    "DPMisGAN": "baselines",
     "Guarantee": "accounting",
-    "Kamino": "synth",
+    "Kamino": "baselines",
     "Numeric": "schema",
     "Ordinal": "schema",
-    "PrivBayes": "synth",
+    "PrivBayes": "baselines",
     "Schema": "schema",
     "Table": "table",
     "load": "synth",
@@ -70,6 +60,7 @@ _HOMES = {
 _ROOMS = frozenset(
     {
         "accounting",
+        "baselines",
         "datasets",
         "errors",
         "evaluate",

@@ -39,6 +39,10 @@ MOVED: dict[str, str] = {
     "missdp.missingness.missing_patterns": "missdp.evaluate.missing_patterns",
     "missdp.synth.epsilon_for_ground_truth": "missdp.ground_truth.epsilon_for_ground_truth",
     "missdp.synth.planned_ground_truth": "missdp.ground_truth.planned_ground_truth",
+    **{
+        f"missdp.synth.{name}": f"missdp.baselines.{name}"
+        for name in ("DPAutoGAN", "DPCTGAN", "DPMisGAN", "Kamino", "PrivBayes")
+    },
 }
 
 

@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_saved_there_is_saved_elsewhere(folder, run, monk
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, run, monkeypatch):
-    monkeypatch.setattr("missdp.synth.base.whole_rows", lambda *_, **__: 0)
+    monkeypatch.setattr("missdp.synth.state.whole_rows", lambda *_, **__: 0)
     code, _, err = run(*SYNTHESIZE)
     assert code == 8
     assert "--rows" in err

@@ -19,7 +19,7 @@ import pytest
 import missdp
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.sources import DuckDBSource
-from missdp.synth import row_blocks
+from missdp.synth import sampling
 from missdp.table import FileRows, PartRows, draft_columns, memory_limit
 from missdp.table.memory import fits_into_memory
 from missdp.table.tally import Tally
@@ -120,11 +120,11 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, name, expected
 
 def test_rows_are_drawn_within_the_limit_and_are_the_same(folder, run, monkeypatch):
     assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
-    monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
+    monkeypatch.setattr(sampling, "_ROWS", (100, 100))
     sample = ("sample", "out.model.json", "--rows", 1050, "--seed", 5)
     assert run(*sample, "-o", "threads.csv")[0] == 0
-    monkeypatch.setattr(row_blocks, "_BYTES_PER_CELL", 10**9)
-    monkeypatch.setattr(row_blocks, "in_order", None)  # which holds several blocks at once
+    monkeypatch.setattr(sampling, "_BYTES_PER_CELL", 10**9)
+    monkeypatch.setattr(sampling, "in_order", None)  # which holds several blocks at once
     assert run(*sample, "-o", "single.csv", "--memory", "512MiB")[0] == 0
     assert Path("single.csv").read_bytes() == Path("threads.csv").read_bytes()
     assert run(*sample, "-o", "none.csv", "--memory", "500MiB")[0] == 2
@@ -169,7 +169,7 @@ def test_learners_and_mechanisms_that_need_all_rows_say_so(folder, streamed, run
 def test_rows_are_the_same_in_blocks_and_at_once_and_of_any_number(folder, run, monkeypatch):
     assert run(*SYNTHESIZE, "--seed", 1)[0] == 0
     model = missdp.load("out.model.json")
-    monkeypatch.setattr(row_blocks, "_ROWS", (100, 100))
+    monkeypatch.setattr(sampling, "_ROWS", (100, 100))
     whole = model.sample_table(1050, random_state=5)
     parts = list(model.sample_blocks(1050, random_state=5))
     assert [len(p) for p in parts] == [96] * 5 + [95] * 6

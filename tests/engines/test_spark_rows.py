@@ -8,7 +8,7 @@ from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema
 from missdp.engines import sample_spark
 from missdp.errors import NotFittedError, ParameterError
 from missdp.schema import Denial
-from missdp.synth import row_blocks
+from missdp.synth import sampling
 from missdp.testing import RULED, made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PySpark:FutureWarning")
@@ -22,8 +22,8 @@ def model():
 
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_rows_are_those_of_the_seed_however_many_blocks(spark, model, n, monkeypatch):
-    monkeypatch.setattr(row_blocks, "_CELLS", 1000)
-    monkeypatch.setattr(row_blocks, "_ROWS", (100, 200))
+    monkeypatch.setattr(sampling, "_CELLS", 1000)
+    monkeypatch.setattr(sampling, "_ROWS", (100, 200))
     given = {"missing_values": "keep", "random_state": 7}
     frame = sample_spark(model, spark, n, holes="codes", **given)
     wanted = model.sample_table(n, **given).to_arrow(holes="codes")
@@ -33,8 +33,8 @@ def test_rows_are_those_of_the_seed_however_many_blocks(spark, model, n, monkeyp
 
 
 def test_a_task_that_is_run_again_draws_the_same_rows(spark, model, monkeypatch):
-    monkeypatch.setattr(row_blocks, "_ROWS", (100, 200))
-    monkeypatch.setattr(row_blocks, "_CELLS", 1000)
+    monkeypatch.setattr(sampling, "_ROWS", (100, 200))
+    monkeypatch.setattr(sampling, "_CELLS", 1000)
     model = copy.copy(model)
     model.random_state = None
     frame = sample_spark(model, spark, 300)  # no seed: one is drawn, once
@@ -58,8 +58,8 @@ def test_what_sampling_refuses_is_refused_at_once(spark, model):
 
 
 def test_rows_that_must_fit_to_each_other_are_one_block(spark, monkeypatch):
-    monkeypatch.setattr(row_blocks, "_ROWS", (10, 20))
-    monkeypatch.setattr(row_blocks, "_CELLS", 10)
+    monkeypatch.setattr(sampling, "_ROWS", (10, 20))
+    monkeypatch.setattr(sampling, "_CELLS", 10)
     names = ("team", "town")
     schema = Schema(
         tuple(Categorical(name=n, levels=tuple("abc")) for n in names),

@@ -127,7 +127,7 @@ def test_work_is_bounded_whatever_there_is_to_do(n, tables):
 def test_rows_of_a_model_of_pairs_are_swapped(n, monkeypatch):
     table = np.array([[0.4, 0.1], [0.1, 0.4]])
     law = fit_tree([table.sum(1), table.sum(0)], {(0, 1): table - 0.25}, {})
-    model = PairModel((None, None), law, {(0, 1): table}, None, "heads", 3000.0)
+    model = PairModel((None, None), law, {(0, 1): table}, None, 3000.0)
     calls = []
 
     def noted(chosen, codes, tables, **rest):

@@ -44,14 +44,14 @@ def test_what_reads_rows_is_not_refused_for_a_long_file(place):
     assert isinstance(open_source(place, SCHEMA), DuckDBSource)
     assert isinstance(open_source(place, SCHEMA, reads="rows"), MemorySource)
     assert isinstance(open_source(PartRows(place.parent), SCHEMA, reads="rows"), MemorySource)
-    model = Kamino(epsilon=1.0, heads="joint", steps=2, batch=50).fit(place, schema=SCHEMA)
+    model = Kamino(epsilon=1.0, heads="sequential", steps=2, batch=50).fit(place, schema=SCHEMA)
     assert model.sample(3).shape == (3, 2)
 
 
 def test_a_relation_is_refused_however_short_it_is(place):
     relation = duckdb.read_parquet(str(place))
     with pytest.raises(ParameterError, match="in memory"):
-        Kamino(epsilon=1.0, heads="joint", steps=2).fit(relation, schema=SCHEMA)
+        Kamino(epsilon=1.0, heads="sequential", steps=2).fit(relation, schema=SCHEMA)
 
 
 @pytest.mark.parametrize("missing", ["joint", "observed", "complete-rows", "impute-first"])

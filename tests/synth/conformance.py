@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from missdp import PrivBayes, Table
-from missdp.synth import AIM, MST, AllPairs, DPMisGAN, Kamino
+from missdp.baselines import DPMisGAN, Kamino
+from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.testing import SCHEMA
 from missdp.testing.findings import Subject
@@ -52,13 +53,6 @@ FAMILIES = [
     ),
     Family("all-pairs", AllPairs, AllPairs.strategies, AllPairs.strategies),
     Family(
-        "all-pairs-tree",
-        AllPairs,
-        ("joint",),
-        ("joint",),
-        {"base": "tree"},
-    ),
-    Family(
         "all-pairs-imputed",
         AllPairs,
         ("impute-first",),
@@ -66,13 +60,6 @@ FAMILIES = [
         {"imputer": "pairs"},
     ),
     Family("kamino", Kamino, Kamino.strategies, Kamino.strategies),
-    Family(
-        "kamino-joint",
-        Kamino,
-        ("observed",),
-        (),
-        {"heads": "joint", "steps": 2, "batch": 100},
-    ),
     Family(
         "kamino-sequential",
         Kamino,
@@ -82,13 +69,6 @@ FAMILIES = [
     ),
     Family(
         "dp-misgan", DPMisGAN, DPMisGAN.strategies, DPMisGAN.strategies, {"classes": 3, "fits": 1}
-    ),
-    Family(
-        "dp-misgan-trained",
-        DPMisGAN,
-        ("observed", "complete-rows"),
-        (),
-        {"critic": "trained", "classes": 3, "fits": 1, "steps": 2, "batch": 100},
     ),
     Family("independent", Independent, Independent.strategies, Independent.strategies),
 ]

@@ -28,49 +28,38 @@ def table():
 
 CASES = [
     (PrivBayes, {"delta": 0.0, "missing": "observed"}),
-    (PrivBayes, {"delta": 0.0, "missing": "complete-rows"}),
     (PrivBayes, {"delta": 1e-6, "missing": "complete-rows"}),
     (AIM, {"missing": "observed"}),
-    (MST, {"missing": "observed"}),
     (MST, {"missing": "complete-rows"}),
-    (AllPairs, {"missing": "complete-rows"}),
     (AllPairs, {"missing": "observed"}),
-    (AllPairs, {"missing": "impute-first"}),
     (AIM, {"missing": "impute-first"}),
-    (MST, {"missing": "impute-first", "imputer": "mean"}),
     (PrivBayes, {"delta": 0.0, "missing": "impute-first"}),
-    (PrivBayes, {"delta": 1e-6, "missing": "impute-first"}),
-    (Kamino, {"missing": "observed"}),
-    (Kamino, {"missing": "impute-first"}),
     (Kamino, {"missing": "observed", "heads": "sequential", "steps": 2}),
-    (Kamino, {"missing": "observed", "heads": "joint", "steps": 2}),
-    (Kamino, {"missing": "complete-rows", "heads": "joint", "steps": 2}),
-    (Kamino, {"missing": "impute-first", "heads": "joint", "steps": 2}),
 ]
 
 
 @pytest.mark.parametrize(("family", "options"), CASES)
-def test_a_fit_guarantees_what_was_asked(family, options):
-    options = options | QUICK.get(family, {})
-    found = epsilon_for_ground_truth(0.7, family(epsilon=9.0, **options), SCHEMA, KNOWN)
-    margins = options["missing"] == "impute-first" or family is AllPairs or family is Kamino
-    assert found > (0.703 if margins else 0.75)
-    model = family(epsilon=found, **options)
+def test_what_is_planned_is_what_a_fit_states(family, options):
+    model = family(epsilon=0.9, **options, **QUICK.get(family, {}))
     planned = planned_ground_truth(model, SCHEMA, KNOWN).epsilon
     stated = model.fit(table()).ground_truth_guarantee(KNOWN).epsilon
     assert stated == pytest.approx(planned, rel=1e-9)
-    assert 0.699 < stated <= 0.7 * (1 + 1e-12)
-    assert model.guarantee_.epsilon == found
+    assert stated < 0.9
+
+
+@pytest.mark.parametrize(("family", "options"), CASES[1:2])
+def test_the_guarantee_that_was_asked_for_is_found(family, options):
+    found = epsilon_for_ground_truth(0.7, family(epsilon=9.0, **options), SCHEMA, KNOWN)
+    planned = planned_ground_truth(family(epsilon=found, **options), SCHEMA, KNOWN).epsilon
+    assert found > 0.75
+    assert 0.699 < planned <= 0.7 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
     ("family", "options"),
     [
-        *((family, {"missing": "joint"}) for family in (AIM, AllPairs, PrivBayes)),
-        *(
-            (AIM, {"missing": "impute-first", "imputer": imputer})
-            for imputer in ("random", "pairs")
-        ),
+        (AllPairs, {"missing": "joint"}),
+        (AIM, {"missing": "impute-first", "imputer": "pairs"}),
     ],
 )
 def test_where_nothing_is_amplified_it_is_the_same(family, options):
@@ -82,13 +71,6 @@ def test_where_nothing_is_amplified_it_is_the_same(family, options):
 def test_assumptions_that_say_little(assumption):
     model = MST(epsilon=1.0, missing="complete-rows")
     assert epsilon_for_ground_truth(0.7, model, SCHEMA, assumption) == pytest.approx(0.7, rel=1e-4)
-
-
-def test_a_bound_on_being_read():
-    model = MST(epsilon=1.0, missing="complete-rows")
-    half = epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.5))
-    tenth = epsilon_for_ground_truth(0.7, model, SCHEMA, BoundedObservation(0.1))
-    assert 1.0 < half < tenth
 
 
 def test_rows_that_are_never_read_have_a_limit():
@@ -111,6 +93,6 @@ def test_refusals():
 def test_the_synthesizer_stays_as_it_is():
     model = MST(epsilon=1.0, missing="observed").fit(table())
     before = model.ground_truth_guarantee(KNOWN)
-    epsilon_for_ground_truth(2.0, model, SCHEMA, KNOWN)
+    planned_ground_truth(model, SCHEMA, MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.9)))
     assert model.epsilon == 1.0
     assert model.ground_truth_guarantee(KNOWN) == before

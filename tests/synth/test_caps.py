@@ -1,8 +1,9 @@
 """Caps of the parts of a fit: known before, kept by every fit, and what they guarantee."""
 
+import json
 import math
 from dataclasses import replace
-from itertools import combinations
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,11 +30,11 @@ from missdp.ground_truth import (
     planned_ground_truth,
 )
 from missdp.mechanisms import Door
+from missdp.record import sealed, unsealed
 from missdp.schema import NotApplicable
 from missdp.synth.caps import Keeper, chosen_caps
 from missdp.synth.learn_graphical import Learner, Plan
 from missdp.synth.parts import ground_truth_parts
-from missdp.synth.state import StoredModel, write_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
 
@@ -65,6 +66,12 @@ def fitted(family, missing, schema=SEVEN, n=2000, seed=0, dependent=True, **opti
     return family(missing=missing, **options).fit(rows(schema, n, seed, dependent))
 
 
+@cache
+def known(family, missing, **options):
+    """The same, fitted once for all tests that do not change it."""
+    return fitted(family, missing, **options)
+
+
 def rates(p, schema=SEVEN):
     return MissingCompletelyAtRandom(dict.fromkeys(schema.nullable, p))
 
@@ -75,7 +82,8 @@ def same(one, two):
 
 @pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
 def test_complete_rows_are_behind_one_gate(family):
-    model = fitted(family, "complete-rows")
+    model = known(family, "complete-rows")
+    assert model._caps_of_fit().structure == FixedGates()
     found = [model.ground_truth_guarantee(rates(p)) for p in (1.0, 0.95, 0.8)]
     assert found[0].epsilon == pytest.approx(1.0)
     one, all_seven = 0.95**7, math.expm1(1.0)
@@ -88,25 +96,11 @@ def test_complete_rows_are_behind_one_gate(family):
     assert bounded.epsilon == pytest.approx(found[2].epsilon, rel=1e-6)
 
 
-def test_spanning_trees_of_thirteen_attributes_that_lose_a_tenth():
-    names = [f"q{i}" for i in range(13)]
-    schema = Schema(tuple(Categorical(name=n, levels=LEVELS, nullable=True) for n in names))
-    model = fitted(MST, "complete-rows", schema)
-    found = model.ground_truth_guarantee(rates(0.9, schema))
-    assert found.epsilon == pytest.approx(0.36, abs=0.02)
-    assert found.epsilon_at(2.5e-7) < 0.4
-
-
-def test_with_a_declared_number_everything_is_behind_the_gate():
-    model = fitted(AllPairs, "complete-rows", n_rows=2000)
-    noisy = fitted(AllPairs, "complete-rows")
-    p = rates(0.8)
-    assert model.ground_truth_guarantee(p).epsilon < noisy.ground_truth_guarantee(p).epsilon
-
-
 @pytest.mark.parametrize("family", [AIM, MST])
 def test_marginals_that_were_chosen_are_amplified(family):
-    model = fitted(family, "observed")
+    model = known(family, "observed")
+    together = epsilon_of(model._caps_of_fit().events, 1e-6)
+    assert together == pytest.approx(1.0, rel=1e-9)
     found = [model.ground_truth_guarantee(rates(p)) for p in (1.0, 0.7, 0.5, 0.3)]
     assert found[0].epsilon == pytest.approx(1.0)
     values = [g.epsilon for g in found]
@@ -115,12 +109,6 @@ def test_marginals_that_were_chosen_are_amplified(family):
     assert any(isinstance(c, ChosenGates) for c in found[2].conditions)
     assert FixedSchedule() not in found[2].conditions
     assert Guarantee.from_json(found[2].to_json()) == found[2]
-
-
-def test_a_spanning_tree_is_amplified_more():
-    p = rates(0.7)
-    tree, any_set = (fitted(f, "observed").ground_truth_guarantee(p).epsilon for f in (MST, AIM))
-    assert tree < any_set - 0.03
 
 
 @pytest.mark.parametrize("family", [AIM, MST])
@@ -134,19 +122,19 @@ def test_nothing_that_was_released_decides_the_figure(family):
 
 
 @pytest.mark.parametrize("family", [AllPairs, Kamino])
-@pytest.mark.parametrize("holed", ["abcdefg", "abc"])
+@pytest.mark.parametrize("holed", ["abc"])
 def test_of_all_pairs_the_margins_are_amplified(family, holed):
     """All pairs are one answer that every row enters; a claim of half the share is not enough."""
     schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
     found = []
-    for seed, n in enumerate((300, 5000)):
+    for seed, n in enumerate((300, 2000)):
         model = fitted(family, "observed", schema, n=n, seed=seed, first_share=0.5)
         caps = model._caps_of_fit()
         assert caps.hold(model.guarantee_.events[0])
         gated = sum(e.cost.amount for e in caps.events if e.gate)
         spent = [filter_cost(e, caps.whole) for e in releases(model.guarantee_.events[0]) if e.gate]
         assert gated == pytest.approx(float(sum(spent)), rel=1e-9)
-        found.append([model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.8, 0.5, 0.0)])
+        found.append([model.ground_truth_guarantee(rates(p, schema)) for p in (1.0, 0.5, 0.0)])
     assert all(one.epsilon == other.epsilon for one, other in zip(*found, strict=True))
     values = [g.epsilon for g in found[0]]
     assert values == sorted(values, reverse=True)
@@ -154,21 +142,14 @@ def test_of_all_pairs_the_margins_are_amplified(family, holed):
     # Of rows without a cell, everything but the margins is still read.
     rest = [e for e in releases(model.guarantee_.events[0]) if not e.gate]
     assert values[-1] == pytest.approx(epsilon_of(rest, 1e-6), rel=1e-4)
-    assert values[2] < values[0] - 0.05 * len(holed) / 7
-    assert FixedSchedule() not in found[0][2].conditions
+    assert values[1] < values[0] - 0.05 * len(holed) / 7
+    assert FixedSchedule() not in found[0][1].conditions
     planned = planned_ground_truth(model, schema, rates(0.5, schema))
-    assert planned.epsilon == pytest.approx(values[2], rel=1e-9)
-
-
-def test_all_pairs_of_a_file_that_says_otherwise_are_not_amplified():
-    model = fitted(AllPairs, "observed", first_share=0.4)
-    other = fitted(AllPairs, "observed", first_share=0.6)
-    assert not other._caps_of_fit().hold(model.guarantee_.events[0])
+    assert planned.epsilon == pytest.approx(values[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("family", [AIM, MST])
-@pytest.mark.parametrize("holed", ["abcdefg", "abcdef", "abc", "ab"])
-@pytest.mark.parametrize("n", [200, 30_000])
+@pytest.mark.parametrize(("holed", "n"), [("abcdefg", 200), ("abc", 30_000)])
 def test_every_fit_keeps_to_its_caps(family, holed, n):
     schema = Schema(tuple(replace(a, nullable=a.name in holed) for a in SEVEN))
     model = fitted(family, "observed", schema, n=n)
@@ -251,39 +232,6 @@ def test_tables_of_a_network_read_rows_that_rules_settle():
     assert found.epsilon == pytest.approx(1.0)
 
 
-def test_caps_add_up_to_the_whole():
-    for family in (AIM, MST):
-        model = fitted(family, "observed")
-        together = epsilon_of(model._caps_of_fit().events, 1e-6)
-        assert together == pytest.approx(1.0, rel=1e-9)
-
-
-def test_attributes_that_are_never_missing_open_every_row():
-    schema = Schema(tuple(replace(a, nullable=a.name in "ab") for a in SEVEN))
-    found = fitted(AIM, "observed", schema).ground_truth_guarantee(rates(0.5, schema))
-    assert found.epsilon == pytest.approx(1.0)
-
-
-def test_rules_leave_no_share_to_count_on():
-    model = fitted(MST, "observed")
-    again = MST(
-        epsilon=1.0, delta=1e-6, missing="observed", structural_zeros={("a", "b"): [("x", "x")]}
-    ).fit(rows(SEVEN, 2000, 0))
-    plain, ruled = model._caps_of_fit().structure, again._caps_of_fit().structure
-    assert plain.largest_share < 0.25
-    assert ruled.largest_share == 1.0
-
-
-@pytest.mark.parametrize("attributes", [1, 2, 3])
-def test_few_attributes(attributes):
-    schema = Schema(SEVEN.attributes[:attributes])
-    for family in (AIM, MST):
-        model = fitted(family, "observed", schema)
-        caps = model._caps_of_fit()
-        assert caps.hold(model.guarantee_.events[0])
-        assert model.ground_truth_guarantee(rates(0.5, schema)).epsilon < 0.8
-
-
 def test_a_workload_too_large_for_the_model_may_measure_single_attributes_again():
     model = fitted(AIM, "observed", max_model_size=1e-5)
     assert not model.measured_
@@ -326,11 +274,6 @@ def test_impossible_cells_may_leave_no_room_for_the_workload():
     assert model.ground_truth_guarantee(seldom).epsilon > epsilon_of([surely], 1e-6)
 
 
-def test_a_workload_beside_impossible_cells_still_fits():
-    model = fitted(AIM, "observed", structural_zeros={("a", "b"): [("x", "x")]})
-    assert ("a",) not in model._caps_of_fit().structure.among
-
-
 @pytest.mark.parametrize(("epsilon", "known"), [(8.0, True), (12.0, False)])
 def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, known):
     """At so little noise a count may cost less than it was worth, and what was chosen gets it."""
@@ -341,19 +284,6 @@ def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, 
     nominal = 0.7 * whole.cost.amount / 3
     assert (sum(ones) > nominal * (1 - 1e-6)) == known
     assert (caps is not None) == known
-
-
-def test_the_family_is_the_whole_workload():
-    among = fitted(AIM, "observed", workload=[("a", "b", "c")])._caps_of_fit().structure.among
-    expected = {*combinations("abc", 2), ("a", "b", "c")}
-    assert set(among) == expected
-
-
-@pytest.mark.parametrize("family", [AIM, MST, AllPairs])
-def test_what_reads_every_row_has_no_caps(family):
-    model = fitted(family, "joint")
-    assert model._caps_of_fit() is None
-    assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
@@ -368,17 +298,6 @@ def test_before_imputation_only_margins_are_amplified(family):
     rest = GaussianEvent(sensitivity=math.sqrt(spent), sigma=1.0, discrete=False)
     assert found[-1] == pytest.approx(epsilon_of([rest], 1e-6), rel=1e-4)
     assert found[1] < 0.95 * found[0]
-
-
-@pytest.mark.parametrize("heads", ["joint", "sequential"])
-def test_heads_that_are_trained_have_caps(heads):
-    found = []
-    for seed, n in enumerate((300, 3000)):
-        model = fitted(Kamino, "observed", n=n, seed=seed, heads=heads, steps=2)
-        assert model._caps_of_fit().hold(model.guarantee_.events[0])
-        found.append(model.ground_truth_guarantee(rates(0.5)).epsilon)
-    assert found[0] == found[1]
-    assert (found[0] < 0.9) == (heads == "sequential")
 
 
 def test_another_release_than_the_caps_are_of_is_not_amplified():
@@ -397,16 +316,10 @@ def test_another_release_than_the_caps_are_of_is_not_amplified():
         assert found.epsilon == pytest.approx(1.0)
 
 
-def test_a_saved_model_states_the_same(tmp_path):
-    model = fitted(MST, "observed")
-    model.save(tmp_path / "m.json")
-    again = MST.load(tmp_path / "m.json")
-    again.set_params(epsilon=5.0)  # for the next fit
-    assert again.ground_truth_guarantee(rates(0.5)) == model.ground_truth_guarantee(rates(0.5))
-
-
-@pytest.mark.parametrize("missing", ["observed", "complete-rows"])
-@pytest.mark.parametrize("family", [AIM, MST, AllPairs, Kamino, PrivBayes])
+@pytest.mark.parametrize(
+    ("family", "missing"),
+    [(AIM, "observed"), (MST, "complete-rows"), (AllPairs, "observed"), (PrivBayes, "observed")],
+)
 def test_files_from_before_fits_were_kept_within_caps_are_not_amplified(family, missing, tmp_path):
     """The guarantee of the incomplete table, which they do state, holds for the ground truth."""
     model = fitted(family, missing)
@@ -415,11 +328,11 @@ def test_files_from_before_fits_were_kept_within_caps_are_not_amplified(family, 
     assert model.ground_truth_guarantee(rates(0.5)).epsilon == pytest.approx(1.0)
     model.save(tmp_path / "old.json")
     old = family.load(tmp_path / "old.json")
-    for known in (rates(0.5), BoundedObservation(0.5)):
-        found = old.ground_truth_guarantee(known)
+    for assumed in (rates(0.5), BoundedObservation(0.5)):
+        found = old.ground_truth_guarantee(assumed)
         assert found.protects == "ground-truth"
         assert (found.epsilon, found.delta) == (pytest.approx(1.0), model.guarantee_.delta)
-    together = joint([old, fitted(family, missing)], rates(0.5), delta=1e-6)
+    together = joint([old, known(family, missing)], rates(0.5), delta=1e-6)
     assert together.epsilon > 1.0
 
 
@@ -435,34 +348,14 @@ def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatc
 
 
 def test_caps_of_the_wrong_type_are_no_model(tmp_path):
-    model = fitted(MST, "observed")
-    for wrong in ({"parts": ("a",), "who chose": 1}, {"parts": ()}, 5):
-        facts = model._facts() | {"caps of the fit": wrong}
-        stored = StoredModel(
-            family="MST",
-            parameters=model._fitted_with,
-            schema=model.schema_,
-            frame=model.kind_,
-            n_rows=model.n_rows_,
-            n_rows_std=model.n_rows_std_,
-            guarantee=model.guarantee_,
-            released=model._released() | facts,
-        )
-        write_model(tmp_path / "wrong.json", stored)
+    path = tmp_path / "m.json"
+    known(MST, "observed").save(path)
+    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+    for wrong in ({"parts": ["a"], "who chose": 1}, {"parts": []}, 5):
+        released = document["released"] | {"caps of the fit": wrong}
+        path.write_text(json.dumps(sealed(document | {"released": released})), encoding="utf-8")
         with pytest.raises(DataError, match="is not a missdp model file"):
-            MST.load(tmp_path / "wrong.json")
-
-
-def test_a_large_epsilon_counts_in_zcdp():
-    for missing in ("observed", "complete-rows"):
-        model = fitted(MST, missing, epsilon=30.0)
-        assert model.guarantee_.events[0].cost.currency == "zcdp"
-        assert model._caps_of_fit().hold(model.guarantee_.events[0])
-        assert model.ground_truth_guarantee(rates(0.3)).epsilon < 29
-
-
-def test_structure_of_complete_rows_is_fixed():
-    assert fitted(MST, "complete-rows")._caps_of_fit().structure == FixedGates()
+            MST.load(path)
 
 
 # A fit is refused what would break its caps: nothing of what follows is left to an argument.

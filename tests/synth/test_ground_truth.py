@@ -55,9 +55,8 @@ def test_no_assumption_no_number():
 
 
 @pytest.mark.parametrize("missing", PrivBayes.strategies)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_row_independence_keeps_epsilon_and_becomes_a_condition(missing, delta):
-    model = fit(missing, delta=delta)
+def test_row_independence_keeps_epsilon_and_becomes_a_condition(missing):
+    model = fit(missing)
     found = model.ground_truth_guarantee(RowIndependentMissingness())
     assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
     assert found.protects == "ground-truth"
@@ -82,12 +81,6 @@ def test_observed_counts_the_whole_structure_by_its_likeliest_gate():
     rest = model.guarantee_.epsilon - tables
     assert tables > 0.5
     assert found.epsilon == pytest.approx(rest + amplified(0.8, tables), rel=1e-6)
-
-
-def test_an_attribute_that_is_never_missing_stops_the_amplification():
-    model = fit("observed")
-    found = model.ground_truth_guarantee(MissingCompletelyAtRandom(OBSERVED))
-    assert found.epsilon == pytest.approx(model.guarantee_.epsilon)
 
 
 @pytest.mark.parametrize("missing", ["joint", "impute-first"])
@@ -205,7 +198,7 @@ def test_with_a_declared_number_of_rows_everything_reads_complete_rows():
     assert shared.spent.epsilon == 2.0  # of which the ground truth takes nothing back
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(3, 400)), min_size=1, max_size=8),
     st.floats(2.0, 64.0),

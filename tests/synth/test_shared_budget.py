@@ -15,7 +15,7 @@ from missdp.accounting import (
     GaussianEvent,
     gaussian_delta,
 )
-from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
+from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.mechanisms import Door, Noise, SecureNoise, Training
 from missdp.sources import MemorySource, strategy_named
 
@@ -114,9 +114,3 @@ def test_what_a_fit_rests_on_is_part_of_what_the_shared_budget_promises():
     held = {type(condition) for condition in budget.spent.conditions}
     assert {DataDependentDomain, DeclaredRowCount, ExplicitSeed} <= held
     assert {type(condition) for condition in fit.guarantee_.conditions} <= held
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_what_is_no_number_is_not_said_to_be_too_large(table, name):
-    with pytest.raises(ParameterError, match=f"{name} must be a number, not nan"):
-        MST(**{"epsilon": 1.0, "delta": 1e-6, name: float("nan")}).fit(table)

@@ -8,7 +8,7 @@ import pytest
 from missdp.accounting import Budget, LaplaceEvent
 from missdp.errors import CheckFailedError
 from missdp.schema.bound import Forbids
-from missdp.synth import restore
+from missdp.synth import sampling
 from missdp.table import Table
 from missdp.table.follow import known_cells
 from missdp.testing import RULED, check_non_interference, check_synthesizer, neighbours
@@ -56,17 +56,17 @@ def test_even_a_family_whose_rows_always_break_a_rule_gives_rows_that_obey():
 
 def test_rows_that_break_rules_are_found(monkeypatch):
     def unchecked(modelled, codes, rng):
-        table, broken = restore._completed(modelled, codes, rng, overrule=True)
+        table, broken = sampling._completed(modelled, codes, rng, overrule=True)
         return table, np.zeros_like(broken)
 
-    monkeypatch.setattr(restore, "_ruled", unchecked)
+    monkeypatch.setattr(sampling, "_ruled", unchecked)
     assert "break rules: " in failing(examples.Histograms, ruled.obeyed_rules)
     assert "break rules: " in failing(examples.Histograms, ruled.rows_that_break_rules)
 
 
 def test_lost_kinds_are_found(monkeypatch):
     monkeypatch.setattr(
-        restore, "_spread", lambda share, n, rng: rng.integers(len(share), size=n) * 0
+        sampling, "_spread", lambda share, n, rng: rng.integers(len(share), size=n) * 0
     )
     assert "kinds of holes of" in failing(examples.Histograms, ruled.kinds_of_holes)
 

@@ -10,6 +10,7 @@ import typer
 
 from missdp.accounting.guarantee import warn_if_weak
 from missdp.cli.app import emit
+from missdp.cli.first_formats import convert_file
 from missdp.cli.options import (
     DataArgument,
     HolesOption,
@@ -40,9 +41,7 @@ from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.schema.grid import uncut
 from missdp.synth import load
-from missdp.synth.base import Synthesizer
-from missdp.synth.first_formats import convert_file
-from missdp.synth.row_blocks import MissingValues
+from missdp.synth.base import MissingValues, Synthesizer
 from missdp.table import Holes
 from missdp.table.written import numbered, output_format, write_blocks, write_each
 

@@ -50,9 +50,13 @@ from missdp.files import check_outputs
 from missdp.progress import Progress, progress_bar
 from missdp.schema import Schema
 from missdp.sources import STRATEGIES
-from missdp.synth.base import Synthesizer
-from missdp.synth.registry import BUILT_IN, default_synthesizer, read_settings, synthesizer_named
-from missdp.synth.row_blocks import MissingValues
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.registry import (
+    default_synthesizer,
+    read_settings,
+    synthesizer_named,
+    synthesizer_names,
+)
 from missdp.synth.state import chosen_delta
 from missdp.table import Holes, Table
 from missdp.table.memory import memory_in_force
@@ -91,8 +95,8 @@ def synthesize(
     method: Annotated[
         str | None,
         option(
-            help=f"{', '.join(BUILT_IN)}, or one that an installed package adds; by default "
-            "all-pairs, aim beyond 40 attributes, and privbayes if --delta is 0."
+            help=f"{', '.join(synthesizer_names())}; by default all-pairs, aim beyond 40 "
+            "attributes, and privbayes if --delta is 0.",
         ),
     ] = None,
     missing: Annotated[
@@ -333,7 +337,6 @@ def demo(
     command may show exact figures of it next to the private ones. Do not do that with your data.
     """
     from missdp.datasets import yrbss
-    from missdp.synth import PrivBayes
 
     check_stdout()
     check_epsilon(epsilon)
@@ -344,8 +347,9 @@ def demo(
     survey = yrbss().table()
     with release.claimed(survey.schema), progress_bar() as progress:
         note_spending(2 * epsilon)
-        drop = PrivBayes(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
-        model = PrivBayes(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
+        family = synthesizer_named("privbayes")
+        drop = family(epsilon=epsilon, missing="complete-rows", random_state=seed).fit(survey)
+        model = family(epsilon=epsilon, missing="joint", random_state=seed, progress=progress)
         with no_model_lost():
             model.fit(survey)
             release.keep(model)

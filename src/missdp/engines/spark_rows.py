@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.synth.row_blocks import MissingValues, Sampler, block_sizes
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.sampling import block_sizes
 from missdp.synth.state import is_whole, sampling_generator
 from missdp.table import Holes, check_holes
 
@@ -27,7 +28,7 @@ _BATCH_ROWS = 32_768
 
 
 def sample_spark(
-    model: Sampler,
+    model: Synthesizer,
     session: SparkSession,
     n: int | None = None,
     *,
@@ -88,7 +89,7 @@ def sample_spark(
 class _Blocks:
     """Draw the blocks of given numbers."""
 
-    model: Sampler
+    model: Synthesizer
     rng: np.random.Generator
     sizes: tuple[int, ...]
     missing_values: MissingValues

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from missdp.errors import DataError
 from missdp.inference.completion import Completed
-from missdp.inference.fit_heads import fit_heads, fit_tree
-from missdp.inference.heads import Heads, Pair
+from missdp.inference.heads import Heads
 from missdp.inference.junction import Clique
 from missdp.inference.masks import MaskModel, RowModel, masks_fit
 from missdp.inference.measured import scaled_to, shrunk
@@ -26,17 +26,15 @@ from missdp.inference.model import (
 )
 from missdp.inference.raking import draw_weighted, rake
 
-__all__ = ["Base", "PairModel", "fit_law", "targets"]
+__all__ = ["PairModel", "targets"]
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Base: TypeAlias = Literal["heads", "tree"]
 
-_SWEEPS: dict[str, int] = {"heads": 4, "tree": 15}
+_SWEEPS = 4
 _POOL = 100_000  # rows that are weighted together, at most
 _FEWEST = 20_000  # at least
 _ROUNDS = 1000  # of swaps, which all pools share: what is left of rounding matters less there
-_LEAST_SHARE = {"heads": 0.5, "tree": 0.05}  # effective rows, of those that are weighted
+_LEAST_SHARE = 0.5  # effective rows, of those that are weighted
 _LEAST_CELL = 1e-9
 _LEAST_DEGREES = 0.01  # an attribute of one level has none
 
@@ -55,8 +53,6 @@ class PairModel(RowModel):
         What the rows drawn are raked to.
     masks : MaskModel
         What goes missing.
-    base : {"heads", "tree"}
-        What ``law`` is.
     n_rows : float
         Number of rows that were counted.
     """
@@ -65,8 +61,17 @@ class PairModel(RowModel):
     law: Heads
     tables: dict[Clique, Floats]
     masks: MaskModel
-    base: Base
     n_rows: float
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        """Read also what was written when there were other ways to draw rows than by heads."""
+        if data.get("base", "heads") != "heads":
+            raise DataError(
+                "rows of this model are drawn along a spanning tree (base='tree'), which is gone: "
+                "fit AllPairs again, or sample the model with missdp 0.2"
+            )
+        return super()._read({name: value for name, value in data.items() if name != "base"})
 
     def _coheres(self) -> bool:
         sizes = [level.n_groups for level in self.levels]
@@ -84,16 +89,12 @@ class PairModel(RowModel):
         for start in starts:
             part = min(_POOL, n - start)
             rows = self.law.sample(min(_POOL, max(_FEWEST, 4 * part)), rng)
-            weights = rake(rows, self.tables, sweeps=_SWEEPS[self.base], least_share=self._least)
+            weights = rake(rows, self.tables, sweeps=_SWEEPS, least_share=_LEAST_SHARE)
             chosen = draw_weighted(
                 rows, self.tables, weights, part, rng, rounds=_ROUNDS // len(starts)
             )
             parts.append(rows[chosen])
         return np.concatenate(parts)
-
-    @property
-    def _least(self) -> float:
-        return _LEAST_SHARE[self.base]
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_holes: bool
@@ -104,41 +105,14 @@ class PairModel(RowModel):
         return split_rows(self.levels, rows, holes, rng)
 
 
-def fit_law(
-    known: Completed,
-    *,
-    base: Base,
-    rng: np.random.Generator,
-    allowed: Mapping[Pair, Bools],
-    order: Sequence[int] | None = None,
-) -> Heads:
-    """Return a law of complete rows.
-
-    Parameters
-    ----------
-    known : Completed
-    base : {"heads", "tree"}
-    rng : numpy Generator
-    allowed : mapping of (attribute, attribute) to ndarray of bool
-        Which cells of a pair are possible (public).
-    order : sequence of int, optional
-        In which heads are drawn.
-    """
-    parts = known.margins, known.pairs, known.variances
-    if base == "tree":
-        return fit_tree(*parts, allowed=allowed)
-    return fit_heads(*parts, rng=rng, allowed=allowed, order=order)
-
-
-def targets(known: Completed, rows: Codes, *, base: Base) -> dict[Clique, Floats]:
+def targets(known: Completed, rows: Codes) -> dict[Clique, Floats]:
     """Return the tables that rows are to be raked to: noisy ones, leaned on those of a model.
 
     Parameters
     ----------
     known : Completed
     rows : ndarray of int64
-        Rows of the model. Those of a tree lack most pairs, so there tables lean on independence.
-    base : {"heads", "tree"}
+        Rows of the model.
     """
     found: dict[Clique, Floats] = {}
     sizes = [len(margin) for margin in known.margins]
@@ -150,8 +124,7 @@ def targets(known: Completed, rows: Codes, *, base: Base) -> dict[Clique, Floats
         product = np.outer(*ends)
         cells = cell_index(columns, (a, b), shape, len(rows))
         told = np.bincount(cells, minlength=product.size).reshape(shape) / max(1, len(rows))
-        model = product * (told > 0) if base == "tree" else told
-        model = scaled_to(np.maximum(model, _LEAST_CELL * (told > 0)), ends)
+        model = scaled_to(np.maximum(told, _LEAST_CELL * (told > 0)), ends)
         degrees = max(_LEAST_DEGREES, (1 - 1 / shape[0]) * (1 - 1 / shape[1]))
         noise = np.sqrt(known.variances[a, b] / degrees)
         found[a, b] = shrunk(known.pairs[a, b] + product, model, noise, margins=ends)

@@ -1,18 +1,231 @@
-"""The AllPairs synthesizer: one release of all pairs of attributes, and rows that hold them."""
+"""All pairs of attributes from one noisy release: AllPairs, and what other families build on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, get_args
+import math
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import ClassVar, Literal
 
-from missdp.accounting import Budget
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget, Cost
 from missdp.errors import ParameterError
-from missdp.inference.pair_model import Base
-from missdp.mechanisms.door import Door, Total
-from missdp.synth.learn_pairs import fit_pairs
-from missdp.synth.pairs_base import PairsSynthesizer
+from missdp.inference.heads import Pair
+from missdp.inference.masks import RowModel
+from missdp.inference.model import Zeros
+from missdp.mechanisms.door import Door, Noise, Reads, RowProducts, Total, Training
+from missdp.schema import Schema
+from missdp.synth.base import MissingValues, Synthesizer
+from missdp.synth.caps import Caps, costs_less, fixed_caps, imputation_caps, one_gate_caps
+from missdp.synth.cuts import cuts_share, each_cost
+from missdp.synth.impute_first import Imputer, check_imputer, imputation_noise, impute
+from missdp.synth.learn_pairs import (
+    Crude,
+    PairRelease,
+    crude_margins,
+    fit_pairs,
+    impossible_pairs,
+    release_pairs,
+)
+from missdp.synth.sampling import kinds_share
+from missdp.synth.state import is_declared, is_number, is_whole
 
-__all__ = ["AllPairs"]
+_FIRST_SHARE = 0.08
+_TRAINED_FIRST_SHARE = 0.15  # of the budget, where margins stay as they were released first
+_MOST_TRAINED = 1 << 20  # numbers of a row's gradient
+_MOST_STEPS = 100_000
+_COUNT_SHARE = 0.02  # of the budget, for the number of rows, where margins do not tell it
+_CLIPS = (2.0**-10, 2.0**20)
+_NOMINAL_RATE = 0.1  # for which the order of the accounting is chosen, if no n is declared
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PairsSynthesizer(Synthesizer):
+    """Base of families that release crude margins first, and then learn a model of whole rows.
+
+    Parameters
+    ----------
+    clip : "auto" or float, default "auto"
+        L2 norm to which the vector of each row is clipped.
+    first_share : float in (0, 1), optional
+        Share of the budget for the one-way margins.
+    imputer, imputer_share
+        For ``"impute-first"``.
+    """
+
+    clip: float | Literal["auto"] = "auto"
+    first_share: float | None = None
+    imputer: Imputer = "marginal"
+    imputer_share: float = 0.1
+
+    released: ClassVar[tuple[str, ...]] = ("model_",)
+    model_: RowModel = field(init=False)
+
+    def _check_parameters(self) -> Budget:
+        super()._check_parameters()
+        if self._delta == 0:
+            raise ParameterError(
+                "delta must be above 0: the noise is Gaussian. PrivBayes offers pure DP"
+            )
+        check_imputer(self.imputer)
+        self._check_share("imputer_share")
+        if self.first_share is not None:
+            self._check_share("first_share")
+        given = is_number(self.clip) and _CLIPS[0] <= self.clip <= _CLIPS[1]
+        if not (given or (isinstance(self.clip, str) and self.clip == "auto")):
+            raise ParameterError("clip must be 'auto' or a number from 2**-10 to 2**20")
+        return self._budget
+
+    def _check_schema(self, schema: Schema) -> None:
+        cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
+        if cells > self._most_cells:
+            raise ParameterError(
+                f"all pairs of attributes have {cells:,} cells, more than the {self._most_cells:,} "
+                "that are learned together; use fewer attributes, bins or levels, or MST"
+            )
+        shares = cuts_share(self.schema_) + kinds_share(self._modelled, self._strategy)
+        left, count = self._budget.left, self._count_share(schema)
+        if count:
+            Noise.worth(replace(left, amount=(1 - shares) * count * left.amount))
+            shares += (1 - shares) * count
+        if self._strategy.fills and imputation_noise(schema, self.imputer, self._imputation_cost):
+            shares += self.imputer_share
+        first = (1 - shares) * self._margins_share / max(1, len(schema))
+        Noise.worth(replace(left, amount=left.amount * first))
+
+    def _reads(self, schema: Schema) -> Reads:  # noqa: ARG002
+        return "rows" if self._steps_planned else "weights"
+
+    @property
+    def _most_cells(self) -> int:
+        """Most cells of all pairs together."""
+        return _MOST_TRAINED if self._steps_planned else RowProducts.most
+
+    @property
+    def _steps_planned(self) -> int:
+        """Number of steps of private training: 0 if nothing is trained step by step."""
+        return 0
+
+    @property
+    def _batch(self) -> int:
+        """Number of rows that a step of training is expected to read."""
+        return 0
+
+    @property
+    def _budget(self) -> Budget:
+        if not self._steps_planned:
+            return Budget(self.epsilon, self._delta, schedule="adaptive", currency="gdp")
+        rate = _NOMINAL_RATE
+        if is_declared(self.n_rows):
+            rate = min(1.0, self._batch / max(1, int(self.n_rows)))
+        steps = self._steps_planned  # the Rényi order is the one that suits so much training
+        cost = Training.cost(float(self.epsilon), self._delta, rate=rate, steps=steps)
+        return Budget.from_cost(cost, delta=self._delta)
+
+    def _check_training(self, **given: int | None) -> None:
+        for name, value in given.items():
+            if value is not None and not (is_whole(value) and 1 <= value <= _MOST_STEPS):
+                raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_STEPS:,}")
+
+    @property
+    def _margins_share(self) -> float:
+        usual = _TRAINED_FIRST_SHARE if self._steps_planned else _FIRST_SHARE
+        return usual if self.first_share is None else self.first_share
+
+    @property
+    def _imputation_cost(self) -> Cost:
+        left = self._budget.left
+        return replace(left, amount=left.amount * self.imputer_share)
+
+    def _caps(self) -> Caps | None:
+        """Behind the gate of complete rows is all but the number of rows.
+
+        Of observed rows, each margin is behind its attribute, and its cost is fixed by parameters.
+        All pairs are released at once, in one answer that every row enters, whatever its holes.
+        """
+        whole, schema, strategy = self._budget.left, self.modelled_, self._strategy
+        trees = each_cost(self.schema_, whole)
+        left = replace(whole, amount=whole.amount - math.fsum(trees.values()))
+        count = self._count_share(schema) * left.amount
+        if strategy.complete_only:
+            gate = strategy.gate((), schema) - self._modelled.filled
+            return one_gate_caps(whole, ungated=count, gate=gate)
+        if strategy.gates == "none":
+            return None
+        gates = {a.name: strategy.gate((a.name,), schema) - self._modelled.filled for a in schema}
+        if strategy.gates == "parameters":
+            holed = {name: gates[name] for name in schema.nullable}
+            return imputation_caps(whole, self._imputation_cost, holed, imputer=self.imputer)
+        share = 1.0 if len(schema) == 1 else self._margins_share
+        one = share * (left.amount - count) / len(schema)
+        if costs_less(left, count, one):
+            return None
+        heads = self._behind_gates(left.amount - count - one * len(schema))
+        alone = [(gate, one + heads.get(a, 0.0)) for a, gate in gates.items()]
+        return fixed_caps(whole, [*alone, *((gates[a], cost) for a, cost in trees.items())])
+
+    def _behind_gates(self, left: float) -> dict[str, float]:  # noqa: ARG002
+        """Return what is spent behind each attribute, of what the margins leave; public."""
+        return {}
+
+    def _count_share(self, schema: Schema) -> float:
+        """Share of the budget for the number of rows: none where all margins tell it; public."""
+        strategy = self._strategy
+        told = strategy.fills or all(strategy.tells_total((a.name,), schema) for a in schema)
+        return 0.0 if told or is_declared(self.n_rows) else _COUNT_SHARE
+
+    def _released_count(self, door: Door) -> Total | None:
+        if is_declared(self.n_rows):
+            return Total(int(self.n_rows), 0.0)
+        share = self._count_share(door.schema)
+        return door.row_count(Noise.worth(door.share(share))) if share else None
+
+    def _opened_rows(self, door: Door) -> tuple[Door, Total | None]:
+        """Return a door to the rows that are modelled, and their number if it is released first."""
+        self._report("preparing", 0.0)
+        total = self._released_count(door)
+        return impute(door, self.imputer, cost=self._imputation_cost), total
+
+    def _crude(self, door: Door, total: Total | None) -> Crude:
+        """Release the one-way margins; with the whole budget if there is one attribute only."""
+        self._report("measuring single attributes", 0.05)
+        share = 1.0 if len(door.schema) == 1 else self._margins_share
+        noise = Noise.worth(door.share(share / len(door.schema)))
+        return crude_margins(door, noise, self._zeros(door.schema), total)
+
+    def _all_pairs(self, door: Door, crude: Crude) -> PairRelease:
+        """Release all pairs at once, with all that is left of the budget."""
+        self._report("measuring all pairs", 0.1)
+        return release_pairs(door, crude, clip=self.clip)
+
+    def _allowed(self, door: Door, crude: Crude) -> dict[Pair, NDArray[np.bool_]]:
+        """Possible cells of pairs by rules, on groups of levels."""
+        return crude.allowed(self._zeros(door.schema))
+
+    def _never_missing(self, crude: Crude) -> dict[int, int]:
+        """By attribute, a group of levels that is never missing."""
+        return crude.always(self._modelled.never_missing)
+
+    def _counted(self, door: Door, crude: Crude, total: Total | None) -> Total:
+        """Return the number of all rows, as far as it was released."""
+        return total if door.strategy.complete_only and total is not None else crude.total
+
+    def _zeros(self, schema: Schema) -> Zeros:
+        """Impossible cells of pairs, by rules; rows that break other rules are drawn again."""
+        return impossible_pairs(self._modelled.impossible, schema.names)
+
+    def _draws_schema(self) -> bool:
+        return [len(level.groups) for level in self.model_.levels] == [
+            attribute.size for attribute in self.modelled_
+        ]
+
+    def _sample(
+        self, n: int, missing_values: MissingValues, rng: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        codes = self.model_.sample(n, rng, keep_holes=missing_values == "keep")
+        return dict(zip(self.modelled_.names, codes, strict=True))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,9 +253,6 @@ class AllPairs(PairsSynthesizer):
         that depends on observed attributes one by one.  ``"observed"`` takes the rows observed on a
         pair for all rows.  ``"complete-rows"`` drops incomplete rows.  ``"impute-first"`` fills
         holes privately before learning.
-    base : {"heads", "tree"}, default "heads"
-        How rows are drawn: by a regression of each attribute on the earlier ones, fitted to all
-        pairs; or, quicker and less accurate, along a spanning tree, and raked to all pairs.
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped.  ``"auto"`` follows from the released
         margins and number of rows, epsilon and delta.
@@ -88,13 +298,7 @@ class AllPairs(PairsSynthesizer):
 
     strategies: ClassVar[tuple[str, ...]] = ("joint", "observed", "complete-rows", "impute-first")
 
-    base: Base = "heads"
-
-    def _check_parameters(self) -> Budget:
-        budget = super()._check_parameters()
-        if not (isinstance(self.base, str) and self.base in get_args(Base)):
-            raise ParameterError(f"base must be one of {list(get_args(Base))}")
-        return budget
+    retired: ClassVar[tuple[str, ...]] = ("base",)
 
     def _fit(self, door: Door) -> Total:
         door, total = self._opened_rows(door)
@@ -103,7 +307,6 @@ class AllPairs(PairsSynthesizer):
         self._report("fitting", 0.3)
         self.model_ = fit_pairs(
             release,
-            base=self.base,
             selective=door.strategy.models_holes,
             always=self._never_missing(crude),
             told=self._modelled.told,

@@ -3,53 +3,64 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
-from missdp.accounting import Budget, Condition, Guarantee
-from missdp.accounting.guarantee import warn_if_weak
-from missdp.errors import BudgetExceededError, DataError, ParameterError, did_you_mean, replacing
-from missdp.mechanisms import Door, Total, noise_source
+from missdp.accounting import Budget, Condition, DeclaredRowCount, Event, Guarantee
+from missdp.accounting.gates import DataChosenGates
+from missdp.errors import (
+    DataError,
+    NotFittedError,
+    ParameterError,
+    did_you_mean,
+)
+from missdp.estimator import Estimator
+from missdp.mechanisms import Door, Total
 from missdp.progress import Progress
 from missdp.record import fits
 from missdp.schema import Numeric, Schema
-from missdp.schema.grid import found, on_grid, pending, widest
-from missdp.sources import MarginalSource, Reads, Strategy, readable
-from missdp.sources.counts import recodable
+from missdp.schema.grid import pending, uncut, widest
+from missdp.sources import Reads, Strategy, strategy_named
 from missdp.sources.modelled import Modelled
-from missdp.synth.cuts import cuts_share, release_cuts
-from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
+from missdp.synth.caps import Caps, Keeper
 from missdp.synth.parts import Parts, ground_truth_parts, split
-from missdp.synth.restore import KindShares, release_kinds
-from missdp.synth.row_blocks import MissingValues, Sampler
+from missdp.synth.sampling import (
+    Codes,
+    KindShares,
+    block_sizes,
+    drawn_in_blocks,
+    restored,
+)
 from missdp.synth.state import (
-    StoredModel,
     check_settings,
     chosen_delta,
-    fit_conditions,
     is_declared,
     is_number,
-    open_data,
+    is_whole,
+    learn,
+    opened,
     read_document,
-    read_model,
+    sampling_generator,
     write_model,
 )
-from missdp.table import FrameKind
+from missdp.table import FrameKind, Holes, Table, check_holes
 from missdp.threads import one_blas_thread
 
-__all__ = ["MissingValues", "Synthesizer"]
-
+MissingValues: TypeAlias = Literal["fill", "keep"]
 
 _TRIED = 100  # rows that a model draws when it is opened
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Synthesizer(Sampler):
+class Synthesizer(Estimator, abc.ABC):
     """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
 
     A subclass lists the strategies it offers, its default first, names in ``released`` the
@@ -87,6 +98,8 @@ class Synthesizer(Sampler):
     strategies: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ()
     fixed_gates: ClassVar[bool] = False  # see `missdp.synth.parts`
+    reads_masks: ClassVar[bool] = False  # whether "observed" reads every row, and what is missing
+    retired: ClassVar[tuple[str, ...]] = ()  # parameters that only older files have
 
     epsilon: float
     delta: float | None = None
@@ -106,6 +119,8 @@ class Synthesizer(Sampler):
     release_: str | None = field(init=False)  # the id of the release whose file holds the model
     _fitted_with: dict[str, Any] = field(init=False)
     _kind_shares: KindShares = field(init=False)
+    _kept: Caps | None = field(init=False)
+    _learned: tuple[str, ...] = field(init=False)
 
     @one_blas_thread()
     def fit(
@@ -153,68 +168,12 @@ class Synthesizer(Sampler):
         del y
         own = self._check_parameters()
         self._check_fit_again()
-        noise = noise_source(self.random_state)
-        if undeclared not in ("refuse", "accept"):
-            raise ParameterError("undeclared must be 'refuse' or 'accept'")
-        if self.budget is not None and not self.budget.can_afford(own.filter()):
-            raise BudgetExceededError(
-                f"the fit does not fit into {self.budget!r}; nothing was read or recorded. "
-                + _remedy(self.budget, self._delta)
-            )
-        declared = is_declared(self.n_rows)
-        warn_if_weak(self.epsilon, self._delta, n=int(self.n_rows) if declared else None)
-        source, kind = open_data(data, schema, self._reads)
-        conditions = fit_conditions(source.schema, undeclared, self.random_state, self.n_rows)
-        self._strategy.check(readable(source, self._reads(source.schema)))
-        fresh = type(self)(**self.get_params(deep=False))
-        fresh._fitted_with = self._public_parameters()
-        fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
-        grid = on_grid(fresh.schema_)  # refused now, if it cannot be
-        fresh._check_schema(fresh.modelled_)
-        if self.budget is not None:
-            label = f"{type(self).__name__}({self.missing})"
-            self.budget.reserve(own, label=label, conditions=conditions)
-        # Learned on a fresh model and taken over whole: neither what was learned before, nor half
-        # of this fit, should it fail, must be taken for this model.
-        self._forget()
-        rows = int(self.n_rows) if declared else None
-        door = fresh._door(source, grid, budget=own, noise=noise, declared_rows=rows)
-        fresh._kind_shares = release_kinds(door, fresh._modelled)
-        total = fresh._fit(door)
-        if declared:
-            total = Total(int(self.n_rows), 0.0)
-        fresh.n_rows_ = whole_rows(total, epsilon=self.epsilon)
-        fresh.n_rows_std_ = total.std
-        fresh._settle(found(fresh.schema_))
-        fresh.guarantee_ = own.spent.with_conditions(*conditions)
-        fresh.release_ = None
-        self._adopt(fresh)
-        if not declared:  # released by now, so it may be spoken about
-            warn_if_weak(0.0, self._delta, n=self.n_rows_)
-        warn_if_hardly_complete(door.complete_rows, rows=self.n_rows_)
+        learn(self, own, data, schema, undeclared)
         return self
 
     def _to_be_cut(self, schema: Schema, names: Iterable[str]) -> Schema:
         """Return the schema with the attributes marked whose bins this fit finds; public."""
         return pending(schema, names) if self.cuts == "private" else schema
-
-    def _door(self, source: MarginalSource, grid: Schema, **facts: Any) -> Door:
-        """Return a door to the rows, in the bins that are declared or, for a charge, found."""
-        admit = self._kept_within()
-        recoded = self.schema_ is not source.schema and recodable(source)
-        if recoded and not cuts_share(self.schema_):
-            source = source.coded_as(self.schema_)  # type: ignore[attr-defined]
-        if not cuts_share(self.schema_):
-            return Door(source, self._strategy, **facts).admitting(admit)
-        door = Door(source.coded_as(grid), self._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
-        self._report("finding bins", 0.0)
-        self._settle(release_cuts(door, grid, self.schema_))
-        cells = {
-            a.name: a.encode_values(old.reach[0])
-            for a, old in zip(self.schema_, grid, strict=True)
-            if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
-        }
-        return door.recut(source.coded_as(self.schema_), cells)  # type: ignore[attr-defined]
 
     def _settle(self, schema: Schema) -> None:
         """Take over a schema in which bins were found."""
@@ -312,17 +271,7 @@ class Synthesizer(Sampler):
     def save(self, path: str | Path) -> None:
         """Write the released model (no private data) to a file, whole or not at all."""
         self._check_fitted()
-        model = StoredModel(
-            family=type(self).__name__,
-            parameters=self._fitted_with,
-            schema=self.schema_,
-            frame=self.kind_,
-            n_rows=self.n_rows_,
-            n_rows_std=self.n_rows_std_,
-            guarantee=self.guarantee_,
-            released=self._released() | self._facts(),
-        )
-        write_model(Path(path), model, release=self.__dict__.get("release_"))
+        write_model(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -332,26 +281,154 @@ class Synthesizer(Sampler):
     @classmethod
     def _opened(cls, document: Mapping[str, Any], path: Path) -> Self:
         """Return the model of a parsed file."""
-        stored = read_model(document, path, family=cls.__name__)
-        broken = DataError(f"{str(path)!r} is not a missdp model file")
-        with replacing(Exception, by=broken), np.errstate(all="ignore"):
-            model = cls(**stored.parameters)
-            model._fitted_with = stored.parameters
-            model.schema_, model.kind_ = stored.schema, stored.frame
-            model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
-            model._restore(stored.released)
-            model._take_facts(stored)
-            release = document.get("release")
-            model.release_ = release if isinstance(release, str) else None
-            if model.missing not in cls.strategies or not model._draws_schema():
-                raise broken
-            agrees = model._agrees_with(stored.guarantee)
-        if not agrees:
-            raise DataError(
-                "the guarantee of the model is not that of its parameters: the file was edited"
+        return opened(cls, document, path)
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+        multiple: int | None = None,
+        holes: Holes = "nulls",
+    ) -> Any:
+        """Draw synthetic rows; costs no privacy.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows, at least 0; by default ``n_rows_``, the released or declared row count,
+            which is at least 1.
+        missing_values : {"fill", "keep"}, default "fill"
+            ``"keep"`` returns holes as the model saw them, for models of the missingness.
+        random_state : int, optional
+            Makes the draw repeatable. Sampling is post-processing, so any seed is safe; its stream
+            is never the noise's.
+        multiple : int, optional
+            Draw that many tables, at least 2, each from a model of its own that differs from the
+            fitted one by as much as noise, sampling and holes leave unknown. Combine estimates of
+            means and shares with :func:`~missdp.evaluate.combine_estimates`. One refit each; AIM
+            and MST only. Intervals of regression coefficients do not hold.
+        holes : {"nulls", "codes"}, default "nulls"
+            What a cell without a value comes back as: null, or the first code that the schema
+            declares for its kind of missing.
+
+        Returns
+        -------
+        frame, or list of frames if ``multiple`` is given
+            As was fitted, with the schema's columns and dtypes.
+        """
+        check_holes(holes)
+        if multiple is not None:
+            models = self.uncertain_models(multiple, random_state=random_state)
+            return [model.sample(n, missing_values=missing_values, holes=holes) for model in models]
+        return self.sample_table(
+            n, missing_values=missing_values, random_state=random_state
+        ).to_native(holes=holes)
+
+    def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
+        """Return the models of ``sample(multiple=...)``, one after the other.
+
+        Each is a refit that varies as this one is uncertain, and draws by a seed of its own: for
+        tables that memory does not hold together.
+
+        Raises
+        ------
+        ParameterError
+            If the family has no such models: all but AIM and MST.
+        """
+        if not (is_whole(multiple) and multiple >= 2):
+            raise ParameterError("multiple must be a whole number of tables, at least 2")
+        self._check_fitted()
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
+        return self._each_with_seed(self._uncertain(int(multiple), rng), rng)
+
+    def _each_with_seed(self, models: Iterator[Self], rng: np.random.Generator) -> Iterator[Self]:
+        while True:
+            with one_blas_thread():
+                model = next(models, None)
+            if model is None:
+                return
+            model.random_state = int(rng.integers(2**63))
+            # Whatever it was fitted to was made up from this release, and promises what this does.
+            model.guarantee_ = self.guarantee_
+            yield model
+
+    def sample_table(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+    ) -> Table:
+        """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
+        return Table.joined(
+            self.sample_blocks(n, missing_values=missing_values, random_state=random_state)
+        )
+
+    def sample_blocks(
+        self,
+        n: int | None = None,
+        *,
+        missing_values: MissingValues = "fill",
+        random_state: int | None = None,
+    ) -> Iterator[Table]:
+        """Return the same rows in blocks, drawn one after the other: for more than memory holds.
+
+        Rows that must fit to each other, by rules about two rows, come as one block.
+        """
+        self._check_fitted()
+        if n is not None and not (is_whole(n) and n >= 0):
+            raise ParameterError("n must be a whole number of rows, at least 0")
+        if missing_values not in ("fill", "keep"):
+            raise ParameterError("missing_values must be 'fill' or 'keep'")
+        if missing_values == "keep" and not self._applied_strategy.models_holes:
+            raise ParameterError(
+                f"missing={self._applied_strategy.name!r} does not model holes; to keep them, fit "
+                "with missing='joint', or a family that offers it"
             )
-        model._adopt(model)
-        return model
+        rng = sampling_generator(self.random_state if random_state is None else random_state)
+        rows = self.n_rows_ if n is None else int(n)
+        together = self.draws_together(self.schema_)
+        sizes = [rows] if together else block_sizes(rows, len(self.schema_))
+        return drawn_in_blocks(partial(self._block, missing_values), sizes, rng, len(self.schema_))
+
+    @one_blas_thread()
+    def _block(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
+        if self._modelled.is_whole:
+            codes = self._sample(rows, missing_values, rng)
+            drawn = Table.from_codes(self.schema_, codes, kind=self.kind_).with_values(rng)
+        else:
+            one = partial(self._sample, missing_values=missing_values, rng=rng)
+            shares = self._kind_shares
+            drawn = restored(self._modelled, one, rows, rng, shares=shares, kind=self.kind_)
+        return self._finished(drawn, rng).coded_as(uncut(self.schema_))
+
+    @property
+    def modelled_(self) -> Schema:
+        """Public facts about what is modelled: ``schema_``, made plainer by its rules.
+
+        Attributes that follow from others are left out, "not applicable" is one more level of its
+        attribute, and all other kinds of missing are one.
+        """
+        return self._modelled.schema
+
+    @cached_property
+    def _modelled(self) -> Modelled:
+        return Modelled(self.schema_)
+
+    @property
+    def _applied_strategy(self) -> Strategy:
+        """The strategy that the model was fitted with."""
+        return self.strategy_of(self._fitted_with["missing"])
+
+    @classmethod
+    def strategy_of(cls, missing: str) -> Strategy:
+        """Return the strategy that a word of ``strategies`` stands for in this family."""
+        known = strategy_named(missing)
+        if cls.reads_masks and known.name == "observed":
+            return replace(known, rows="extended", gates="none")
+        return known
 
     # What a family provides
 
@@ -364,6 +441,29 @@ class Synthesizer(Sampler):
         Total
             What the releases say about the number of rows; ignored if it was declared.
         """
+
+    @abc.abstractmethod
+    def _sample(self, n: int, missing_values: MissingValues, rng: np.random.Generator) -> Codes:
+        """Draw codes of every modelled attribute; see :attr:`modelled_`."""
+
+    def _uncertain(self, multiple: int, rng: np.random.Generator) -> Iterator[Self]:
+        """Yield fitted models that vary as this one is uncertain."""
+        del multiple, rng
+        raise ParameterError(
+            f"{type(self).__name__} cannot draw tables that vary as its model is uncertain: leave "
+            "'multiple' out, or use AIM for means and shares; no family's intervals hold for "
+            "regression coefficients yet"
+        )
+
+    def _finished(self, table: Table, rng: np.random.Generator) -> Table:  # noqa: ARG002
+        return table  # with what one row alone cannot settle
+
+    def draws_together(self, schema: Schema) -> bool:  # noqa: ARG002
+        """Whether all synthetic rows are drawn at once, since they must fit to each other."""
+        return False
+
+    def _caps(self) -> Caps | None:
+        """Return what the parts of a fit cost at most, from parameters and ``schema_`` alone."""
 
     def _released(self) -> dict[str, Any]:
         """Return the released model: numbers, text, arrays, records, and mappings of them."""
@@ -415,12 +515,83 @@ class Synthesizer(Sampler):
         if self.progress is not None:
             self.progress(stage, done)
 
+    # What a fit leaves behind is taken over whole or forgotten whole
 
-def _remedy(budget: Budget, delta: float) -> str:
-    """Return what may be done about a budget that a fit does not fit into."""
-    if budget.delta == 0 < delta:
+    def _adopt(self, fitted: Synthesizer) -> None:
+        parameters = set(self.get_params(deep=False))
+        learned = {k: v for k, v in fitted.__dict__.items() if k not in parameters}
+        self.__dict__.update(learned)
+        self._learned = tuple(learned)
+
+    def _forget(self) -> None:
+        for name in (*self.__dict__.pop("_learned", ()), "_left_budget"):
+            self.__dict__.pop(name, None)
+
+    def _check_fitted(self) -> None:
+        if "guarantee_" not in self.__dict__:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def _check_fit_again(self) -> None:
+        if "_left_budget" in self.__dict__ and self.budget is None:
+            raise ParameterError(
+                "this model was fitted within a shared budget that did not travel with it; to fit "
+                "it again, give it one with set_params(budget=...), or clone it to do without"
+            )
+
+    def _public_parameters(self) -> dict[str, Any]:
+        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
+        values = {name: getattr(self, name) for name in sorted(names)}
+        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
+
+    def _kept_within(self) -> Callable[[Event], None] | None:
+        """Fix the caps of a fit; return what refuses releases beyond them, if there are any.
+
+        Parts of networks in pure epsilon are reserved, which is as good.
+        """
+        caps = self._kept = self._caps()
+        reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
+        return None if caps is None or reserved else Keeper(caps).admit
+
+    def _caps_of_fit(self) -> Caps | None:
+        """Return the caps that this fit was kept within; those of today's code prove nothing.
+
+        Files and pickles that were written before fits were kept within caps have none.
+        """
+        return self.__dict__.get("_kept")
+
+    def _agrees_with(self, guarantee: Guarantee) -> bool:
+        """Whether a guarantee is that of a fit with these parameters."""
+        declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
         return (
-            f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
-            "or fit with delta=0, as PrivBayes can"
+            math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
+            and guarantee.delta == self._delta
+            and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
+            and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
         )
-    return "Ask for a smaller epsilon, or use a larger budget"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
+            raise NotFittedError(
+                f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State to pickle: of a fitted model everything but its budget."""
+        state = dict(self.__dict__)
+        if "guarantee_" in state and state.get("budget") is not None:
+            state |= {"budget": None, "_left_budget": True}
+        return state
+
+    def __copy__(self) -> Self:
+        """Copy that shares everything, the budget included."""
+        another = type(self).__new__(type(self))
+        another.__dict__.update(self.__dict__)
+        return another
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy all but the budget, which is shared."""
+        another = type(self).__new__(type(self))
+        memo[id(self)] = another
+        another.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return another

@@ -8,35 +8,38 @@ for a file may have been edited.
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from missdp.accounting import Cost, Event, FilterEvent, GaussianEvent, SelectionEvent, releases
 from missdp.accounting.exact import difference, exact
 from missdp.accounting.filters import filter_cost
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates, Structure
 from missdp.errors import BudgetExceededError
+from missdp.inference.junction import Clique, components
+from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Noise
+from missdp.schema import Schema
+from missdp.synth.workload import pairs_of
 
-__all__ = [
-    "Caps",
-    "Gate",
-    "Keeper",
-    "chosen_caps",
-    "costs_less",
-    "fixed_caps",
-    "imputation_caps",
-    "one_gate_caps",
-    "target_caps",
-]
+if TYPE_CHECKING:
+    from missdp.synth.learn_graphical import Plan
 
 Gate = frozenset[str]
 
+#: Edges of a tree get the same noise, but for rounding.
+EVEN = 1 + 1e-6
+
 _ROUNDED = 1 + 1e-9
+_ROUNDED_MORE = 1 + 1e-6  # where a fit adds up many parts
 _CLEARLY = 1e-11
+_MOST_MARGINALS = 20_000  # more are not worth the while
+_TRIED = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +79,6 @@ class Caps:
 
 class Keeper:
     """What a fit has spent of each part: releases beyond a cap are refused before they are made.
-
-    Parameters
-    ----------
-    caps : Caps
 
     Examples
     --------
@@ -187,13 +186,6 @@ def _is_single(event: Event, gate: Gate) -> bool:
 def one_gate_caps(whole: Cost, *, ungated: float, gate: Gate) -> Caps | None:
     """Return the caps of a fit that reads every row for so much, and else those behind one gate.
 
-    Parameters
-    ----------
-    whole : Cost
-    ungated : float
-        In the currency of the whole; fixed by parameters and public facts.
-    gate : set of str
-
     Examples
     --------
     >>> whole = Cost(currency="gdp", amount=0.05)
@@ -223,18 +215,9 @@ def chosen_caps(
 ) -> Caps | None:
     """Return the caps of a fit that chooses marginals, and measures some that are fixed.
 
-    Parameters
-    ----------
-    whole : Cost
-    ungated : float
-        Cap of what reads every row and is no selection, in the currency of the whole.
-    selections : float
-    fixed : mapping of set of str to float
-        By gate.
-    among : iterable of set of str
-        The gates of all marginals that may be chosen; what is left of the whole is for them.
-    largest : float, optional
-        Cap of every single one of them.
+    ``ungated`` is the cap of what reads every row and is no selection, ``fixed`` are caps by gate,
+    and ``among`` the gates of all marginals that may be chosen: what is left of the whole is for
+    them, ``largest`` at most for every single one.
     """
     gates = list(among)
     parts = [_cap(whole, ungated, None, "every row")] if ungated else []
@@ -254,14 +237,7 @@ def chosen_caps(
 
 
 def fixed_caps(whole: Cost, fixed: Iterable[tuple[Gate, float]]) -> Caps | None:
-    """Return the caps of a fit whose gates are fixed; all else of the whole reads every row.
-
-    Parameters
-    ----------
-    whole : Cost
-    fixed : iterable of (set of str, float)
-        Costs behind gates; fixed by parameters and public facts.
-    """
+    """Return the caps of a fit whose gates are fixed; all else of the whole reads every row."""
     costs: dict[Gate, float] = defaultdict(float)
     for gate, cost in fixed:
         costs[gate] += cost
@@ -278,14 +254,8 @@ def imputation_caps(
 ) -> Caps | None:
     """Return the caps of a fit that imputes first; what it makes of filled rows reads every row.
 
-    Parameters
-    ----------
-    whole, cost : Cost
-        Of the fit, and of the margins of attributes with holes, which share it evenly.
-    gates : mapping of str to set of str
-        By attribute that may be missing; empty where rules fill it.
-    imputer : str
-        None is known of those that release anything but margins.
+    ``cost`` is that of the margins of attributes with holes, which share it evenly; ``gates`` are
+    theirs, empty where rules fill them. No caps are known of imputers that release anything else.
     """
     if imputer not in ("marginal", "mean") or not gates:
         return None
@@ -322,3 +292,99 @@ def target_caps(whole: Cost, tables: float, attributes: Iterable[str]) -> Caps:
 
 def _cap(whole: Cost, amount: float, gate: Gate | None, label: str) -> FilterEvent:
     return FilterEvent(capacity=replace(whole, amount=amount).event(), gate=gate, label=label)
+
+
+def graphical_caps(
+    whole: Cost,
+    plan: Plan,
+    schema: Schema,
+    *,
+    count_share: float,
+    trees: Mapping[str, float],
+    weights: Mapping[Clique, float],
+    zeros: Zeros,
+    ruled: bool,
+    gate_of: Callable[[Iterable[str]], Gate],
+    gates: Literal["none", "schema", "parameters", "data"],
+) -> Caps | None:
+    """Return the caps of a fit of AIM or MST; None where everything may read every row.
+
+    Row locality and charges are the door's; here is why the parts of a fit stay within these caps,
+    whatever comes out, for marginals over the rows observed on them. The number of rows is released
+    once, and every one-way marginal once, with noise that parameters fix. What is left then is
+    spent on rounds: a selection, within a cap of its own that the learner keeps to, and a marginal
+    of the workload. Pairs that a share is reserved for, and marginals measured once more, are of
+    the workload too, or inside one of its marginals.
+    """
+    names, counted = schema.names, count_share * plan.whole.amount
+    if gates == "schema":
+        return one_gate_caps(whole, ungated=counted, gate=gate_of(()))
+    if gates != "data" or len(weights) > _MOST_MARGINALS:
+        return None
+
+    def gate(clique: Iterable[int]) -> Gate:
+        return gate_of([names[v] for v in clique])
+
+    singles = [(v,) for v in range(len(names))]
+    ones = (plan.first_share if weights else 1.0) * (plan.whole.amount - counted) / len(names)
+    alone = {gate(single): ones + trees.get(names[single[0]], 0.0) for single in singles}
+    fixed = {gate: cost for gate, cost in alone.items() if gate}
+    left = plan.whole.amount - counted - ones * len(names)
+    pairs = pairs_of(weights)
+    unknown = bool(trees) and ruled  # which cells of bins that are yet to be found are impossible
+    again = singles if unknown or not _one_fits(weights, zeros, schema, plan) else []
+    if costs_less(whole, counted, ones):
+        return None
+    return chosen_caps(
+        whole,
+        ungated=counted + ones * len(names) + math.fsum(trees.values()) - math.fsum(fixed.values()),
+        selections=plan.selection_share * left * _ROUNDED_MORE if len(weights) > 1 else 0.0,
+        fixed=fixed,
+        among=[gate(clique) for clique in dict.fromkeys([*weights, *pairs, *again])],
+        largest=None if zeros or unknown else _largest(plan, left, pairs, len(names)),
+    )
+
+
+def _one_fits(weights: Iterable[Clique], zeros: Zeros, schema: Schema, plan: Plan) -> bool:
+    """Whether some marginal surely fits into the model, so that none of one attribute is chosen.
+
+    Whatever the order of elimination, a part of the graph that is one clique has the cells of it,
+    and another one at most those of all its attributes together, once for each of them. Levels that
+    are merged make both smaller.
+    """
+    sizes = [max(2, a.extended_size) for a in schema]
+
+    def cells(clique: Clique) -> int:
+        held = [*zeros, clique]
+        parts: dict[int, list[int]] = defaultdict(list)
+        for v, part in enumerate(components(len(sizes), held)):
+            parts[part].append(v)
+        whole = {frozenset(c) for c in held}
+        return sum(
+            math.prod(sizes[v] for v in part) * (1 if frozenset(part) in whole else len(part))
+            for part in parts.values()
+        )
+
+    def alone(clique: Clique) -> int:
+        return math.prod(sizes[v] for v in clique)
+
+    tried = heapq.nsmallest(_TRIED, weights, key=alone)
+    return not tried or any(cells(clique) <= plan.max_cells for clique in tried)
+
+
+def _largest(plan: Plan, left: float, pairs: list[Clique], attributes: int) -> float | None:
+    """Return the cap of every single marginal of a spanning tree; None if there may be none.
+
+    With all pairs in the workload, and no rules, a tree is always found: as long as it is not
+    whole, there is more than one pair that joins two parts of it, if there are three attributes or
+    more. So each edge gets the same cost, the pairs outside the tree share evenly what was reserved
+    for them, and nothing is left to measure any of them again.
+    """
+    whole, edges = attributes * (attributes - 1) // 2, attributes - 1
+    if not plan.forest or attributes < 3 or len(pairs) != whole:
+        return None
+    edge = (1 - plan.selection_share) * left / edges
+    if costs_less(plan.whole, edge):
+        return None
+    kept = plan.pairs_share * plan.whole.amount / (whole - edges)
+    return max(edge, kept) * EVEN * _ROUNDED_MORE

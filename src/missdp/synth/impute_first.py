@@ -26,13 +26,6 @@ from missdp.synth.learn_pairs import (
 )
 from missdp.synth.noisy_counts import project_to_simplex
 
-__all__ = [
-    "Imputer",
-    "check_imputer",
-    "imputation_noise",
-    "impute",
-]
-
 Imputer: TypeAlias = Literal["marginal", "pairs", "random", "mean"]
 
 _FIRST_SHARE = 0.08  # of the cost of "pairs", for the one-way margins
@@ -79,21 +72,14 @@ def _part(cost: Cost, share: float) -> Noise:
 def impute(door: Door, imputer: Imputer = "marginal", *, cost: Cost) -> Door:
     """Return a door to filled rows if the strategy fills holes; the door itself if not.
 
+    ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
+    released one-way margin of the observed cells. ``"pairs"`` draws given all other cells of the
+    row, from laws fitted to one noisy release of all pairs of attributes. ``"mean"`` is the
+    baseline of Mohapatra et al. (2024): the released mean for numeric attributes, a draw from the
+    margin for others. Margins share the cost evenly.
+
     Given what was released, each row is filled on its own, so adding or removing one row still
     changes the filled table by one row: later mechanisms keep their sensitivity.
-
-    Parameters
-    ----------
-    door : Door
-    imputer : {"marginal", "pairs", "random", "mean"}
-        ``"random"`` draws from the public domain and costs nothing. ``"marginal"`` draws from the
-        released one-way margin of the observed cells. ``"pairs"`` draws given all other cells of
-        the row, from laws fitted to one noisy release of all pairs of attributes. ``"mean"`` is the
-        baseline of Mohapatra et al. (2024): the released mean for numeric attributes, a draw from
-        the margin for others.
-    cost : Cost
-        What the releases may cost, in the currency of the door's budget; margins share it evenly.
-        Ignored by ``"random"``.
     """
     if not door.strategy.fills:
         return door
@@ -138,7 +124,6 @@ def _given_all(door: Door, cost: Cost, noise: Noise) -> Conditionals:
     rng = part.generator()
     model = fit_pairs(
         release,
-        base="heads",
         selective=False,
         always=crude.always(part.never_missing),
         told=part.told,

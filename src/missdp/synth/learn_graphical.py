@@ -20,17 +20,15 @@ from numpy.typing import NDArray
 from missdp.accounting import Cost
 from missdp.accounting.filters import selection_worth
 from missdp.errors import ParameterError
+from missdp.inference.beliefs import Drift
 from missdp.inference.estimate import Estimate
 from missdp.inference.junction import Clique, Growth, components
 from missdp.inference.model import Zeros
 from missdp.mechanisms.door import Door, Facts, Given, Noise, Score, Total
 from missdp.mechanisms.noise import check_scale
-from missdp.synth.expectations import Expectations
-from missdp.synth.kept_back import KeptBack, pairs_of
+from missdp.synth.caps import EVEN
 from missdp.synth.noisy_counts import least_squares_total
-
-__all__ = ["EVEN", "MISFIT", "SCORE_SENSITIVITY", "Learner", "Plan", "marginal_score", "on_grid"]
-
+from missdp.synth.workload import pairs_of
 
 _GRID = 2.0**-10  # rows
 _LARGEST = 2.0**31  # rows
@@ -40,8 +38,11 @@ SCORE_SENSITIVITY = 1.0 + 2.0**-20
 _LEAST_LEFT = 1e-6
 _MOST_KEPT = 0.8  # of what is left, where imputation takes much
 _SLACK = 1 - 1e-9  # the last round spends all that is left, up to floating point
-#: Edges of a tree get the same noise, but for rounding.
-EVEN = 1 + 1e-6
+_MOST_PAIRS = 600  # of 35 attributes, say; with 5,565 pairs of 105, raking made tables worse
+_STILL = 0.02  # of the noise of a selection
+_CELLS = 2**24  # of expectations that are kept: 128 MB
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +64,10 @@ class Plan:
     forest : bool
         Select a spanning tree of pairs (MST) by how far they are from independence, rather than
         any marginals by what the model still gets wrong.
-    kept_back : KeptBack
-        What is kept back for all pairs.
+    pairs_share : float
+        Share of the budget for all pairs of the workload, if that pays; see `reserve`.
+    least_in_a_cell : float
+        Rows that a cell of a pair must hold on average, in standard deviations of the noise.
     """
 
     whole: Cost
@@ -73,18 +76,14 @@ class Plan:
     selection_share: float
     max_cells: float
     forest: bool
-    kept_back: KeptBack
+    pairs_share: float
+    least_in_a_cell: float
 
     def check(self, attributes: int, *, before: float, selects: bool) -> None:
         """Refuse, before anything is charged, what no noise can be drawn for.
 
-        Parameters
-        ----------
-        attributes : int
-        before : float
-            Cost of what is released before; public.
-        selects : bool
-            Whether anything is selected after the one-way marginals.
+        ``before`` is the cost of what is released before, and ``selects`` says whether anything is
+        selected after the one-way marginals.
         """
         left = self.whole.amount * _SLACK - before
         if left <= _LEAST_LEFT * self.whole.amount or self.whole.amount <= 0:
@@ -93,10 +92,27 @@ class Plan:
                 "imputation costs nearly all of it; use a smaller imputer_share"
             )
         self.noise(self.first_share * left / attributes)
-        share = max(0.0, 1 - self.first_share - self.kept_back.share) * left / max(1, self.rounds)
+        share = max(0.0, 1 - self.first_share - self.pairs_share) * left / max(1, self.rounds)
         if selects:
             self.noise((1 - self.selection_share) * share)
             check_scale("the noise of selections", 3 / self.epsilon(self.selection_share * share))
+
+    def reserve(self, *, rows: float, pairs: Iterable[Clique], sizes: Sequence[int]) -> float:
+        """Return how much of the budget is reserved for pairs: the share, or nothing.
+
+        A junction tree of limited size cannot hold every pair, so that its error stops falling,
+        however many rows there are. Measuring the pairs that no selected marginal contains, and
+        raking rows to them, pays if there are not too many of them, and if their cells have rows
+        enough to be seen through the noise, by public facts and the released number of rows.
+        """
+        cells = [math.prod(sizes[v] for v in pair) for pair in pairs]
+        if not cells or len(cells) > _MOST_PAIRS or self.pairs_share <= 0:
+            return 0.0
+        kept = self.pairs_share * self.whole.amount
+        in_a_cell = rows * len(cells) / sum(cells)
+        return (
+            kept if in_a_cell >= self.least_in_a_cell * self.noise(kept / len(cells)).scale else 0.0
+        )
 
     def noise(self, amount: float) -> Noise:
         """Return the noise of a marginal that costs so much."""
@@ -129,26 +145,66 @@ def misfit(
 MISFIT = Score(misfit, sensitivity=SCORE_SENSITIVITY)
 
 
+class Expectations:
+    """The released values that scores of candidates take, worked out again only where they moved.
+
+    With many attributes there are thousands of candidates in every round, and a round changes what
+    the model says of a few. A score is as private with an expectation that is a little old.
+    """
+
+    def __init__(self, weights: Mapping[Clique, float]) -> None:
+        self._weights = weights
+        self._drift = Drift()
+        self._kept: dict[Clique, Facts] = {}
+        self._cells = 0
+        self._selective: frozenset[int] = frozenset()
+        self._sigma = 0.0
+
+    def renew(self, estimate: Estimate, *, sigma: float, epsilon: float) -> None:
+        """Forget what no longer holds; changes far below the noise of a selection do not count."""
+        tolerance = _STILL * 2 / epsilon / estimate.n_rows
+        self._drift.see(estimate.model, tolerance)
+        changed = estimate.selective | self._selective
+        lost = [
+            clique
+            for clique in self._kept
+            if not self._drift.still(clique)
+            or clique in estimate.measured
+            or not changed.isdisjoint(clique)
+        ]
+        for clique in lost:
+            self._cells -= self._kept.pop(clique)[0].size
+        if sigma != self._sigma:
+            self._kept = {
+                clique: Facts((expected, possible, _bias(sigma, possible), weight))
+                for clique, (expected, possible, _, weight) in self._kept.items()
+            }
+        self._selective, self._sigma = estimate.selective, sigma
+
+    def of(self, clique: Clique, estimate: Estimate) -> Facts:
+        """Return what the score of a marginal takes besides its counts."""
+        facts = self._kept.get(clique)
+        if facts is None:
+            expected, possible = estimate.predict(clique), estimate.possible(clique)
+            bias = _bias(self._sigma, possible)
+            facts = Facts((expected, possible, bias, self._weights[clique]))
+            if self._cells + expected.size <= _CELLS:
+                self._kept[clique] = facts
+                self._cells += expected.size
+        return facts
+
+
+def _bias(sigma: float, possible: NDArray[np.bool_]) -> float:
+    """Mean absolute noise of all cells together, if the marginal were measured."""
+    return math.sqrt(2 / math.pi) * sigma * int(np.count_nonzero(possible))
+
+
 class Learner:
     """Spend a budget on an estimate of the complete-data law.
 
-    Parameters
-    ----------
-    door : Door
-        What answers.
-    weights : mapping of Clique to float
-        Marginals that may be measured, by weight (at most one).
-    plan : Plan
-    report : callable
-        Progress; gets public facts only.
-    shrink, ridge, model_rows
-        See :class:`~missdp.inference.estimate.Estimate`.
-    zeros : mapping of Clique to ndarray of bool
-        Cells that are publicly known to be impossible.
-    always : mapping of int to int
-        Levels that are never missing.
-    total : Total or None
-        Number of private rows as released or declared before, if it was.
+    ``weights`` are the marginals that may be measured, by weight (at most one); ``zeros`` cells
+    that are publicly known to be impossible; ``always`` levels that are never missing; ``total``
+    the number of private rows as released or declared before, if it was.
     """
 
     def __init__(
@@ -270,8 +326,7 @@ class Learner:
         """
         if not self._plan.forest and math.prod(estimate.sizes) <= self._plan.max_cells:
             return 0.0
-        kept = self._plan.kept_back.of(
-            self._plan.whole,
+        kept = self._plan.reserve(
             rows=self.rows().value,
             pairs=pairs_of(self._weights),
             sizes=estimate.sizes,
@@ -369,7 +424,9 @@ class Learner:
     def _select(self, open_: list[Clique], sigma: float, cost: float, estimate: Estimate) -> Clique:
         if len(open_) == 1:
             return open_[0]
-        cost = min(cost, self._for_choices)  # a cap that holds on every path: see `graphical_caps`
+        cost = min(
+            cost, self._for_choices
+        )  # a cap that holds on every path: see `missdp.synth.caps.graphical_caps`
         self._for_choices -= cost
         epsilon = self._plan.epsilon(cost)
         position = {self._named(clique): clique for clique in open_}
@@ -404,9 +461,6 @@ class Learner:
         return self._plan.noise(share * self._left / len(self._names)).scale
 
 
-Floats = NDArray[np.float64]
-
-
 def on_grid(values: Floats) -> Floats:
     """Round released values to multiples of 1/1024 of a row, within 2³¹ rows."""
     return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_LARGEST), _LARGEST)
@@ -417,16 +471,8 @@ def marginal_score(
 ) -> float:
     """Return ``weight (Σ |exact − expected| − bias)``: L1 error less what noise would add.
 
-    Parameters
-    ----------
-    exact : ndarray of int
-        Private counts, at least 0, less than 2⁴¹ together.
-    expected : ndarray of float
-        What the released model predicts, at least 0.
-    bias : float
-        Public.
-    weight : float in (0, 1]
-        Public.
+    ``exact`` are private counts, at least 0, less than 2⁴¹ together; all else is released or
+    public, ``expected`` at least 0 and ``weight`` in (0, 1].
 
     Notes
     -----

@@ -16,22 +16,13 @@ from numpy.typing import NDArray
 
 from missdp.accounting import Cost
 from missdp.inference.clipping import clip_norm, clipped_away, clipped_share, independent_rows
-from missdp.inference.completion import Completed, PairTables, complete, rows_enough, tree_rows
+from missdp.inference.completion import Completed, PairTables, complete, rows_enough
+from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
-from missdp.inference.pair_model import Base, PairModel, fit_law, targets
+from missdp.inference.pair_model import PairModel, targets
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
-
-__all__ = [
-    "Crude",
-    "PairRelease",
-    "blocks",
-    "crude_margins",
-    "fit_pairs",
-    "impossible_pairs",
-    "release_pairs",
-]
 
 Floats = NDArray[np.float64]
 
@@ -100,17 +91,7 @@ class Crude:
 
 
 def crude_margins(door: Door, noise: Noise, zeros: Zeros, number: Total | None = None) -> Crude:
-    """Release the one-way margins of all attributes.
-
-    Parameters
-    ----------
-    door : Door
-    noise : Noise
-    zeros : mapping of Clique to ndarray of bool
-        Impossible cells of pairs; only levels to which the same is possible are merged.
-    number : Total, optional
-        Number of all rows, as far as it is known already.
-    """
+    """Release the one-way margins of all attributes."""
     door.expect([(name,) for name in door.schema.names])
     counts = [door.marginal((name,), noise).astype(np.float64) for name in door.schema.names]
     every = door.strategy.complete_only  # margin counts the same rows, though not all
@@ -146,18 +127,7 @@ def blocks(crude: Crude) -> list[Floats]:
 def plan_products(
     names: Sequence[str], crude: Crude, cost: Cost, *, clip: float | Literal["auto"] = "auto"
 ) -> RowProducts:
-    """Return the blocks of rows, and where their vectors are clipped; from released values.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The attributes.
-    crude : Crude
-    cost : Cost
-        What the products may cost.
-    clip : "auto" or float
-        ``"auto"`` follows from the released margins and number of rows, and from the cost.
-    """
+    """Return the blocks of rows, and where their vectors are clipped; from released values."""
     parts = blocks(crude)
     squared = {"zcdp": 2.0, "renyi": 2 / float(cost.order or 2)}  # times what it costs
     signal = crude.rows * math.sqrt(cost.amount * squared.get(cost.currency, 1.0))
@@ -170,16 +140,7 @@ def plan_products(
 def release_pairs(
     door: Door, crude: Crude, *, clip: float | Literal["auto"] = "auto"
 ) -> PairRelease:
-    """Release all pairs at once, with all that is left of a door's budget.
-
-    Parameters
-    ----------
-    door : Door
-    crude : Crude
-        Of its attributes.
-    clip : "auto" or float
-        See `plan_products`.
-    """
+    """Release all pairs at once, with all that is left of a door's budget."""
     names = door.schema.names
     if len(names) == 1:
         return PairRelease(crude, None, None)
@@ -276,12 +237,8 @@ class PairRelease:
     ) -> PairTables:
         """Return the tables of all pairs, with the noise of every cell.
 
-        Parameters
-        ----------
-        taken : (sequence of ndarray, mapping of (attribute, attribute) to ndarray) or None
-            What clipping took from the means of blocks and products.
-        factors : mapping of (attribute, attribute) to float, optional
-            By how much the noise of a pair is larger than it was released.
+        ``taken`` is what clipping took from the means of blocks and products; ``factors`` say by
+        how much the noise of a pair is larger than it was released.
         """
         crude, released = self.crude, self.products
         sizes = tuple(level.n_groups for level in crude.levels)
@@ -342,7 +299,6 @@ def _refined(
 def fit_pairs(
     release: PairRelease,
     *,
-    base: Base,
     selective: bool,
     always: Mapping[int, int],
     told: Mapping[int, tuple[int, ...]],
@@ -352,22 +308,9 @@ def fit_pairs(
 ) -> PairModel:
     """Fit a model whose clipped sums are those released.
 
-    Parameters
-    ----------
-    release : PairRelease
-    base : {"heads", "tree"}
-        How rows are drawn.
-    selective : bool
-        Whether holes may depend on values. If not, the rows observed on a pair stand for all.
-    always : mapping of int to int
-        By attribute, a group of levels that is never missing.
-    told : mapping of int to tuple of int
-        By attribute with a level that others tell, these; see `~missdp.inference.masks.MaskModel`.
-    allowed : mapping of (attribute, attribute) to ndarray of bool
-        Which cells of a pair are possible (public).
-    rng : numpy Generator
-    order : sequence of int, optional
-        In which heads are drawn; by default those with few levels first.
+    Holes may depend on values if ``selective``; if not, the rows observed on a pair stand for all.
+    ``always`` has the groups of levels that are never missing, ``told`` the levels that others
+    tell, and ``allowed`` says which cells of a pair are possible; all by position, and public.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS
@@ -376,8 +319,9 @@ def fit_pairs(
     known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
     moved = math.inf
     for turn in range(1, last + 1):
-        law = fit_law(known, base=base, rng=rng, allowed=allowed, order=order)
-        rows = tree_rows(known, rng, n=n, allowed=allowed) if base == "tree" else law.sample(n, rng)
+        parts = known.margins, known.pairs, known.variances
+        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
+        rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
         known = complete(
@@ -392,8 +336,8 @@ def fit_pairs(
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
-    wanted, number = targets(known, rows, base=base), release.crude.rows
-    return PairModel(release.crude.levels, law, wanted, known.masks, base, number)
+    wanted, number = targets(known, rows), release.crude.rows
+    return PairModel(release.crude.levels, law, wanted, known.masks, number)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:

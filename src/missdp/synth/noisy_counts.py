@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 from missdp.errors import MissDPWarning
 from missdp.mechanisms.door import Total
 
-__all__ = [
-    "SmallTableWarning",
-    "Total",
-    "least_squares_total",
-    "make_consistent",
-    "project_to_simplex",
-    "warn_if_hardly_complete",
-    "whole_rows",
-]
-
-
 _SMALL = 3.0  # standard deviations of the noise
 _HARDLY, _FEW = 0.05, 0.2  # share of complete rows; the same, where noise says no more
 
@@ -51,20 +40,11 @@ class SmallTableWarning(MissDPWarning):
 def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -> Total:
     """Return the least-squares estimate of a number that was released several times.
 
-    Parameters
-    ----------
-    totals : iterable of Total
-        Releases of the number itself, with independent noise; at least one of either kind.
-    floors : iterable of Total
-        Releases of numbers that cannot be larger (rows with something observed, say).
-
-    Returns
-    -------
-    Total
-        The minimiser of the weighted squares under the constraint that no floor is above it: the
-        mean weighted by inverse variances, with those floors that lie above it taken in, largest
-        first. The variance is that of the totals alone, which floors make no larger; without
-        totals it is that of the floors taken in.
+    Totals are releases of the number itself, with independent noise; floors, of numbers that cannot
+    be larger (rows with something observed, say). It minimises the weighted squares under the
+    constraint that no floor is above it: the mean weighted by inverse variances, with those floors
+    that lie above it taken in, largest first. The variance is that of the totals alone, which
+    floors make no larger; without totals it is that of the floors taken in.
 
     Examples
     --------
@@ -101,21 +81,13 @@ def whole_rows(total: Total, *, epsilon: float) -> int:
             "levels, or declare the number of rows if it is public. As many rows as asked for can "
             "be drawn in any case",
             SmallTableWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return max(1, round(total.value))
 
 
 def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
-    """Warn with `SmallTableWarning` if hardly any of the rows that are learned from is complete.
-
-    Parameters
-    ----------
-    complete : iterable of Total
-        Number of complete rows, once from each release that tells it.
-    rows : int
-        Number of all rows, declared or released.
-    """
+    """Warn with `SmallTableWarning` if hardly any of the rows that are learned from is complete."""
     known = list(complete)
     found = least_squares_total(known) if known else Total(math.inf, 0.0)
     noise = _SMALL * found.std
@@ -126,7 +98,7 @@ def warn_if_hardly_complete(complete: Iterable[Total], *, rows: int) -> None:
             "alone: they may differ from all others. missing='joint', or 'observed' where a family "
             "lacks it, reads the rest as well",
             SmallTableWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -138,16 +110,6 @@ def project_to_simplex(counts: NDArray[np.float64], total: float = 1.0) -> NDArr
 
     Unlike clipping at zero and dividing by the sum, this does not hand the mass of clipped
     negative noise to the large cells in proportion: it subtracts one constant everywhere.
-
-    Parameters
-    ----------
-    counts : array of float, any shape
-        Noisy counts, negative ones included.
-    total : float, positive
-
-    Returns
-    -------
-    array of float, same shape
 
     Examples
     --------
@@ -171,18 +133,6 @@ def make_consistent(
     the inverse of its variance (a margin over many cells is noisier), and the difference is spread
     evenly over the cells of each table; then each table is projected onto the simplex. A few
     rounds suffice. Post-processing: no privacy cost.
-
-    Parameters
-    ----------
-    tables : mapping of clique to array
-        Proportions; noise makes them negative here and there.
-    variances : mapping of clique to float
-        Noise variance of one cell of each table, in the same unit.
-
-    Returns
-    -------
-    dict of clique to array
-        Tables on the simplex.
 
     Examples
     --------

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import combinations
 from pathlib import Path
@@ -20,28 +19,13 @@ from missdp.schema import Schema
 from missdp.synth.base import Synthesizer
 from missdp.synth.state import read_document
 
-__all__ = [
-    "default_synthesizer",
-    "load",
-    "opened_model",
-    "own_parameters",
-    "read_settings",
-    "synthesizer_named",
-    "synthesizers",
-]
-
 GROUP = "missdp.synthesizers"
-"""Entry points of this group add families; see CONTRIBUTING."""
+"""Entry points of this group add families: `missdp.baselines`, and other packages."""
 
-BUILT_IN = {
+CORE = {
     "aim": "missdp.synth.aim:AIM",
     "all-pairs": "missdp.synth.all_pairs:AllPairs",
-    "dp-autogan": "missdp.synth.neural.dp_autogan:DPAutoGAN",
-    "dp-ctgan": "missdp.synth.neural.dp_ctgan:DPCTGAN",
-    "dp-misgan": "missdp.synth.neural.dp_misgan:DPMisGAN",
-    "kamino": "missdp.synth.columnwise.kamino:Kamino",
-    "mst": "missdp.synth.mst:MST",
-    "privbayes": "missdp.synth.privbayes:PrivBayes",
+    "mst": "missdp.synth.aim:MST",
 }
 
 
@@ -62,7 +46,7 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     >>> sorted(missdp.synthesizers())[:4]
     ['aim', 'all-pairs', 'dp-autogan', 'dp-ctgan']
     """
-    return {name: synthesizer_named(name) for name in (*BUILT_IN, *_added())}
+    return {name: synthesizer_named(name) for name in _homes()}
 
 
 def synthesizer_named(name: str) -> type[Synthesizer]:
@@ -78,18 +62,15 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
     >>> synthesizer_named("aim").__name__
     'AIM'
     """
-    if name in BUILT_IN:
-        room, _, family = BUILT_IN[name].partition(":")
-        found: type[Synthesizer] = getattr(import_module(room), family)
-        return found
-    added = _added()
-    if name not in added:
-        known = ", ".join((*BUILT_IN, *added))
-        near = did_you_mean(name, (*BUILT_IN, *added))
-        raise ParameterError(f"there is no synthesizer {name!r}; there are {known}{near}")
+    homes = _homes()
+    if name not in homes:
+        near = did_you_mean(name, homes)
+        raise ParameterError(
+            f"there is no synthesizer {name!r}; there are {', '.join(homes)}{near}"
+        )
     refusal = ParameterError(f"the synthesizer {name!r} is installed but cannot be imported")
     with replacing(Exception, by=refusal):  # whatever a stranger's module does when imported
-        loaded = added[name].load()
+        loaded = homes[name].load()
     if not (inspect.isclass(loaded) and issubclass(loaded, Synthesizer)):
         raise ParameterError(f"the entry point {name!r} is not a missdp.synth.Synthesizer")
     return loaded
@@ -105,12 +86,6 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     All pairs at once for up to 40 attributes, AIM beyond, where most pairs hold nothing but noise,
     and PrivBayes for pure differential privacy.
 
-    Parameters
-    ----------
-    schema : Schema
-    delta : float or None
-        None is some delta above 0.
-
     Examples
     --------
     >>> from missdp.datasets import yrbss
@@ -125,9 +100,17 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     return "all-pairs" if len(schema) <= _MANY_ATTRIBUTES and cells <= most else "aim"
 
 
-def _added() -> dict[str, EntryPoint]:
+def synthesizer_names() -> tuple[str, ...]:
+    """Return the names of all families; nothing is imported."""
+    return tuple(_homes())
+
+
+def _homes() -> dict[str, EntryPoint]:
+    """Return where the families are, by name; a stranger's cannot take the name of one of ours."""
     found = {point.name: point for point in entry_points(group=GROUP)}
-    return {name: point for name, point in sorted(found.items()) if name not in BUILT_IN}
+    ours = {n: p for n, p in found.items() if p.module.startswith("missdp.")}
+    ours |= {name: EntryPoint(name, home, GROUP) for name, home in CORE.items()}
+    return dict(sorted(ours.items())) | {n: p for n, p in sorted(found.items()) if n not in ours}
 
 
 def load(path: str | Path) -> Synthesizer:
@@ -164,17 +147,13 @@ def opened_model(document: Mapping[str, Any], path: Path) -> Synthesizer:
 
 
 def _class_named(family: str) -> type[Synthesizer]:
-    for name, home in BUILT_IN.items():
-        if home.endswith(f":{family}"):
-            return synthesizer_named(name)
-    for name, point in _added().items():
-        if point.value.endswith(f":{family}"):
+    homes = _homes()
+    for name, point in homes.items():
+        if point.attr == family:
             return synthesizer_named(name)
     # Not quoted: what was given for a model could be anyone's file.
-    known = ", ".join(home.partition(":")[2] for home in BUILT_IN.values())
-    raise DataError(
-        f"the model is of a family that is not installed; there are {known}, and what packages add"
-    )
+    known = ", ".join(point.attr for point in homes.values())
+    raise DataError(f"the model is of a family that is not installed; there are {known}")
 
 
 def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
@@ -193,11 +172,6 @@ def own_parameters(family: type[Synthesizer]) -> dict[str, Any]:
 
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values of a family's own parameters that were written as ``name=value``.
-
-    Parameters
-    ----------
-    family : type
-    settings : iterable of str
 
     Raises
     ------

@@ -1,202 +1,59 @@
-"""The state of a synthesizer around a fit: its data, what it learned.
+"""A fit, from its parameters and data to what it leaves behind, and the file that keeps that.
 
-* The data of a fit are opened, and small questions about its parameters answered.
-* What a fit sets is taken over whole or forgotten whole, and goes into copies and pickles.
-* A released model is kept in a file: JSON, readable by anyone, executed by no one.
-* Synthetic rows never come from the stream of numbers that the noise came from.
+A released model is kept in a file: JSON, readable by anyone, executed by no one. Synthetic rows
+never come from the stream of numbers that the noise came from.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from missdp.accounting import (
     Budget,
     Condition,
     CutsFromRelease,
     DeclaredRowCount,
-    Event,
     ExplicitSeed,
     FilterEvent,
     Guarantee,
 )
 from missdp.accounting.gates import ChosenGates, DataChosenGates, FixedGates
-from missdp.errors import DataError, NotFittedError, ParameterError, SchemaError, replacing
-from missdp.estimator import Estimator
+from missdp.accounting.guarantee import warn_if_weak
+from missdp.errors import (
+    BudgetExceededError,
+    DataError,
+    ParameterError,
+    SchemaError,
+    replacing,
+)
 from missdp.files import write_atomically
 from missdp.inference.model import finite
-from missdp.mechanisms import Witness, domain_conditions
-from missdp.progress import Progress
+from missdp.mechanisms import Door, Total, Witness, domain_conditions, noise_source
 from missdp.record import WRONG, Record, read_json
 from missdp.schema import Numeric, Schema
+from missdp.schema.grid import found, on_grid
 from missdp.schema.schema import check_schema
-from missdp.sources import MarginalSource, Reads, is_source, open_source
-from missdp.synth.caps import Caps, Keeper
-from missdp.synth.restore import KindShares
+from missdp.sources import MarginalSource, Reads, is_source, open_source, readable
+from missdp.sources.counts import recodable
+from missdp.sources.modelled import Modelled
+from missdp.synth.caps import Caps
+from missdp.synth.cuts import cuts_share, release_cuts
+from missdp.synth.noisy_counts import warn_if_hardly_complete, whole_rows
+from missdp.synth.sampling import KindShares, release_kinds
 from missdp.table import FrameKind, Table
 from missdp.table.frames import frame_kind
 
-__all__ = [
-    "FittedState",
-    "StoredModel",
-    "check_settings",
-    "chosen_delta",
-    "fit_conditions",
-    "is_declared",
-    "is_noisy",
-    "is_number",
-    "is_whole",
-    "open_data",
-    "parsed",
-    "read_document",
-    "read_model",
-    "sampling_generator",
-    "write_model",
-]
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
 
-
-# Where a saved model keeps facts that families have in common.
-_KINDS = "kinds of missing"
-_CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
-
-
-class FittedState(Estimator):
-    """An estimator that is fitted or not, nothing in between."""
-
-    epsilon: float
-    delta: float | None
-    n_rows: int | Literal["noisy"]
-    budget: Budget | None
-    progress: Progress | None
-    schema_: Schema
-    guarantee_: Guarantee
-    _fitted_with: dict[str, Any]
-    _learned: tuple[str, ...]
-    _kind_shares: KindShares
-    _kept: Caps | None
-
-    def _adopt(self, fitted: FittedState) -> None:
-        parameters = set(self.get_params(deep=False))
-        learned = {k: v for k, v in fitted.__dict__.items() if k not in parameters}
-        self.__dict__.update(learned)
-        self._learned = tuple(learned)
-
-    def _forget(self) -> None:
-        for name in (*self.__dict__.pop("_learned", ()), "_left_budget"):
-            self.__dict__.pop(name, None)
-
-    def _check_fit_again(self) -> None:
-        if "_left_budget" in self.__dict__ and self.budget is None:
-            raise ParameterError(
-                "this model was fitted within a shared budget that did not travel with it; to fit "
-                "it again, give it one with set_params(budget=...), or clone it to do without"
-            )
-
-    def _public_parameters(self) -> dict[str, Any]:
-        names = set(self.get_params(deep=False)) - {"budget", "progress", "random_state"}
-        values = {name: getattr(self, name) for name in sorted(names)}
-        return {n: v.item() if isinstance(v, np.generic) else v for n, v in values.items()}
-
-    def _caps(self) -> Caps | None:
-        """Return what the parts of a fit cost at most, from parameters and ``schema_`` alone."""
-
-    def _kept_within(self) -> Callable[[Event], None] | None:
-        """Fix the caps of a fit; return what refuses releases beyond them, if there are any.
-
-        Parts of networks in pure epsilon are reserved, which is as good.
-        """
-        caps = self._kept = self._caps()
-        reserved = caps is not None and isinstance(caps.structure, DataChosenGates)
-        return None if caps is None or reserved else Keeper(caps).admit
-
-    def _caps_of_fit(self) -> Caps | None:
-        """Return the caps that this fit was kept within; those of today's code prove nothing.
-
-        Files and pickles that were written before fits were kept within caps have none.
-        """
-        return self.__dict__.get("_kept")
-
-    def _facts(self) -> dict[str, Any]:
-        """Return what a file holds of every family, beside what it released."""
-        found: dict[str, Any] = {_KINDS: self._kind_shares} if self._kind_shares else {}
-        caps = self._caps_of_fit()
-        return (
-            found if caps is None else found | {_CAPS: {_PARTS: caps.events, _WHO: caps.structure}}
-        )
-
-    def _take_facts(self, stored: StoredModel) -> None:
-        """Inverse of `_facts`; with the guarantee."""
-        self.guarantee_ = stored.guarantee
-        self._kind_shares = self._checked_shares(stored.released.get(_KINDS, {}))
-        caps, self._kept = stored.released.get(_CAPS), None
-        if caps is None:
-            return
-        whole, parts, structure = stored.guarantee.events[0], caps[_PARTS], caps[_WHO]
-        known = isinstance(structure, FixedGates | DataChosenGates | ChosenGates)
-        capped = parts and all(isinstance(part, FilterEvent) for part in parts)
-        if not (known and capped and isinstance(whole, FilterEvent)):
-            raise DataError("the caps of the parts of the fit are of the wrong type")
-        self._kept = Caps(whole=whole.cost, events=parts, structure=structure)
-
-    def _checked_shares(self, shares: Mapping[str, NDArray[np.float64]]) -> KindShares:
-        """Refuse shares that are none of kinds of missing of the schema."""
-        kinds = {name: (len(self._modelled.kinds[name]),) for name in shares}
-        laws = finite(shares.values(), least=0.0) and all(law.any() for law in shares.values())
-        if not laws or kinds != {name: law.shape for name, law in shares.items()}:
-            raise DataError("shares of kinds of missing must be those of the schema")
-        return shares
-
-    def _agrees_with(self, guarantee: Guarantee) -> bool:
-        """Whether a guarantee is that of a fit with these parameters."""
-        declared = [c.n for c in guarantee.conditions if isinstance(c, DeclaredRowCount)]
-        return (
-            math.isclose(guarantee.epsilon, self.epsilon, rel_tol=1e-6)
-            and guarantee.delta == chosen_delta(self.delta, self.n_rows)
-            and (guarantee.adjacency, guarantee.protects) == ("add-remove", "incomplete")
-            and declared == ([int(self.n_rows)] if is_declared(self.n_rows) else [])
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_"):  # what scikit-learn calls fitted
-            raise NotFittedError(
-                f"this {type(self).__name__} has no {name!r}: it is not fitted yet; call fit first"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: of a fitted model everything but its budget."""
-        state = dict(self.__dict__)
-        if "guarantee_" in state and state.get("budget") is not None:
-            state |= {"budget": None, "_left_budget": True}
-        return state
-
-    def __copy__(self) -> Self:
-        """Copy that shares everything, the budget included."""
-        another = type(self).__new__(type(self))
-        another.__dict__.update(self.__dict__)
-        return another
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy all but the budget, which is shared."""
-        another = type(self).__new__(type(self))
-        memo[id(self)] = another
-        another.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return another
-
-    def _check_fitted(self) -> None:
-        if "guarantee_" not in self.__dict__:
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
+Model = TypeVar("Model", bound="Synthesizer")
 
 _SAMPLING = (7, 1, 3)  # any stream but those that SeededNoise spawns
 
@@ -246,12 +103,7 @@ _MOST_ROWS = 2**53
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse parameters of a synthesizer that are out of range or of the wrong type.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse parameters of a synthesizer that are out of range or of the wrong type."""
     for name in ("epsilon", "delta"):
         value = settings[name]
         if name == "delta" and value is None:
@@ -318,25 +170,83 @@ def is_declared(n_rows: str | int) -> TypeGuard[int]:
     return not is_noisy(n_rows)
 
 
+def learn(
+    model: Synthesizer, own: Budget, data: Any, schema: Schema | None, undeclared: str
+) -> None:
+    """Fit a synthesizer within its own budget, which is charged before anything is computed."""
+    noise = noise_source(model.random_state)
+    if undeclared not in ("refuse", "accept"):
+        raise ParameterError("undeclared must be 'refuse' or 'accept'")
+    if model.budget is not None and not model.budget.can_afford(own.filter()):
+        raise BudgetExceededError(
+            f"the fit does not fit into {model.budget!r}; nothing was read or recorded. "
+            + _remedy(model.budget, model._delta)
+        )
+    declared = is_declared(model.n_rows)
+    rows = int(model.n_rows) if declared else None
+    warn_if_weak(model.epsilon, model._delta, n=rows)
+    source, kind = open_data(data, schema, model._reads)
+    conditions = fit_conditions(source.schema, undeclared, model.random_state, model.n_rows)
+    model._strategy.check(readable(source, model._reads(source.schema)))
+    fresh = type(model)(**model.get_params(deep=False))
+    fresh._fitted_with = model._public_parameters()
+    fresh.schema_, fresh.kind_ = fresh._to_be_cut(source.schema, recodable(source)), kind
+    grid = on_grid(fresh.schema_)  # refused now, if it cannot be
+    fresh._check_schema(fresh.modelled_)
+    if model.budget is not None:
+        label = f"{type(model).__name__}({model.missing})"
+        model.budget.reserve(own, label=label, conditions=conditions)
+    # Learned on a fresh model and taken over whole: neither what was learned before, nor half of
+    # this fit, should it fail, must be taken for this model.
+    model._forget()
+    door = _door(fresh, source, grid, budget=own, noise=noise, declared_rows=rows)
+    fresh._kind_shares = release_kinds(door, fresh._modelled)
+    total = fresh._fit(door)
+    if rows is not None:
+        total = Total(rows, 0.0)
+    fresh.n_rows_ = whole_rows(total, epsilon=model.epsilon)
+    fresh.n_rows_std_ = total.std
+    fresh._settle(found(fresh.schema_))
+    fresh.guarantee_ = own.spent.with_conditions(*conditions)
+    fresh.release_ = None
+    model._adopt(fresh)
+    if not declared:  # released by now, so it may be spoken about
+        warn_if_weak(0.0, model._delta, n=model.n_rows_)
+    warn_if_hardly_complete(door.complete_rows, rows=model.n_rows_)
+
+
+def _remedy(budget: Budget, delta: float) -> str:
+    """Return what may be done about a budget that a fit does not fit into."""
+    if budget.delta == 0 < delta:
+        return (
+            f"This fit needs a delta of {delta:g}, and the budget has none: give it a larger one, "
+            "or fit with delta=0, as PrivBayes can"
+        )
+    return "Ask for a smaller epsilon, or use a larger budget"
+
+
+def _door(fresh: Synthesizer, source: MarginalSource, grid: Schema, **facts: Any) -> Door:
+    """Return a door to the rows, in the bins that are declared or, for a charge, found."""
+    admit = fresh._kept_within()
+    recoded = fresh.schema_ is not source.schema and recodable(source)
+    if recoded and not cuts_share(fresh.schema_):
+        source = source.coded_as(fresh.schema_)  # type: ignore[attr-defined]
+    if not cuts_share(fresh.schema_):
+        return Door(source, fresh._strategy, **facts).admitting(admit)
+    door = Door(source.coded_as(grid), fresh._strategy, **facts).admitting(admit)  # type: ignore[attr-defined]
+    fresh._report("finding bins", 0.0)
+    fresh._settle(release_cuts(door, grid, fresh.schema_))
+    cells = {
+        a.name: a.encode_values(old.reach[0])
+        for a, old in zip(fresh.schema_, grid, strict=True)
+        if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
+    }
+    return door.recut(source.coded_as(fresh.schema_), cells)  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredModel(Record):
-    """What a model file holds: public facts and released values only.
-
-    Parameters
-    ----------
-    family : str
-        The class of the synthesizer.
-    parameters : dict of str
-        Public parameters that it was fitted with.
-    schema : Schema
-    frame : str
-        The kind of data frame that was fitted.
-    n_rows, n_rows_std : int, float
-        Released or declared number of rows, and the standard deviation of its noise.
-    guarantee : Guarantee
-    released : dict of str
-        What the family makes rows from.
-    """
+    """What a model file holds: public facts and released values only."""
 
     family: str
     parameters: dict[str, Any]
@@ -348,22 +258,25 @@ class StoredModel(Record):
     released: dict[str, Any]
 
 
-def write_model(path: Path, model: StoredModel, *, release: str | None = None) -> None:
+def write_model(model: Synthesizer, path: Path) -> None:
     """Write a released model, whole or not at all."""
-    text = json.dumps(
-        model.to_document(release=release), indent=1, ensure_ascii=False, allow_nan=False
+    stored = StoredModel(
+        family=type(model).__name__,
+        parameters=model._fitted_with,
+        schema=model.schema_,
+        frame=model.kind_,
+        n_rows=model.n_rows_,
+        n_rows_std=model.n_rows_std_,
+        guarantee=model.guarantee_,
+        released=model._released() | _common_facts(model._kind_shares, model._caps_of_fit()),
     )
+    document = stored.to_document(release=model.__dict__.get("release_"))
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(path, text.encode("utf-8"))
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """Return the parsed text of a model file, whose family is not known yet.
-
-    Raises
-    ------
-    DataError
-        If the file is absent or is not a model file.
-    """
+    """Return the parsed text of a model file, whose family is not known yet."""
     broken = DataError(f"{str(path)!r} is not a missdp model file")
     document = parsed(path, broken)
     if not (isinstance(document, Mapping) and isinstance(document.get("family"), str)):
@@ -381,19 +294,65 @@ def parsed(path: Path, broken: DataError) -> Any:
         return read_json(path.read_bytes().decode("utf-8"))
 
 
-def read_model(document: Mapping[str, Any], path: Path, *, family: str) -> StoredModel:
-    """Return the model of a parsed file.
-
-    Raises
-    ------
-    DataError
-        If it was damaged, is of another format, or holds a model of another family.
-    """
+def opened(family: type[Model], document: Mapping[str, Any], path: Path) -> Model:
+    """Return the model of a parsed file, if it is undamaged, and of this family."""
     broken = DataError(f"{str(path)!r} is not a missdp model file")
-    if document["family"] != family:
+    if document["family"] != family.__name__:
         raise DataError(f"{str(path)!r} holds a model of another family; use missdp.load")
     with replacing(*WRONG, by=lambda error: error if isinstance(error, DataError) else broken):
-        return StoredModel.from_document(document)
+        stored = StoredModel.from_document(document)
+    with replacing(Exception, by=broken), np.errstate(all="ignore"):
+        known = {n: v for n, v in stored.parameters.items() if n not in family.retired}
+        model = family(**known)
+        model._fitted_with = known
+        model.schema_, model.kind_ = stored.schema, stored.frame
+        model.n_rows_, model.n_rows_std_ = stored.n_rows, stored.n_rows_std
+        model._restore(stored.released)
+        model.guarantee_ = stored.guarantee
+        model._kind_shares, model._kept = _read_facts(stored, model._modelled)
+        release = document.get("release")
+        model.release_ = release if isinstance(release, str) else None
+        if model.missing not in family.strategies or not model._draws_schema():
+            raise broken
+        agrees = model._agrees_with(stored.guarantee)
+    if not agrees:
+        raise DataError(
+            "the guarantee of the model is not that of its parameters: the file was edited"
+        )
+    model._adopt(model)
+    return model
+
+
+# Where a saved model keeps facts that families have in common.
+_KINDS = "kinds of missing"
+_CAPS, _PARTS, _WHO = "caps of the fit", "parts", "who chose"
+
+
+def _common_facts(shares: KindShares, caps: Caps | None) -> dict[str, Any]:
+    """Return what a file holds of every family, beside what the family released."""
+    found: dict[str, Any] = {_KINDS: shares} if shares else {}
+    return found if caps is None else found | {_CAPS: {_PARTS: caps.events, _WHO: caps.structure}}
+
+
+def _read_facts(stored: StoredModel, modelled: Modelled) -> tuple[KindShares, Caps | None]:
+    """Return the shares of kinds of missing, and the caps of the fit, that a file holds.
+
+    Files that were written before fits were kept within caps have none.
+    """
+    shares = stored.released.get(_KINDS, {})
+    kinds = {name: (len(modelled.kinds[name]),) for name in shares}
+    laws = finite(shares.values(), least=0.0) and all(law.any() for law in shares.values())
+    if not laws or kinds != {name: law.shape for name, law in shares.items()}:
+        raise DataError("shares of kinds of missing must be those of the schema")
+    caps = stored.released.get(_CAPS)
+    if caps is None:
+        return shares, None
+    whole, parts, structure = stored.guarantee.events[0], caps[_PARTS], caps[_WHO]
+    known = isinstance(structure, FixedGates | DataChosenGates | ChosenGates)
+    capped = parts and all(isinstance(part, FilterEvent) for part in parts)
+    if not (known and capped and isinstance(whole, FilterEvent)):
+        raise DataError("the caps of the parts of the fit are of the wrong type")
+    return shares, Caps(whole=whole.cost, events=parts, structure=structure)
 
 
 def fit_conditions(

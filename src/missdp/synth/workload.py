@@ -25,17 +25,6 @@ from missdp.inference.model import Zeros
 from missdp.schema import Numeric, Schema
 from missdp.schema.rulebook import ImpossibleCells
 
-__all__ = [
-    "MAX_CELLS",
-    "MAX_TOTAL_CELLS",
-    "StructuralZeros",
-    "Workload",
-    "candidates",
-    "read_zeros",
-    "with_rules",
-]
-
-
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
 
 MAX_CELLS = 1_000_000
@@ -48,18 +37,9 @@ _LEAST_WEIGHT = 1e-9
 def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     """Return measurable marginals of two or more attributes with their weights.
 
-    Parameters
-    ----------
-    workload : int, iterable of tuple of str, or mapping of tuple of str to float
-        All k-way marginals, or the named ones, or the named ones with weights above 0.
-    schema : Schema
-
-    Returns
-    -------
-    dict of Clique to float
-        Every subset (of two or more attributes) of a workload marginal, weighted as in AIM by how
-        much of the workload it touches, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
-        Marginals of more than a million cells are left out.
+    These are all subsets (of two or more attributes) of workload marginals, weighted as in AIM by
+    how much of the workload they touch, ``w_r = Σ_s c_s |r ∩ s|``, the largest weight being one.
+    Marginals of more than a million cells are left out.
 
     Raises
     ------
@@ -101,6 +81,19 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     weight = {r: math.fsum(each[v] for v in r) for r in small}
     top = max(weight.values(), default=1.0)
     return {r: w / top for r, w in weight.items()}
+
+
+def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
+    """Return the pairs inside marginals of the workload that no measured marginal contains.
+
+    Examples
+    --------
+    >>> pairs_of([(0, 1, 2), (1, 3)], measured=[(1, 2)])
+    [(0, 1), (0, 2), (1, 3)]
+    """
+    known = {pair for clique in measured for pair in combinations(clique, 2)}
+    wanted = (pair for clique in workload for pair in combinations(clique, 2))
+    return [pair for pair in dict.fromkeys(wanted) if pair not in known]
 
 
 def _weights(workload: Workload, schema: Schema) -> dict[Clique, float]:
@@ -153,23 +146,13 @@ StructuralZeros: TypeAlias = Mapping[
 
 
 def read_zeros(given: StructuralZeros | None, schema: Schema, *, max_cells: float) -> Zeros:
-    """Check structural zeros and put them on attribute positions.
-
-    Parameters
-    ----------
-    given : mapping of tuple of str to ndarray of bool or to sequence of tuples, or None
-        By attribute names: which combinations are impossible, as an array (True is impossible)
-        with one axis per name and one entry per declared level or bin, or as a list of level
-        combinations (not for numeric attributes, whose entries are bins).
-    schema : Schema
-    max_cells : float
-        Most cells of the junction tree that the constraints alone may need.
+    """Check structural zeros, as `AIM` takes them, and put them on attribute positions.
 
     Raises
     ------
     ParameterError
         If a name, shape or level is unknown, nothing at all would be possible, or the
-        constraints need too large a model.
+        constraints need a junction tree of more cells than ``max_cells``.
 
     Examples
     --------
@@ -255,16 +238,6 @@ def with_rules(
     """Add the impossible cells of rules, smallest tables first, while the model stays small.
 
     What is left out is not lost: rows that break a rule are drawn again.
-
-    Parameters
-    ----------
-    zeros : mapping of Clique to ndarray of bool
-        On declared levels; "not applicable" is possible there.
-    impossible : mapping of tuple of str to ndarray of bool
-    schema : Schema
-        Of what is modelled.
-    max_cells : float
-        Most cells of the junction tree.
     """
     sizes = [a.size for a in schema]
     found = {clique: _padded(table, [sizes[v] for v in clique]) for clique, table in zeros.items()}

@@ -1,0 +1,214 @@
+"""The DPAutoGAN synthesizer: a generator of codes, and a decoder that makes rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.accounting import Budget
+from missdp.baselines.adversarial import (
+    CRITIC,
+    LATENT,
+    Blocks,
+    NeuralSynthesizer,
+    Pace,
+    RowsSide,
+    adam,
+    as_array,
+    contest,
+    descend,
+    planned,
+)
+from missdp.baselines.critics import autoencoder_gradient, expected_gradient, random_critic
+from missdp.baselines.networks import (
+    Layers,
+    NetworkModel,
+    calibrated,
+    known_margins,
+    network_start,
+    random_layers,
+    same_masks,
+)
+from missdp.inference.masks import RowModel
+from missdp.mechanisms.door import Door
+from missdp.synth.learn_pairs import Crude
+
+Floats = NDArray[np.float64]
+
+_HIDDEN = 32
+_CODE = 12
+_ROWS_AT_ONCE = 32
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAutoGAN(NeuralSynthesizer):
+    """Synthetic tables from a generator of codes and a decoder, each trained privately.
+
+    For comparison: families that measure marginals are closer to the truth at any epsilon that is
+    usual. An autoencoder learns to write rows as a few numbers, and a generator learns to draw such
+    numbers, against a critic of decoded rows. Encoder and decoder are trained by one private
+    training, of which the published one leaves the encoder out (see ``docs/adversarial.md``); the
+    critic by a second, in the same budget. Accounted in Rényi DP; add-remove adjacency. Needs
+    PyTorch (``pip install 'missdp[neural]'``) to be fitted, not to be sampled.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of the whole fit.
+    delta : float, optional
+        Above 0. By default 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n) if more, n,
+        are declared.
+    missing : {"observed", "complete-rows", "impute-first"}, default "observed"
+        ``"observed"`` reads every row; the first layers of encoder and critic take the expectation
+        over what is missing, by released margins, and nothing is asked of the decoder there.
+        ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills holes privately before.
+    coder_share : float in (0, 1), default 0.4
+        Share of what margins leave of the budget for the autoencoder.
+    steps : int, optional
+        Steps of training of the critic, and of the autoencoder half as many; by default 800.
+    batch : int, optional
+        Rows that a step of training is expected to read; by default 512.
+    first_share : float in (0, 1), optional
+        Share of the budget for the one-way margins, at which the generator starts and which its
+        rows keep: by default 0.15.
+    clip
+        Of no use here.
+    imputer : {"marginal", "pairs", "random", "mean"}, default "marginal"
+        For ``"impute-first"``, with ``imputer_share`` of the budget.
+    n_rows, random_state, budget
+        See :class:`~missdp.synth.base.Synthesizer`.
+    progress : callable, optional
+        Called with a stage name and the share of the work done; shows nothing private.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Computed from what was released.
+    model_ : NetworkModel
+        The released generator.
+    n_rows_, n_rows_std_ : int, float
+        Released or declared number of rows, with the standard deviation of its noise.
+
+    References
+    ----------
+    Tantipongpipat, Waites, Boob, Siva, Cummings (2021), "Differentially private synthetic
+    mixed-type data generation for unsupervised learning", Intelligent Decision Technologies 15(4);
+    Śmieja et al. (2018) for holes in expectation.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.baselines import DPAutoGAN
+    >>> model = DPAutoGAN(epsilon=1.0, steps=4, batch=100).fit(yrbss().table())
+    >>> model.sample(5).shape
+    (5, 13)
+    """
+
+    coder_share: float = 0.4
+
+    model_: RowModel = field(init=False)
+
+    def _check_parameters(self) -> Budget:
+        self._check_share("coder_share")
+        return super()._check_parameters()
+
+    @property
+    def _steps_planned(self) -> int:
+        return self._critic_steps + self._coder_steps
+
+    @property
+    def _critic_steps(self) -> int:
+        return super()._steps_planned
+
+    @property
+    def _coder_steps(self) -> int:
+        return max(1, self._critic_steps // 2)
+
+    def _trained(self, door: Door, crude: Crude) -> RowModel:
+        coder = Pace(steps=self._coder_steps, batch=self._batch)
+        pace = Pace(steps=self._critic_steps, batch=self._batch)
+        door, always = self._grouped(door, crude), self._never_missing(crude)
+        return autoencoded(door, crude, coder, pace, self.coder_share, always, self._training)
+
+
+def autoencoded(
+    door: Door,
+    crude: Crude,
+    coder: Pace,
+    pace: Pace,
+    share: float,
+    always: Mapping[int, int],
+    report: Callable[[float], None],
+) -> NetworkModel:
+    """Return a generator whose last maps are a decoder, trained with all that is left.
+
+    Published code trains the decoder privately and the encoder not. But one row then moves the
+    encoder, the encoder moves the codes of all rows, and these move every gradient of the decoder:
+    clipping each row's gradient bounds nothing. Here a row's clipped vector holds what it says to
+    both. The autoencoder, at its own pace, gets a ``share`` of what is left.
+    """
+    rng = door.generator()
+    margins, rates, _ = known_margins(crude)
+    blocks = Blocks(rng, margins)
+    first = coder.steps / (coder.steps + pace.steps)
+    part = door.reserve(door.share(share), label="autoencoder")
+    coded = _coded(part, crude, coder, blocks, _start(blocks, rng), lambda d: report(first * d))
+    generator = random_layers([LATENT, _HIDDEN, _CODE], rng)
+    chain = Layers(
+        (*generator.weights, coded[4], coded[6]),
+        (*generator.biases, coded[5], coded[7]),
+        ("leaky", "tanh", "leaky"),
+    )
+    model = network_start(crude, chain, same_masks(rates), sees_values=False, always=always)
+    model = calibrated(model, margins, rates, rng)
+    return contest(
+        door,
+        crude,
+        expected_gradient,
+        (np.array(blocks.starts), blocks.shares),
+        random_critic(blocks.starts[-1], CRITIC, rng),
+        RowsSide(model, blocks, pace.batch, crude, frozen=2),
+        pace,
+        rng=rng,
+        report=lambda d: report(first + (1 - first) * d),
+        label="critic of rows",
+    )
+
+
+def _start(blocks: Blocks, rng: np.random.Generator) -> list[Floats]:
+    """Return the parameters of an encoder and of a decoder that says margins, nearly."""
+    scores = np.log(blocks.shares)
+    encoder = random_layers([len(scores), _HIDDEN, _CODE], rng)
+    decoder = random_layers([_CODE, _HIDDEN, len(scores)], rng, last=0.3, out=scores)
+    return [*encoder.parameters, *decoder.parameters]
+
+
+def _coded(
+    part: Door,
+    crude: Crude,
+    pace: Pace,
+    blocks: Blocks,
+    start: list[Floats],
+    report: Callable[[float], None],
+) -> list[Floats]:
+    """Return the parameters of encoder and decoder after all steps of one private training."""
+    setting = planned(part, pace, crude.rows)
+    shown = np.array(blocks.starts), blocks.shares
+    training = part.train(
+        setting,
+        autoencoder_gradient,
+        (*shown, *start),
+        rows_at_once=_ROWS_AT_ONCE,
+        label="autoencoder",
+    )
+    learned = blocks.learned(start)
+    optimiser = adam(blocks.torch, learned, pace.critic_rate)
+    expected = setting.rate * crude.rows
+    for t in range(pace.steps):
+        found = training.step(*shown, *(as_array(tensor) for tensor in learned))
+        descend(optimiser, learned, [blocks.tensor(f / expected) for f in found])
+        report((t + 1) / pace.steps)
+    return [as_array(tensor) for tensor in learned]

@@ -1,0 +1,303 @@
+"""Synthetic rows of which no two violate a denial constraint.
+
+Rows are drawn without looking at each other, and then placed beside each other, all at once:
+
+1. What has a direct solution gets it. Under a functional dependency, rows that agree in what
+   determines get one value, that of most of them. Under a pair of strict orders within groups (who
+   is higher in rank earns no less), the values of one attribute change rows within each group, so
+   that both go up together; its margin stays as it was.
+2. Rows that still violate something are sorted out, those with most conflicts first, and some of
+   their cells are drawn again from the model, given their other cells: first the attribute that is
+   drawn last, in the end all that the constraints are about. Draws that violate nothing are kept.
+3. Rows for which no draw fits take the cells that constraints are about from a kept row. A row that
+   equals a kept one conflicts with no other.
+
+So the time is that of some dozen counts of conflicts, none of which looks at pairs. Only where two
+equal rows violate a constraint (a key: no two rows have the same number) can rows be left over.
+Drawing goes on for them, in the end of anything in the domain. If there are still some, nothing is
+returned, and an error says how many rows fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from missdp.baselines.conflicts import (
+    cells,
+    conflicts,
+    connected,
+    donors,
+    keys,
+    without_conflicts,
+)
+from missdp.errors import DataError
+from missdp.schema import PairDenial
+from missdp.sources.partners import observed_on, violating_pairs
+from missdp.synth.sampling import followed, put
+from missdp.table import Table
+
+Flags: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+_TURNS = 2  # draws of the same attributes
+_MOST_TURNS = 60  # where no row can take another one's cells
+_IN_VAIN = 5  # turns
+
+
+Redraw: TypeAlias = Callable[[Table, tuple[str, ...], np.random.Generator], Table]
+"""Draws some attributes of rows again from the model's law, given the rows' other cells."""
+
+
+def placed(
+    rows: Table,
+    denials: Sequence[PairDenial],
+    rng: np.random.Generator,
+    *,
+    redraw: Redraw | None = None,
+    order: Sequence[str] = (),
+) -> Table:
+    """Return synthetic rows changed so that no two of them violate a denial constraint.
+
+    Raises
+    ------
+    DataError
+        If some rows cannot be placed, which takes a constraint that two equal rows violate.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.schema import Denial
+    >>> schema = Schema(
+    ...     tuple(Categorical(name=n, levels=("x", "y", "z")) for n in ("zip", "city")),
+    ...     (Denial("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"),),
+    ... )
+    >>> rows = Table.read(pd.DataFrame({"zip": list("xxxy"), "city": list("xxyz")}), schema)
+    >>> found = placed(rows, schema.rulebook.pairs, np.random.default_rng(0))
+    >>> found.codes("city").tolist()
+    [0, 0, 0, 2]
+    """
+    for group in connected(rows.schema, denials):
+        rows = _Placing(tuple(group), rng, redraw or redrawn_from_others(rows), order).of(rows)
+    if any(violating_pairs(denial, rows) for denial in denials):  # no group touches another one
+        raise DataError("synthetic rows still violate what the schema says about two rows")
+    return rows
+
+
+def redrawn_from_others(table: Table) -> Redraw:
+    """Return what takes cells from rows of a table, chosen at random: where there is no model."""
+
+    def redraw(rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> Table:
+        where = np.arange(len(rows))
+        return put(rows, where, table, rng.integers(0, len(table), len(rows)), names)
+
+    return redraw
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """How rows are placed under constraints that hang together by attributes."""
+
+    denials: tuple[PairDenial, ...]
+    rng: np.random.Generator
+    redraw: Redraw
+    order: Sequence[str] = field(default=())
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """What the constraints are about, as the model draws it."""
+        place = {name: i for i, name in enumerate(self.order)}
+        names = dict.fromkeys(name for denial in self.denials for name in denial.names)
+        return tuple(sorted(names, key=lambda name: place.get(name, len(place))))
+
+    def _reach(self, rows: Table) -> frozenset[str]:
+        """What rules link with it: in no other attribute is a row changed."""
+        return rows.schema.rulebook.reached(self._names)
+
+    def of(self, rows: Table) -> Table:
+        """Return the rows placed."""
+        if not conflicts(self.denials, rows).any():
+            return rows
+        rows = self._arranged(rows)
+        kept = without_conflicts(self.denials, rows, self.rng)
+        fixed = rows.schema.rulebook.derives
+        names = tuple(n for n in self._names if n not in fixed) or rows.schema.names
+        for many in range(1, len(names) + 1):
+            for _ in range(_TURNS):
+                if kept.all():
+                    return rows
+                rows, kept = self._again(rows, kept, names[-many:], self.redraw)
+        return rows if kept.all() else self._copied(rows, kept, names)
+
+    # What has a direct solution
+
+    def _arranged(self, rows: Table) -> Table:
+        """Return rows that obey every constraint with a direct solution, as far as they agree."""
+        changed = rows
+        targets: set[str] = {*rows.schema.rulebook.derives}
+        for denial in _after_what_determines(self.denials):
+            if denial.dependency is not None and denial.dependency[1] not in targets:
+                changed = self._with_most_frequent(changed, *denial.dependency)
+                targets.add(denial.dependency[1])
+            elif (pair := _strict_orders(denial)) is not None:
+                free = [name for name in self._names if name in pair[1:3] and name not in targets]
+                if free:
+                    changed = self._in_step(changed, pair, moved=free[-1])
+                    targets.add(free[-1])
+        changed, broken = followed(changed)
+        back = np.flatnonzero(broken)
+        return put(changed, back, rows, back, rows.schema.names)
+
+    def _with_most_frequent(self, rows: Table, given: tuple[str, ...], name: str) -> Table:
+        """Give rows that agree in some attributes the value that most of them have."""
+        seen = np.flatnonzero(observed_on((*given, name), rows))
+        part = rows.take(seen)
+        group = keys([cells(part, other) for other in given], seen.size)
+        both = keys([group, part.codes(name)], seen.size)
+        times = np.bincount(both)[both] if seen.size else both
+        # The last of each group in this order is one of those with its most frequent code.
+        line = np.lexsort((self.rng.random(seen.size), both, times, group))
+        last = np.searchsorted(group[line], group, side="right") - 1
+        return put(rows, seen, part, line[last], (name,))
+
+    def _in_step(
+        self, rows: Table, pair: tuple[tuple[str, ...], str, str, bool], *, moved: str
+    ) -> Table:
+        """Let the values of one attribute go up with the other one's, or down, within groups."""
+        given, one, two, up = pair
+        fixed = one if moved == two else two
+        seen = np.flatnonzero(observed_on((*given, one, two), rows))
+        part = rows.take(seen)
+        group = keys([cells(part, other) for other in given], seen.size)
+        height = keys([cells(part, moved)], seen.size) * (1 if up else -1)
+        chance = self.rng.random(seen.size)
+        places = np.lexsort((chance, height, cells(part, fixed), group))
+        source = np.lexsort((chance, height, group))
+        return put(rows, seen[places], part, source, (moved,))
+
+    # What is left is drawn again
+
+    def _again(
+        self, rows: Table, kept: Flags, names: tuple[str, ...], redraw: Redraw
+    ) -> tuple[Table, Flags]:
+        """Draw attributes of the rows that are not kept again, and keep those that fit."""
+        lacking = np.flatnonzero(~kept)
+        drawn = redraw(rows.take(lacking), names, self.rng)
+        others = rows.take(kept)
+        drawn, broken = followed(self._determined(drawn, others, names))
+        fits = np.flatnonzero(~broken & (conflicts(self.denials, drawn, others) == 0))
+        part = drawn.take(fits)
+        fits = fits[without_conflicts(self.denials, part, self.rng)]
+        rows = put(rows, lacking[fits], drawn, fits, self._reach(rows))
+        kept = kept.copy()
+        kept[lacking[fits]] = True
+        return rows, kept
+
+    def _determined(self, drawn: Table, others: Table, names: tuple[str, ...]) -> Table:
+        """Give what is determined by a dependency the value that it has in kept rows."""
+        for denial in _after_what_determines(self.denials):
+            if denial.dependency is None or denial.dependency[1] not in names:
+                continue
+            given, name = denial.dependency
+            known = others.take(observed_on((*given, name), others))
+            columns = [np.concatenate([cells(known, n), cells(drawn, n)]) for n in given]
+            both = keys(columns, len(known) + len(drawn))
+            line = np.argsort(both[: len(known)], kind="stable")
+            place = np.searchsorted(both[: len(known)][line], both[len(known) :])
+            place = np.minimum(place, max(0, len(known) - 1))
+            seen = observed_on((*given, name), drawn)
+            if len(known):
+                seen &= both[: len(known)][line][place] == both[len(known) :]
+                where = np.flatnonzero(seen)
+                drawn = put(drawn, where, known, line[place][where], (name,))
+        return drawn
+
+    def _copied(self, rows: Table, kept: Flags, drawn: tuple[str, ...]) -> Table:
+        """Let rows that are not kept take cells from kept ones."""
+        names = self._names
+        lacking, chosen = donors(self.denials, rows, kept, names, self.rng)
+        if not lacking.size:
+            return self._on_and_on(rows, kept, drawn)
+        holes = {name: rows.mask(name) & ~kept for name in names}
+        whole = put(rows, lacking, rows, chosen, self._reach(rows))
+        found, broken = followed(_with_holes(put(rows, lacking, rows, chosen, names), rows, holes))
+        # Where other cells do not fit, all that rules link with these are taken, too.
+        back = np.flatnonzero((broken | (conflicts(self.denials, found) > 0)) & ~kept)
+        return put(found, back, whole, back, rows.schema.names)
+
+    def _on_and_on(self, rows: Table, kept: Flags, names: tuple[str, ...]) -> Table:
+        """Draw rows that are not kept again as long as it helps."""
+        for redraw in (self.redraw, _anything):
+            vain = 0
+            for _ in range(_MOST_TURNS):
+                before = int(kept.sum())
+                rows, kept = self._again(rows, kept, names, redraw)
+                if kept.all():
+                    return rows
+                vain = 0 if kept.sum() > before else vain + 1
+                if vain == _IN_VAIN:
+                    break
+        raise self._too_many(kept)
+
+    def _too_many(self, kept: Flags) -> DataError:
+        texts = ", ".join(denial.text for denial in self.denials)
+        return DataError(
+            f"only {int(kept.sum())} of {len(kept)} synthetic rows can be placed, since two equal "
+            f"rows violate what the schema says about two rows: {texts}. Draw fewer rows, enlarge "
+            "the domains, or declare that it holds mostly"
+        )
+
+
+def _anything(rows: Table, names: tuple[str, ...], rng: np.random.Generator) -> Table:
+    """Draw any level or value of the domain."""
+    codes = {
+        a.name: rng.integers(0, a.size, len(rows)) if a.name in names else rows.codes(a.name)
+        for a in rows.schema
+    }
+    drawn, every = Table.from_codes(rows.schema, codes).with_values(rng), np.arange(len(rows))
+    return put(rows, every, drawn, every, names)
+
+
+def _with_holes(table: Table, rows: Table, holes: dict[str, Flags]) -> Table:
+    """Put the holes of rows back: what is not there violates nothing."""
+    for name, hole in holes.items():
+        where = np.flatnonzero(hole)
+        table = put(table, where, rows, where, (name,))
+    return table
+
+
+def _after_what_determines(denials: Sequence[PairDenial]) -> list[PairDenial]:
+    """Return constraints in an order in which what a dependency reads is settled before it."""
+    waiting, done = list(denials), list[PairDenial]()
+    while waiting:
+        open_ = {d.dependency[1] for d in waiting if d.dependency is not None}
+        ready = [d for d in waiting if d.dependency is None or not open_ & {*d.dependency[0]}]
+        first = (ready or waiting)[0]
+        done.append(first)
+        waiting.remove(first)
+    # Orders come last: they move values, and do not choose them.
+    return sorted(done, key=lambda denial: denial.dependency is None)
+
+
+def _strict_orders(denial: PairDenial) -> tuple[tuple[str, ...], str, str, bool] | None:
+    """Return what a constraint says if it is that two attributes go up together, or do not.
+
+    That is: among rows that agree in some, the two attributes, and whether one goes up with the
+    other.
+    """
+    if denial.first or denial.second or any(one != two for _, one, two in denial.between):
+        return None
+    given = tuple(name for sign, name, _ in denial.between if sign == "==")
+    orders = [(sign, name) for sign, name, _ in denial.between if sign != "=="]
+    names = {name for _, name in orders} | {*given}
+    if len(orders) != 2 or len(names) != len(given) + 2:
+        return None
+    (sign, one), (other, two) = orders
+    if not {sign, other} <= {"<", ">"}:
+        return None
+    return given, one, two, sign != other

@@ -1,1 +1,0 @@
-"""Synthesis attribute by attribute, under constraints between rows."""

@@ -1,0 +1,204 @@
+"""What adversarial families with trained critics promise beside what all families do."""
+
+import sys
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from missdp import Budget, Categorical, Schema, Table
+from missdp.accounting import SampledGaussianEvent, releases
+from missdp.baselines.dp_autogan import DPAutoGAN
+from missdp.baselines.dp_ctgan import DPCTGAN
+from missdp.baselines.dp_misgan import DPMisGAN
+from missdp.baselines.networks import margins_only
+from missdp.errors import MissingDependencyError
+from missdp.evaluate import marginal_distance
+from missdp.synth.all_pairs import PairsSynthesizer
+from missdp.testing import SCHEMA, check_habits, check_synthesizer
+from missdp.testing.made_up import made_up
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+
+FAMILIES = {
+    "misgan": (DPMisGAN, {"critic": "mlp"}),
+    "autogan": (DPAutoGAN, {}),
+    "ctgan": (DPCTGAN, {}),
+}
+QUICK = {"epsilon": 1.0, "delta": 1e-6, "steps": 4, "batch": 100}
+ROWS = made_up(SCHEMA, 500)
+every_family = pytest.mark.parametrize("name", FAMILIES)
+# Strategies differ in the door, and in whether there are holes at all.
+few_cases = pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("misgan", "observed"),
+        ("autogan", "observed"),
+        ("ctgan", "observed"),
+        ("misgan", "complete-rows"),
+        ("ctgan", "impute-first"),
+    ],
+)
+
+
+def made(name, **parameters):
+    family, own = FAMILIES[name]
+    return family(**{**QUICK, **own, **parameters})
+
+
+@pytest.mark.parametrize("name", ["autogan", "misgan"])
+def test_what_is_claimed_is_what_dp_accounting_finds_and_all_of_it_is_spent(name):
+    model = made(name, n_rows=500, steps=20).fit(ROWS)
+    trained = [e for e in releases(model.guarantee_.events) if isinstance(e, SampledGaussianEvent)]
+    assert [e.steps for e in trained] == ([10, 20] if name == "autogan" else [20])
+    assert all(e.rate == 100 / 500 for e in trained)
+    (whole,) = model.guarantee_.events
+    theirs = RdpAccountant(orders=list(whole.capacity.orders))
+    for event in releases(model.guarantee_.events):
+        if isinstance(event, SampledGaussianEvent):
+            step = GaussianDpEvent(event.noise_multiplier)
+            theirs.compose(
+                SelfComposedDpEvent(PoissonSampledDpEvent(event.rate, step), event.steps)
+            )
+        else:
+            theirs.compose(GaussianDpEvent(event.sigma / event.sensitivity))
+    assert theirs.get_epsilon(1e-6) == pytest.approx(1.0, abs=1e-3)
+    assert model.guarantee_.epsilon == 1.0
+
+
+@every_family
+def test_a_fit_that_is_interrupted_stays_on_record(name):
+    budget = Budget(3.0, 1e-6)
+
+    def stop(stage, done):
+        if stage == "training" and done > 0.5:
+            raise KeyboardInterrupt
+
+    model = made(name, budget=budget, progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ROWS)
+    assert budget.spent.epsilon >= 1.0
+    with pytest.raises(Exception, match="fit"):
+        model.sample(3)
+
+
+@pytest.mark.parametrize("name", ["autogan"])
+def test_progress_counts_steps_and_ends_at_one(name):
+    seen = []
+    made(name, progress=lambda stage, done: seen.append((stage, done))).fit(ROWS)
+    shares = [done for _, done in seen]
+    assert shares == sorted(shares)
+    assert seen[-1] == ("done", 1.0)
+    assert len({done for stage, done in seen if stage == "training"}) >= 4
+
+
+@pytest.mark.parametrize("name", ["misgan"])
+def test_random_numbers_of_torch_are_left_alone(name):
+    before = torch.random.get_rng_state()
+    one, other = (made(name, random_state=5).fit(ROWS).sample(50, random_state=0) for _ in "ab")
+    assert (torch.random.get_rng_state() == before).all()
+    assert one.equals(other)
+
+
+@pytest.mark.parametrize("name", ["ctgan"])
+def test_networks_are_trained_in_one_thread_which_is_given_back(name, monkeypatch):
+    family, settings = FAMILIES[name]
+    real, seen, before = family._trained, [], torch.get_num_threads()
+
+    def spy(*given):
+        seen.append(torch.get_num_threads())
+        return real(*given)
+
+    monkeypatch.setattr(family, "_trained", spy)
+    try:
+        torch.set_num_threads(3)
+        family(**QUICK, **settings, random_state=0).fit(ROWS)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
+@every_family
+def test_without_torch_nothing_is_charged(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    budget = Budget(3.0, 1e-6)
+    with pytest.raises(MissingDependencyError, match=r"missdp\[neural\]"):
+        made(name, budget=budget).fit(ROWS)
+    assert budget.spent.epsilon == 0
+
+
+# What rows say
+
+
+def chained(n, seed, holes):
+    """Four levels that hang together; holes where the first is high, as MAR has them."""
+    rng = np.random.default_rng(seed)
+    schema = Schema(
+        tuple(Categorical(name=name, levels=(0, 1, 2, 3), nullable=name != "a") for name in "abcd")
+    )
+    first = rng.integers(0, 4, n)
+    codes = {"a": first}
+    for name in "bcd":
+        codes[name] = np.where(rng.random(n) < 0.8, first, rng.integers(0, 4, n))
+    truth = Table.from_codes(schema, codes)
+    mask = {name: rng.random(n) < holes * (0.4 + 0.4 * first) for name in "bcd"}
+    return truth, truth.with_missing(mask)
+
+
+class Start:
+    """What a fit releases first, as a model."""
+
+    def __init__(self, monkeypatch):
+        own = PairsSynthesizer._crude
+
+        def kept(model, *args):
+            self.crude = own(model, *args)
+            return self.crude
+
+        monkeypatch.setattr(PairsSynthesizer, "_crude", kept)
+
+    def sample(self, schema, n):
+        codes = margins_only(self.crude, {}).sample(n, np.random.default_rng(0), keep_holes=False)
+        return Table.from_codes(schema, dict(zip(schema.names, codes, strict=True)))
+
+
+@pytest.mark.slow
+@few_cases
+def test_a_family_is_nearer_to_the_truth_than_where_it_started(name, strategy, monkeypatch):
+    truth, rows = chained(20_000, 0, 0.3)
+    start = Start(monkeypatch)
+    model = made(name, epsilon=3.0, steps=500, batch=256, missing=strategy)
+    drawn = model.fit(rows).sample_table(20_000, random_state=0)
+    begun = start.sample(truth.schema, 20_000)
+    distances = [
+        [marginal_distance(truth, table, k=k).mean for k in (1, 2)] for table in (drawn, begun)
+    ]
+    assert distances[0][1] < distances[1][1]
+    assert distances[0][0] < distances[1][0] + 0.01
+
+
+@pytest.mark.slow
+@few_cases
+def test_the_kit_finds_nothing(name, strategy):
+    family, own = FAMILIES[name]
+    check_synthesizer(
+        family,
+        parameters={**own, "steps": 2, "batch": 100},
+        strategies=[strategy],
+        audit_trials=20,
+        trials=6,
+    )
+
+
+@every_family
+def test_some_habits_of_all_families(name):
+    family, own = FAMILIES[name]
+    check_habits(
+        family,
+        parameters={**own, "steps": 2, "batch": 100},
+        strategies=["observed"],
+        habits=["save_and_load", "gates", "keeping_holes", "one_column"],
+    )

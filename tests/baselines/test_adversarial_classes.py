@@ -1,0 +1,170 @@
+"""What critics of pairs know: features of rows, released in closed form or step by step."""
+
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from missdp import Categorical, Schema, Table
+from missdp.accounting import Budget, Cost
+from missdp.baselines.fit_classes import PairMoments, _logits, fit_classes, independent_classes
+from missdp.inference.clipping import row_norms
+from missdp.mechanisms import Door, Noise, SeededNoise
+from missdp.sources import MemorySource, strategy_named
+from missdp.synth.learn_pairs import crude_margins, release_pairs
+from synth.test_learn_pairs import SCHEMA as THREE
+from synth.test_learn_pairs import private as three
+
+CLIP = 1.5
+
+
+def opened(cost, seed=0, table=None):
+    table = three() if table is None else table
+    budget = Budget.from_cost(cost, delta=1e-6)
+    noise = SeededNoise(seed)
+    door = Door(MemorySource(table), strategy_named("joint"), budget=budget, noise=noise)
+    crude = crude_margins(door, Noise.worth(door.share(0.1 / 3)), {})
+    return door, crude
+
+
+def exact(moments, table):
+    """Means of the clipped features of the rows, by hand."""
+    codes = np.stack([table.codes(name) for name in THREE.names], axis=1).astype(int)
+    factor = np.minimum(1, moments.clip / row_norms(codes, moments.blocks, alone=moments.alone))
+    blocks = np.concatenate([b[codes[:, a]] for a, b in enumerate(moments.blocks)], axis=1)
+    products = (blocks * factor[:, None]).T @ blocks / len(codes)
+    return (blocks * factor[:, None]).mean(axis=0), np.where(moments.known, products, 0.0)
+
+
+def test_one_release_tells_the_mean_of_clipped_features():
+    door, crude = opened(Cost(currency="gdp", amount=1e6))
+    moments = PairMoments.of(release_pairs(door, crude, clip=CLIP))
+    single, products = exact(moments, three())
+    assert moments.single == pytest.approx(single, abs=0.005)
+    assert moments.products == pytest.approx(products, abs=0.005)
+    assert np.abs(products).max() > 0.05
+    assert moments.known.sum() == 2 * sum(
+        a.shape[1] * b.shape[1] for a, b in combinations(moments.blocks, 2)
+    )
+
+
+def test_clipping_is_undone_by_rows_of_the_same_law():
+    door, crude = opened(Cost(currency="gdp", amount=1e8))
+    table = three()
+    codes = np.stack([table.codes(name) for name in THREE.names], axis=1).astype(int)
+    clipped = PairMoments.of(release_pairs(door, crude, clip=0.5))
+    single, products = clipped.corrected(codes)
+    blocks = np.concatenate([b[codes[:, a]] for a, b in enumerate(clipped.blocks)], axis=1)
+    whole = np.where(clipped.known, blocks.T @ blocks / len(codes), 0.0)
+    assert np.abs(products - whole).max() < 0.005 < 0.05 < np.abs(clipped.products - whole).max()
+    assert single == pytest.approx(blocks.mean(axis=0), abs=0.005)
+
+
+LEVELS = ("u", "v", "w")
+
+
+SCHEMA = Schema(
+    (
+        *(Categorical(name=name, levels=LEVELS, nullable=True) for name in "abc"),
+        Categorical(name="d", levels=LEVELS),
+    )
+)
+
+
+def complete(n, seed):
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(0, 3, n)
+    return {a.name: np.where(rng.random(n) < 0.7, hidden, rng.integers(0, 3, n)) for a in SCHEMA}
+
+
+def private(mechanism, n=20_000, seed=0):
+    rng = np.random.default_rng(seed + 1)
+    codes = complete(n, seed)
+    chance = 0.3 if mechanism == "mcar" else np.choose(codes["d"], [0.05, 0.3, 0.7])
+    codes["a"] = np.where(rng.random(n) < chance, 3, codes["a"])
+    return Table.from_codes(SCHEMA, codes)
+
+
+@cache
+def fitted(mechanism, *, conditional=True):
+    door, crude = opened(Cost(currency="gdp", amount=1.0), 0, private(mechanism))
+    moments = PairMoments.of(release_pairs(door, crude))
+    return fit_classes(
+        moments,
+        classes=12,
+        fits=2,
+        conditional=conditional,
+        always={},
+        rng=np.random.default_rng(0),
+        report=lambda done: None,
+    )
+
+
+def pair(codes, one, other):
+    cells = codes[one] * 4 + codes[other]
+    return np.bincount(cells, minlength=16).reshape(4, 4)[:3, :3] / len(cells)
+
+
+def distance(model, seed=9, keep_holes=False):
+    columns = model.sample(60_000, np.random.default_rng(seed), keep_holes=keep_holes)
+    drawn, true = dict(zip("abcd", columns, strict=True)), complete(200_000, 77)
+    pairs = [("a", "d"), ("a", "b"), ("c", "d")]
+    return max(np.abs(pair(drawn, *p) - pair(true, *p)).sum() / 2 for p in pairs)
+
+
+def test_pairs_of_complete_rows_are_learned():
+    model = fitted("mcar")
+    assert (
+        distance(model)
+        < 0.03
+        < 0.2
+        < distance(
+            independent_classes(opened(Cost(currency="gdp", amount=4.0), 0, private("mcar"))[1], {})
+        )
+    )
+
+
+def test_conditional_holes_undo_the_bias_of_values_missing_at_random():
+    assert distance(fitted("mar")) < 0.04
+    assert distance(fitted("mar", conditional=False)) > 0.05
+
+
+def test_holes_of_rows_are_as_often_as_in_private_rows():
+    columns = fitted("mar").sample(60_000, np.random.default_rng(3), keep_holes=True)
+    for level, expected in enumerate((0.05, 0.3, 0.7)):
+        assert np.mean(columns[0][columns[3] == level] == 3) == pytest.approx(expected, abs=0.06)
+    assert max(columns[3]) == 2
+
+
+def test_what_is_no_more_than_noise_is_not_learned():
+    """Where attributes are independent, most generators stay at their margins."""
+    rng = np.random.default_rng(0)
+    codes = {
+        a.name: rng.permutation(c) for a, c in zip(SCHEMA, complete(500, 0).values(), strict=True)
+    }
+    table = Table.from_codes(SCHEMA, codes)
+    stayed = []
+    for seed in range(6):
+        door, crude = opened(Cost(currency="gdp", amount=0.01), seed, table)
+        model = fit_classes(
+            PairMoments.of(release_pairs(door, crude)),
+            classes=200,
+            fits=1,
+            conditional=True,
+            always={},
+            rng=np.random.default_rng(0),
+            report=lambda done: None,
+        )
+        heads = zip(model.heads, independent_classes(crude, {}).heads, strict=True)
+        stayed.append(all(np.abs(model.shares @ m - one[0]).max() < 0.01 for m, one in heads))
+        assert np.ptp(model.observed, axis=0).max() < 1e-6
+    assert sum(stayed) >= 4
+
+
+def test_classes_start_at_the_margins():
+    margin = np.array([0.7, 0.299, 0.001])
+    logits = _logits(margin, 50, np.random.default_rng(0))
+    law = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert law.mean(axis=0) == pytest.approx(margin, rel=1e-3)
+    assert law.std(axis=0).max() > 0.05

@@ -1,0 +1,85 @@
+"""Networks that draw rows in NumPy: saved whole, calibrated, their holes where they may be."""
+
+import numpy as np
+import pytest
+
+from missdp.baselines.networks import (
+    NetworkModel,
+    calibrated,
+    random_layers,
+    same_masks,
+)
+from missdp.inference.model import Levels
+
+SIZES = [3, 4, 2]
+WIDTH = sum(SIZES)
+
+
+def levels():
+    plain = [Levels(np.arange(k), np.ones(k)) for k in SIZES]
+    plain[1] = Levels(np.array([0, 1, 1, 2, 3]), np.array([1, 0.5, 0.5, 1, 1]))
+    return tuple(plain)
+
+
+def model(*, sees_values=True, conditions=False, always=None, rng=None):
+    rng = rng or np.random.default_rng(0)
+    inputs = 2 + sees_values * WIDTH
+    laws = tuple(rng.dirichlet(np.ones(k)) for k in SIZES) if conditions else ()
+    return NetworkModel(
+        levels=levels(),
+        values=random_layers([4 + conditions * WIDTH, 8, WIDTH], rng),
+        masks=random_layers([inputs, 6, 2], rng),
+        holed=(0, 2),
+        sees_values=sees_values,
+        always=always or {},
+        conditions=laws,
+        asked=np.array([1.0, 0.0, 3.0]) if conditions else np.zeros(0),
+        n_rows=12.0,
+    )
+
+
+def test_holes_are_where_they_may_be_and_never_at_what_is_never_missing():
+    rows = model(always={0: 1}).sample(2000, np.random.default_rng(0), keep_holes=True)
+    sizes = [len(level.groups) for level in levels()]
+    holes = np.stack([r == k for r, k in zip(rows, sizes, strict=True)], axis=1)
+    assert holes[:, [0, 2]].mean(axis=0).min() > 0.05
+    assert not holes[:, 1].any()
+    complete = model(always={0: 1}).sample(2000, np.random.default_rng(0), keep_holes=False)
+    assert all(r.max() < k for r, k in zip(complete, sizes, strict=True))
+    # A row whose value is never missing keeps it: as many as complete rows have.
+    assert abs((rows[0] == 1).mean() - (complete[0] == 1).mean()) < 0.04
+
+
+def test_conditions_are_met():
+    made = model(conditions=True)
+    laws, given = made.laws(5000, np.random.default_rng(0))
+    rows = made.picked(laws, given, np.random.default_rng(0))
+    about = np.searchsorted(made.starts, given, side="right") - 1
+    assert abs((about == 0).mean() - 0.25) < 0.03
+    assert not (about == 1).any()
+    assert (rows[np.arange(5000), about] == given - made.starts[about]).all()
+    found = np.bincount(given[about == 2] - made.starts[2], minlength=2) / (about == 2).sum()
+    assert np.abs(found - made.conditions[2]).max() < 0.03
+
+
+@pytest.mark.parametrize("sees_values", [False, True])
+def test_calibrated_models_have_the_margins_of_what_is_observed_and_the_rates_of_holes(sees_values):
+    rng = np.random.default_rng(3)
+    margins = [rng.dirichlet(np.full(k, 3.0)) for k in SIZES]
+    rates = np.array([0.3, 0.1])
+    made = calibrated(model(sees_values=sees_values), margins, rates, rng)
+    rows = np.stack(made.sample(40_000, rng, keep_holes=True), axis=1)
+    for a, margin in ((0, margins[0]), (2, margins[2])):
+        seen = rows[rows[:, a] < SIZES[a], a]
+        assert abs(1 - len(seen) / 40_000 - rates[a // 2]) < 0.015
+        assert np.abs(np.bincount(seen, minlength=SIZES[a]) / len(seen) - margin).max() < 0.015
+    joined = np.array([0, 1, 1, 2, 3])[rows[:, 1]]
+    assert np.abs(np.bincount(joined, minlength=4) / 40_000 - margins[1]).max() < 0.015
+
+
+def test_a_network_without_training_starts_at_what_it_is_told():
+    scores = np.log(np.full(WIDTH, 0.2))
+    layers = random_layers([4, 8, WIDTH], np.random.default_rng(0), last=0.0, out=scores)
+    assert np.allclose(layers(np.random.default_rng(1).standard_normal((5, 4))), scores)
+    masks = same_masks(np.array([0.25, 0.0]))
+    assert masks(np.zeros((1, 1)))[0, 0] == pytest.approx(np.log(1 / 3))

@@ -1,0 +1,147 @@
+"""Placed rows violate soft constraints about as often as was released, and change little."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from missdp import Categorical, Numeric, Ordinal, Schema, Table
+from missdp.baselines.leaning import leaned
+from missdp.evaluate import marginal_distance, pair_violations, rule_violations
+from missdp.schema import Denial, Determined, Impossible, read_denials
+from missdp.synth.sampling import followed
+from missdp.table.encode import Column
+from missdp.testing.made_up import made_up
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+TEXTS = (
+    "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)",
+    "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)",
+    "t1&t2&IQ(t1.c,t2.c)&LTE(t1.o,t2.o)&GT(t1.y,t2.y)",
+)
+PLAIN = (
+    Numeric(name="x", lower=0, upper=10, bins=5),
+    Numeric(name="y", lower=0, upper=100, bins=10, nullable=True),
+    Ordinal(name="o", levels=tuple("abcdef"), nullable=True),
+    Categorical(name="c", levels=("u", "v", "w")),
+    Categorical(name="z", levels=("u", "v", "w")),
+)
+
+
+def drawn(n: int, seed: int, *texts: str) -> Table:
+    schema = Schema(PLAIN, tuple(Denial(text, holds="mostly") for text in texts))
+    return made_up(schema, n, seed, holes=0.1)
+
+
+def shares(table: Table) -> np.ndarray:
+    return np.array(list(pair_violations(table).pair_shares.values()))
+
+
+def toward(table: Table, rates: Any, *, std: float = 0.0, seed: int = 0, **more: Any) -> Table:
+    aims = [(float(rate), std) for rate in rates]
+    rng = np.random.default_rng(seed)
+    return leaned(table, table.schema.rulebook.pairs, aims, rng, **more)
+
+
+@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS])
+@pytest.mark.parametrize("times", [0.5, 1.5])
+def test_pairs_violate_as_often_as_was_released(texts: tuple[str, ...], times: float) -> None:
+    table = drawn(3000, 1, *texts)
+    rates = shares(table) * times
+    found = toward(table, rates)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
+    assert np.array_equal(found.codes("z"), table.codes("z"))
+
+
+def test_what_is_met_within_the_noise_stays_as_it_is() -> None:
+    table = drawn(1000, 2, *TEXTS)
+    rates = shares(table)
+    assert toward(table, rates) is table
+    assert toward(table, 1.09 * rates) is table
+    assert toward(table, 2.5 * rates, std=float(rates.max())) is table
+    assert toward(table, 1.5 * rates) is not table
+    for few in (0, 1):
+        rows = table.take(np.arange(few))
+        assert toward(rows, rates) is rows
+    assert leaned(table, (), (), np.random.default_rng(0)) is table
+
+
+@pytest.mark.parametrize("times", [0.5, 1.5])
+def test_a_noisy_rate_is_followed_no_farther_than_its_noise_allows(times: float) -> None:
+    table = drawn(3000, 7, TEXTS[0])
+    (share,) = shares(table)
+    found = toward(table, [times * share], std=0.1 * share)
+    edge = times + (0.2 if times < 1 else -0.2)
+    assert shares(found)[0] == pytest.approx(edge * share, rel=0.15)
+
+
+def test_the_attribute_that_is_drawn_last_is_changed_first_and_few_rows_are() -> None:
+    table = drawn(3000, 4, TEXTS[0])
+    found = toward(table, 0.8 * shares(table), order=("x", "y", "o", "c", "z"))
+    same = found.values("y") == table.values("y")
+    assert 0.75 < same.mean() < 1
+    assert np.array_equal(found.values("x"), table.values("x"))
+    for name in ("o", "c", "z"):
+        assert np.array_equal(found.codes(name), table.codes(name))
+
+
+def test_rules_of_single_rows_go_on_holding() -> None:
+    rules = (
+        Determined("x", by="stufe", map=(("a", 1), ("b", 2), ("c", 7))),
+        Impossible("c = 'u' and stufe = 'a'"),
+        Denial("t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)&EQ(t1.c,t2.c)", holds="mostly"),
+    )
+    schema = Schema((Ordinal(name="stufe", levels=tuple("abc")), *PLAIN), rules)
+    table = made_up(schema, 2000, 6)
+    table = table.take(~followed(table)[1])
+    rates = 0.6 * shares(table)
+    found = toward(table, rates)
+    assert shares(found) == pytest.approx(rates, rel=0.15)
+    assert rule_violations(found).broken_rows == 0
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_time_hardly_grows_faster_than_rows() -> None:
+    def seconds(n: int) -> float:
+        table = drawn(n, 0, *TEXTS)
+        rates = 0.5 * shares(table)
+        start = time.process_time()
+        toward(table, rates)
+        return time.process_time() - start
+
+    small, large = seconds(2_000), seconds(16_000)
+    assert small < 10
+    assert large < 16 * small + 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason="the files are not here")
+def test_rows_of_independent_margins_violate_as_often_as_br2000() -> None:
+    from _data import schema
+
+    rules = read_denials(DATA / "br2000" / "denial_constraints.txt", holds="mostly")
+    facts = Schema(schema("br2000").attributes, rules)
+    rng = np.random.default_rng(0)
+    truth = Table.read(DATA / "br2000" / "truth.parquet", facts)
+    truth = truth.take(rng.choice(len(truth), size=12_000, replace=False))
+    columns = {}
+    for name in facts.names:
+        mixed, column = rng.permutation(len(truth)), truth.column(name)
+        values = None if column.values is None else column.values[mixed]
+        columns[name] = Column(column.codes[mixed], values)
+    table, true = Table(facts, columns), pair_violations(truth)
+    rates = np.array(list(true.pair_shares.values()))
+    assert (shares(table) / rates).max() > 1.5
+    found = toward(table, rates, std=0.001)
+    made = pair_violations(found)
+    for text, rate in true.pair_shares.items():
+        assert 1 / 1.5 < made.pair_shares[text] / rate < 1.5
+        assert 1 / 1.5 < made.row_shares[text] / true.row_shares[text] < 1.5
+    for k, more in ((1, 0.003), (2, 0.003)):
+        before, after = (marginal_distance(truth, t, k=k).mean for t in (table, found))
+        assert after < before + more

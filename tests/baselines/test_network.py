@@ -1,0 +1,139 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from missdp.baselines.network import (
+    Family,
+    Network,
+    condition,
+    fill_holes,
+    fit_filling_model,
+)
+from missdp.baselines.restrict import restricted
+
+
+def joint_of(codes, sizes):
+    table = np.zeros(tuple(sizes.values()))
+    np.add.at(table, tuple(codes[name] for name in sizes), 1)
+    return table / table.sum()
+
+
+def exact_joint(network, sizes):
+    table = np.zeros(tuple(sizes.values()))
+    for cell in itertools.product(*(range(s) for s in sizes.values())):
+        code = dict(zip(sizes, cell, strict=True))
+        table[cell] = np.prod(
+            [
+                network.conditionals[f.child][tuple(code[n] for n in f.clique)]
+                for f in network.families
+            ]
+        )
+    return table
+
+
+@pytest.fixture
+def network():
+    rng = np.random.default_rng(1)
+    families = (Family("a", ()), Family("b", ("a",)), Family("c", ("b", "a")))
+    shapes = {"a": (3,), "b": (3, 2), "c": (2, 3, 4)}
+    laws = {k: condition(rng.dirichlet(np.ones(np.prod(s))).reshape(s)) for k, s in shapes.items()}
+    return Network(families, laws)
+
+
+SIZES = {"a": 3, "b": 2, "c": 4}
+
+
+def test_sampling_follows_the_network(network):
+    n = 60_000
+    found = joint_of(network.sample(n, np.random.default_rng(0)), SIZES)
+    # Even draws stay closer than independent ones, whose distance would be about
+    # sqrt(cells / n) / 2; a wrong table would be off by far more.
+    assert 0.5 * np.abs(found - exact_joint(network, SIZES)).sum() < 0.004
+
+
+def test_empty_parent_cells_take_the_margin():
+    law = condition(np.array([[3.0, 1.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(law, [[0.75, 0.25], [0.75, 0.25]])
+    np.testing.assert_allclose(condition(np.zeros((2, 2))), np.full((2, 2), 0.5))
+
+
+def mar_network():
+    """Return a network on (driver, value with holes): holes in value depend on the driver only."""
+    driver = np.array([0.5, 0.5])
+    value = np.array([[0.9, 0.1], [0.2, 0.8]])
+    hole = np.array([0.1, 0.8])
+    extended = np.concatenate([value * (1 - hole)[:, None], hole[:, None]], axis=1)
+    network = Network(
+        (Family("value", ()), Family("driver", ("value",))),
+        {
+            "value": (driver[:, None] * extended).sum(0),
+            "driver": condition((driver[:, None] * extended).T),
+        },
+    )
+    return network, driver @ value
+
+
+def test_filling_is_unbiased_when_missing_at_random():
+    """The observed margin of `value` is far off; filling given the driver repairs it."""
+    network, truth = mar_network()
+    sizes = {"value": 2, "driver": 2}
+    rng = np.random.default_rng(0)
+    observed = network.conditionals["value"][:2]
+    assert abs(observed[0] / observed.sum() - truth[0]) > 0.15
+    model = fit_filling_model(network, sizes, 50_000, rng)
+    holes = network.sample(50_000, rng)
+    filled = fill_holes(holes, sizes, model, rng)
+    found = np.bincount(filled["value"], minlength=2) / 50_000
+    np.testing.assert_allclose(found, truth, atol=0.015)
+
+
+def test_filling_keeps_observed_cells_and_leaves_no_hole():
+    network, _ = mar_network()
+    sizes = {"value": 2, "driver": 2}
+    rng = np.random.default_rng(0)
+    holes = network.sample(1000, rng)
+    filled = fill_holes(holes, sizes, fit_filling_model(network, sizes, 1000, rng), rng)
+    for name, size in sizes.items():
+        seen = holes[name] < size
+        np.testing.assert_array_equal(filled[name][seen], holes[name][seen])
+        assert filled[name].max() < size
+
+
+@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
+def test_restricted_laws_leave_no_row_without_an_end(order):
+    # a and b are not applicable (their last level) if and only if c is 0.
+    laws = {"a": np.array([0.3, 0.3, 0.4]), "b": np.array([0.5, 0.5]), "c": np.array([0.6, 0.4])}
+    never = {
+        ("a", "c"): np.array([[True, False], [True, False], [False, True]]),
+        ("b", "c"): np.array([[True, False], [False, True]]),
+    }
+    families = tuple(Family(name, ()) for name in order)
+    network = restricted(
+        Network(families, {name: laws[name] for name in order}), never, np.random.default_rng(0)
+    )
+    rows = network.sample(2000, np.random.default_rng(0))
+    for names, cells in never.items():
+        assert not cells[tuple(rows[name] for name in names)].any()
+    first = np.bincount(rows[order[0]], minlength=len(laws[order[0]])) / 2000
+    np.testing.assert_allclose(first, laws[order[0]], atol=0.001)  # what is drawn first stays
+
+
+def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order():
+    rng = np.random.default_rng(8)
+    families = (Family("a", ()), Family("b", ("a",)), Family("c", ()))
+    laws = {
+        "a": np.array([0.5, 0.5]),
+        "b": np.array([[0.5, 0.5], [0.1, 0.9]]),
+        "c": np.array([0.2, 0.3, 0.5]),  # its last level is "missing"
+    }
+    never = np.ones((2, 2, 2), dtype=bool)  # axes c, a, b
+    never[1, 0, 0] = never[0, 1, 1] = never[1, 1, 1] = False
+    found = restricted(Network(families, laws), {("c", "a", "b"): never}, rng).conditionals["c"]
+    assert found.shape == (2, 2, 3)
+    np.testing.assert_allclose(found[0, 1], [0.0, 0.0, 1.0])
+    assert (found[0, 0] > 0).tolist() == [False, True, True]
+    assert (found[1, 1] > 0).all()
+    # The margin of what came last is as it was.
+    first = laws["a"][:, None] * laws["b"]
+    np.testing.assert_allclose((first[..., None] * found).sum(axis=(0, 1)), laws["c"], atol=0.01)

@@ -1,0 +1,176 @@
+"""What margins and sums of products say of the tables of all pairs, and how noisy it is."""
+
+import numpy as np
+import pytest
+
+from missdp import Categorical, Schema, Table
+from missdp.accounting import Budget, Cost
+from missdp.inference.model import Levels
+from missdp.mechanisms import Door, Noise, SeededNoise
+from missdp.mechanisms.door import RowProducts, Total
+from missdp.sources import MemorySource, strategy_named
+from missdp.synth.learn_pairs import (
+    Crude,
+    PairRelease,
+    _back,
+    _block,
+    blocks,
+    crude_margins,
+    plan_products,
+)
+
+ALONE = 1.6
+SCHEMA = Schema(
+    (
+        Categorical(name="a", levels=("x", "y", "z"), nullable=True),
+        Categorical(name="b", levels=("p", "q"), nullable=True),
+        Categorical(name="c", levels=tuple("klmn")),
+    )
+)
+SIZES = (3, 2, 4)
+
+
+def private(n=2000, seed=0):
+    """Levels that go together, and holes that depend on them."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.random(n)
+    codes = {
+        a.name: np.minimum((np.clip(hidden + 0.2 * rng.normal(size=n), 0, 1) * a.size), a.size - 1)
+        for a in SCHEMA
+    }
+    codes = {name: c.astype(np.int64) for name, c in codes.items()}
+    codes["a"][rng.random(n) < 0.5 * hidden] = 3
+    codes["b"][rng.random(n) < 0.3] = 2
+    return Table.from_codes(SCHEMA, codes)
+
+
+def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
+    budget = Budget.from_cost(Cost(currency="gdp", amount=amount), delta=1e-6)
+    noise = SeededNoise(seed)
+    door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=noise)
+    each = Cost(currency="gdp", amount=0.1 * amount / 3)
+    crude = crude_margins(door, Noise.worth(each), {})
+    plan = RowProducts(dict(zip("abc", blocks(crude), strict=True)), clip=clip, alone=ALONE)
+    return PairRelease(crude, door.products(plan, door.left), plan)
+
+
+def truth(table):
+    """Shares of all cells of every pair, "missing" included."""
+    found = {}
+    for i, a in enumerate("abc"):
+        for j, b in enumerate("abc"):
+            if i < j:
+                shape = table.schema[a].extended_size, table.schema[b].extended_size
+                cells = table.codes(a).astype(int) * shape[1] + table.codes(b)
+                share = np.bincount(cells, minlength=shape[0] * shape[1]) / len(table)
+                found[i, j] = share.reshape(shape)
+    return found
+
+
+def nothing(found):
+    """As if clipping had taken nothing."""
+    widths = [block.shape[1] for block in found.blocks]
+    pairs = {(i, j): np.zeros((widths[i], widths[j])) for i in range(3) for j in range(i + 1, 3)}
+    return [np.zeros(width) for width in widths], pairs
+
+
+@pytest.mark.parametrize(
+    ("margin", "nullable"),
+    [([0.2, 0.3, 0.5], False), ([0.2, 0.3, 0.5], True), ([1.0], False), ([0.9, 0.1], True)],
+)
+def test_blocks_of_deviations_are_taken_back_to_deviations(margin, nullable):
+    margin = np.array(margin)
+    size = len(margin) - nullable
+    block = _block(margin, size)
+    back = _back(block, size)
+    for rows in (margin, np.eye(len(margin))[0], np.eye(len(margin))[-1]):
+        moved = rows - margin  # sums to 0, as any difference of two laws
+        assert back @ block.T @ moved == pytest.approx(moved, abs=1e-12)
+
+
+def test_without_noise_the_tables_are_those_of_the_rows():
+    table = private()
+    found, wanted = release(table).guessed(), truth(table)
+    for pair, cells in wanted.items():
+        assert found.tables[pair] == pytest.approx(cells, abs=2e-3)
+        ends = cells.sum(axis=1), cells.sum(axis=0)
+        assert found.margins[pair[0]] == pytest.approx(ends[0], abs=2e-3)
+        assert found.margins[pair[1]] == pytest.approx(ends[1], abs=2e-3)
+        assert not np.allclose(cells, np.outer(*ends), atol=0.02)  # there is something to find
+    assert found.rates.tolist() == pytest.approx(
+        [wanted[0, 1][3].sum(), wanted[0, 1][:, 2].sum(), 0], abs=2e-3
+    )
+
+
+def test_what_was_clipped_is_put_back_if_the_model_is_right():
+    table = private()
+    tight = release(table, clip=0.5)
+    rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
+    wanted = truth(table)
+    found = tight.corrected(rows)
+    for pair, cells in wanted.items():
+        assert found.tables[pair] == pytest.approx(cells, abs=2e-3)
+    biased = tight.tables(nothing(tight))  # the test has power
+    assert max(np.abs(biased.tables[p] - wanted[p]).max() for p in wanted) > 0.02
+
+
+def test_variances_are_those_of_the_noise():
+    table = private(1000)
+    rows = np.stack([table.codes(name) for name in "abc"], axis=1).astype(np.int64)
+    drawn = [release(table, amount=0.3, clip=3.0, seed=s).corrected(rows) for s in range(100)]
+    wanted = truth(table)
+    for pair, cells in wanted.items():
+        error = np.array([d.tables[pair] - cells for d in drawn])
+        # Less what margins tell, as the variances say.
+        shape = [SIZES[v] for v in pair]
+        inner = error[:, : shape[0], : shape[1]]
+        centred = inner - inner.mean(axis=1, keepdims=True) - inner.mean(axis=2, keepdims=True)
+        centred = centred + inner.mean(axis=(1, 2), keepdims=True)
+        claimed = np.mean([d.variances[pair][: shape[0], : shape[1]] for d in drawn], axis=0)
+        assert np.square(centred).mean() / claimed.mean() == pytest.approx(1.0, abs=0.25)
+    holes = np.array([d.tables[0, 1][3, 2] - wanted[0, 1][3, 2] for d in drawn])
+    claimed = np.mean([d.variances[0, 1][3, 2] for d in drawn])
+    assert holes.var() / claimed == pytest.approx(1.0, abs=0.5)
+
+
+def test_a_rate_of_holes_that_noise_explains_is_none():
+    full = private(1000)
+    codes = {name: np.minimum(full.codes(name), full.schema[name].size - 1) for name in "abc"}
+    table = Table.from_codes(SCHEMA, {n: c.astype(np.int64) for n, c in codes.items()})
+    rates = np.array([release(table, amount=0.3, seed=s).guessed().rates for s in range(20)])
+    assert (rates[:, :2] == 0).mean() > 0.85  # one-sided, at two standard deviations
+    assert (rates[:, 2] == 0).all()
+    assert release(private(1000), amount=0.3).guessed().rates[:2].min() > 0.1
+
+
+@pytest.mark.parametrize("missing", ["observed", "complete-rows"])
+def test_rows_are_counted_that_the_strategy_reads(missing):
+    table = private()
+    found = release_with(table, missing)
+    complete = ~(table.mask("a") | table.mask("b"))
+    wanted = complete.sum() if missing == "complete-rows" else len(table)
+    assert found.total.value == pytest.approx(wanted, abs=3)
+    observed = found.margins[0][:3] / found.margins[0][:3].sum()
+    rows = complete if missing == "complete-rows" else ~table.mask("a")
+    share = np.bincount(table.codes("a")[rows], minlength=3)[:3] / rows.sum()
+    assert observed == pytest.approx(share, abs=5e-3)
+
+
+def release_with(table, missing):
+    budget = Budget.from_cost(Cost(currency="gdp", amount=1e3), delta=1e-6)
+    door = Door(MemorySource(table), strategy_named(missing), budget=budget, noise=SeededNoise(0))
+    return crude_margins(door, Noise.worth(Cost(currency="gdp", amount=10.0)), {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "factor"), [(1e6, 1.0), (1000.0, 1.0), (250.0, 2.0), (40.0, 5.0), (1.0, 8.0)]
+)
+def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, factor):
+    levels = tuple(Levels.from_counts(np.full(size, 100.0), threshold=0.0) for size in SIZES)
+    margins = tuple(np.full(size, 1 / size) for size in SIZES)
+    crude = Crude(levels, margins, Total(rows, 0.0), 1.0)
+    for mu in (1.0, 0.5):  # a rule about rows times mu
+        few = Crude(levels, margins, Total(rows / mu, 0.0), 1.0) if rows > 1 else crude
+        for clip in ("auto", 2.0):
+            plan = plan_products("abc", few, Cost(currency="gdp", amount=mu**2), clip=clip)
+            assert plan.alone == pytest.approx(ALONE * factor)

@@ -1,0 +1,109 @@
+"""Several tables at once: how much they differ, and how estimates from them combine."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from missdp import Categorical, Schema, Table
+from missdp.errors import ParameterError
+from missdp.evaluate import combine_estimates
+from missdp.synth import AIM
+
+# Statistics by brute force; other tests cover the code, and tracing it would double the time.
+pytestmark = pytest.mark.no_cover
+
+SCHEMA = Schema(tuple(Categorical(name=n, levels=(0, 1), nullable=True) for n in "ab"))
+
+
+def private(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    a = (rng.random(n) < 0.3).astype(int)
+    b = np.where(rng.random(n) < 0.8, a, 1 - a)
+    hole = rng.random(n) < 0.3
+    return Table.from_codes(SCHEMA, {"a": a, "b": np.where(hole, 2, b)})
+
+
+def fit(seed=0, **options):
+    options = {"epsilon": 1.0, "delta": 1e-6, "rounds": 1, "model_rows": 500, **options}
+    return AIM(random_state=seed, **options).fit(private(seed=seed))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["joint", *(pytest.param(m, marks=pytest.mark.slow) for m in ("observed", "complete-rows"))],
+)
+def test_tables_differ_by_as_much_as_the_model_is_uncertain(missing):
+    # Spread of the models over bootstrap repeats against the spread of fits over fresh samples.
+    def share(model):
+        return model.marginal((0, 1))[1, 1]
+
+    fresh = [fit(seed, missing=missing) for seed in range(24)]
+    rng = np.random.default_rng(1)
+    repeats = [[share(m._recipe.repeat(m.model_, rng)) for _ in range(10)] for m in fresh[:5]]
+    ratio = np.sqrt(np.var(repeats, axis=1).mean()) / np.std([share(m.model_) for m in fresh])
+    # Repeats start from a regularised model, so they vary somewhat less than fresh fits do.
+    assert 0.5 < ratio < 1.6
+
+
+def test_multiple_tables_have_the_shape_of_one():
+    model = fit()
+    tables = model.sample(50, multiple=3, random_state=0)
+    assert [t.shape for t in tables] == [(50, 2)] * 3
+    assert not tables[0].equals(tables[1])
+    again = model.sample(50, multiple=3, random_state=0)
+    for one, two in zip(tables, again, strict=True):
+        pd.testing.assert_frame_equal(one, two)
+    kept = model.sample(500, multiple=2, missing_values="keep")
+    assert all(t["b"].isna().any() for t in kept)
+
+
+def test_tables_vary_as_samples_do(monkeypatch):
+    # The combining rule takes out the variance of a real sample: it must be there in full.
+    model = fit()
+    monkeypatch.setattr(type(model._recipe), "repeat", lambda _, model, rng: model)
+    shares = [np.mean(t["a"]) for t in model.sample(400, multiple=200, random_state=0)]
+    p = np.mean(shares)
+    assert np.var(shares) / (p * (1 - p) / 400) == pytest.approx(1.0, abs=0.4)
+
+
+def test_models_of_several_tables_promise_what_the_release_does(tmp_path):
+    model = fit()
+    before, drawn = model.guarantee_, model.sample(30, random_state=1)
+    tables = model.sample(50, multiple=2, random_state=3)
+    for one, table in zip(model.uncertain_models(2, random_state=3), tables, strict=True):
+        pd.testing.assert_frame_equal(one.sample(50), table)
+        assert one.guarantee_ == before
+        one.save(tmp_path / "one.json")
+        assert AIM.load(tmp_path / "one.json").guarantee_ == before
+    assert model.guarantee_ == before
+    pd.testing.assert_frame_equal(model.sample(30, random_state=1), drawn)
+
+
+def test_intervals_cover_when_tables_vary_as_they_should():
+    rng = np.random.default_rng(0)
+    for within, most in ((0.0, 0.97), (1.0, 0.995)):
+        covered = 0
+        for _ in range(1000):
+            fitted = rng.normal(0.0, 1.0)  # the truth is 0, the model's error has variance 1
+            tables = rng.normal(fitted, np.sqrt(1.0 + within), 20)
+            low, high = combine_estimates(tables, np.full(20, within)).interval()
+            covered += low <= 0 <= high
+        assert 0.91 <= covered / 1000 <= most  # the rule is conservative where tables are small
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ([1.0], [1.0]),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, np.nan], [1.0, 1.0]),
+        ([1.0, 2.0], [1.0, -1e-9]),
+        ([1.0, np.inf], [1.0, 1.0]),
+        (["a", "b"], [1.0, 1.0]),
+        ([None, 1.0], [1.0, 1.0]),
+    ],
+)
+def test_estimates_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(ParameterError) as caught:
+        combine_estimates(*bad)
+    assert caught.value.__context__ is None

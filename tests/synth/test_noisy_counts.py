@@ -1,0 +1,176 @@
+"""The number of rows: from everything released, with its uncertainty, never silently none."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize_scalar
+
+from missdp import AllPairs, Categorical, Kamino, PrivBayes, Schema, Table
+from missdp.mechanisms.laws import Witness
+from missdp.synth import AIM, MST, SmallTableWarning
+from missdp.synth.noisy_counts import (
+    Total,
+    least_squares_total,
+    make_consistent,
+    project_to_simplex,
+)
+
+SIZES = [[2] * 8, [10] * 5, [2, 3, 4, 8, 9]]
+STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
+QUICK = {"delta": 1e-6, "model_rows": 100}
+
+
+def table(n, sizes, rate, seed=0):
+    """Rows with a rate of holes; columns are nullable if it is above 0."""
+    rng = np.random.default_rng(seed)
+    schema = Schema(
+        tuple(
+            Categorical(name=f"c{i}", levels=tuple(range(size)), nullable=rate > 0)
+            for i, size in enumerate(sizes)
+        )
+    )
+    columns = {
+        f"c{i}": np.where(rng.random(n) < rate, size, rng.integers(0, size, n))
+        for i, size in enumerate(sizes)
+    }
+    return Table.from_codes(schema, columns)
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize(
+    "fits", [1, pytest.param(20, marks=pytest.mark.slow)], ids=["one fit", "twenty fits"]
+)
+def test_a_small_table_keeps_its_size(missing, fits):
+    for sizes, rate in zip(SIZES, (0.0, 0.2, 0.2), strict=True):
+        private = table(178, sizes, rate)
+        for seed in range(fits):
+            model = MST(epsilon=1.0, missing=missing, random_state=seed, **QUICK).fit(private)
+            assert 100 <= model.n_rows_ <= 260
+            assert model.n_rows_std_ < 25
+            assert len(model.sample()) == model.n_rows_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+@pytest.mark.parametrize("family", [MST, PrivBayes, AIM])
+def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
+    options = {} if family is PrivBayes else QUICK
+    if family is AIM:
+        options = {**options, "rounds": 2}
+    private = table(1500, [2, 5, 3], rate)
+    models = [
+        family(epsilon=1.0, missing=missing, random_state=seed, **options).fit(private)
+        for seed in range(12)
+    ]
+    errors = [(m.n_rows_ - 1500) / m.n_rows_std_ for m in models]
+    assert np.abs(errors).max() < 4.5
+    assert np.std(errors) < 2.0
+    assert np.std(errors) > 0.3 or missing in ("observed", "complete-rows")
+
+
+@pytest.mark.parametrize("family", [MST, AIM, PrivBayes])
+@pytest.mark.parametrize("missing", STRATEGIES)
+@pytest.mark.parametrize("n", [0])
+def test_nearly_empty_tables_warn_and_give_at_least_a_row(family, missing, n):
+    options = {} if family is PrivBayes else QUICK
+    model = family(epsilon=0.5, missing=missing, random_state=1, **options)
+    with pytest.warns(SmallTableWarning, match="epsilon"):
+        model.fit(table(n, [2, 3], 0.3))
+    assert model.n_rows_ >= 1
+    assert len(model.sample()) == model.n_rows_
+    assert len(model.sample(0)) == 0  # asked for
+    assert model.sample_table(5).schema == table(0, [2, 3], 0.3).schema
+
+
+class Scaled(Witness):
+    """Answers in which marginals count so many times as many rows as there are."""
+
+    def __init__(self, times):
+        super().__init__(0)
+        self.times = times
+
+    def answer(self, event, law, exact):
+        found = super().answer(event, law, exact)
+        marginal = event.label.startswith(("marginal", "number of counted"))
+        return np.rint(found * self.times).astype(np.int64) if marginal else found
+
+
+@pytest.mark.parametrize("family", [AIM, AllPairs, Kamino, MST, PrivBayes])
+@pytest.mark.parametrize(("rate", "times"), [(0.5, 1), (0.02, 1), (0.02, 0.03), (0.5, 30)])
+def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, times):
+    """16 or 886 of 1,000 rows are; what counts is how many are released, not how many there are."""
+    witness = Scaled(times)
+    model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=witness)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(table(1000, [2] * 6, rate))
+    said = [str(w.message) for w in caught if w.category is SmallTableWarning]
+    assert len(said) == (rate * times in (0.5, 0.02 * 0.03))
+    assert all(f"of {model.n_rows_} rows are complete" in one for one in said)
+
+
+@pytest.mark.parametrize("missing", STRATEGIES)
+def test_rows_that_cannot_be_incomplete_are_all_complete(missing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MST(epsilon=1.0, missing=missing, n_rows=10**5, **QUICK).fit(table(600, [2, 3], 0.0))
+
+
+totals = st.lists(
+    st.builds(Total, st.floats(-1e3, 1e4), st.floats(1e-2, 1e4)), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None)
+@given(totals, totals | st.just([]))
+def test_totals_are_put_together_by_constrained_least_squares(known, floors):
+    def loss(n):
+        above = sum(max(0.0, f.value - n) ** 2 / f.variance for f in floors)
+        return above + sum((n - t.value) ** 2 / t.variance for t in known)
+
+    found = least_squares_total(known, floors)
+    best = minimize_scalar(loss, bounds=(-2e3, 2e4), method="bounded", options={"xatol": 1e-8})
+    assert loss(found.value) <= best.fun * (1 + 1e-9) + 1e-6
+    assert found.variance == pytest.approx(1 / sum(1 / t.variance for t in known))
+
+
+vectors = arrays(float, st.integers(1, 8), elements=st.floats(-3, 3))
+
+
+@given(vectors, st.floats(0.1, 50))
+def test_projection_is_on_the_simplex_and_optimal(point, total):
+    out = project_to_simplex(point, total)
+    assert np.all(out >= 0)
+    np.testing.assert_allclose(out.sum(), total, rtol=1e-9)
+    # Optimality: the point minus its projection is one constant on the support, larger off it.
+    gap = point - out
+    support = out > 1e-12
+    np.testing.assert_allclose(gap[support], gap[support].mean(), atol=1e-9)
+    assert np.all(gap[~support] <= gap[support].mean() + 1e-9)
+
+
+def test_consistency_makes_shared_margins_agree_and_is_better_than_none():
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.ones(4 * 3 * 5)).reshape(4, 3, 5)
+    cliques = {("a", "b"): truth.sum(2), ("b", "c"): truth.sum(0), ("a", "c"): truth.sum(1)}
+    before = after = 0.0
+    for _ in range(50):
+        noisy = {k: v + rng.normal(0, 0.02, v.shape) for k, v in cliques.items()}
+        out = make_consistent(noisy, dict.fromkeys(cliques, 0.02**2))
+        b = [out["a", "b"].sum(0), out["b", "c"].sum(1)]
+        np.testing.assert_allclose(b[0], b[1], atol=0.02)
+        alone = {k: project_to_simplex(v) for k, v in noisy.items()}
+        before += sum(np.abs(alone[k] - v).sum() for k, v in cliques.items())
+        after += sum(np.abs(out[k] - v).sum() for k, v in cliques.items())
+    assert after < 0.97 * before
+
+
+def test_consistency_trusts_the_more_precise_table():
+    sharp, blunt = np.array([0.8, 0.2]), np.array([[0.1, 0.1], [0.4, 0.4]])
+    out = make_consistent({("a",): sharp, ("a", "b"): blunt}, {("a",): 1e-6, ("a", "b"): 1.0})
+    np.testing.assert_allclose(out["a", "b"].sum(1), sharp, atol=1e-3)

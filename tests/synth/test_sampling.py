@@ -1,0 +1,174 @@
+"""Synthetic rows obey every rule, and have the model's law given that they do."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from missdp import Categorical, Numeric, Schema
+from missdp.baselines.network import Family, Network
+from missdp.baselines.restrict import restricted
+from missdp.errors import DataError
+from missdp.schema import Determined, Equation, Impossible, NotApplicable, Order
+from missdp.sources.modelled import Modelled
+from missdp.synth.sampling import restored
+from missdp.synth.workload import with_rules
+
+
+def bins(name, size, **facts):
+    return Numeric(name=name, lower=0, upper=size, edges=tuple(range(size + 1)), **facts)
+
+
+def law_of(weights, rng):
+    """A model that draws independent attributes, one law each."""
+
+    def draw(n):
+        return {name: rng.choice(len(p), size=n, p=p) for name, p in weights.items()}
+
+    return draw
+
+
+def test_an_order_holds_inside_bins_and_the_law_is_the_models_given_the_order():
+    schema = Schema((bins("a", 3), bins("b", 3)), (Order("a <= b"),))
+    rng = np.random.default_rng(1)
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+    n = 40_000
+    table = restored(Modelled(schema), law_of({"a": p, "b": q}, rng), n, rng, shares={})
+    assert (table.values("a") <= table.values("b")).all()
+    # Rows in different bins are kept or not; in the same bin, values are drawn until they obey.
+    expected = np.triu(np.outer(p, q))
+    counts = np.histogram2d(table.values("a"), table.values("b"), bins=[np.arange(4)] * 2)[0]
+    expected = expected / expected.sum() * n
+    above = np.triu_indices(3)
+    assert stats.chisquare(counts[above], expected[above]).pvalue > 1e-4
+    same = table.codes("a") == table.codes("b")
+    # The smaller of two uniform numbers: mean 1/3.
+    part = table.values("a")[same] - table.codes("a")[same]
+    assert part.mean() == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_not_applicable_follows_and_leaves_the_condition_its_law():
+    schema = Schema(
+        (Categorical(name="work", levels=("no", "yes")), bins("hours", 2)),
+        (NotApplicable("hours", unless="work = 'yes'"),),
+    )
+    rng = np.random.default_rng(3)
+    # A model that knows the rule already, as ours do.
+    network = restricted(
+        Network(
+            (Family("work", ()), Family("hours", ())),
+            {"work": np.array([0.3, 0.7]), "hours": np.array([0.4, 0.3, 0.3])},
+        ),
+        Modelled(schema).impossible,
+        rng,
+    )
+    table = restored(Modelled(schema), lambda n: network.sample(n, rng), 30_000, rng, shares={})
+    assert (table.mask("hours") == (table.codes("work") == 0)).all()
+    assert (table.codes("work") == 1).mean() == pytest.approx(0.7, abs=0.01)
+    assert (table.codes("hours") == 0).mean() == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_condition_inside_a_bin_does_not_shift_what_is_not_applicable():
+    """A value is drawn where the condition fits what the row has, whichever that is."""
+    schema = Schema((bins("age", 1), bins("hours", 2)), (NotApplicable("hours", "age >= 0.8"),))
+    rng = np.random.default_rng(11)
+    weights = {"age": np.array([1.0]), "hours": np.array([0.35, 0.35, 0.3])}
+    table = restored(Modelled(schema), law_of(weights, rng), 20_000, rng, shares={})
+    absent = table.mask("hours")
+    assert absent.mean() == pytest.approx(0.3, abs=0.015)
+    assert ((table.values("age") < 0.8) == absent).all()
+
+
+def test_an_order_holds_through_a_hole_between():
+    schema = Schema(
+        (bins("a", 5), bins("b", 5, nullable=True), bins("c", 5)),
+        (Order("a <= b"), Order("b < c")),
+    )
+    assert "a <= b and b < c" in [rule.text for rule in schema.rulebook.forbids]
+    rng = np.random.default_rng(12)
+    even = np.full(5, 0.2)
+    weights = {"a": even, "b": np.array([*even * 0.5, 0.5]), "c": even}
+    table = restored(Modelled(schema), law_of(weights, rng), 5000, rng, shares={})
+    assert table.mask("b").mean() > 0.1
+    assert (table.values("a") < table.values("c")).all()
+
+
+def test_what_follows_is_computed_from_values_and_stays_in_its_domain():
+    schema = Schema(
+        (
+            Numeric(name="a", lower=0, upper=9, integer=True, bins=2),
+            Numeric(name="b", lower=0, upper=9, integer=True, bins=2),
+            Numeric(name="c", lower=0, upper=12, integer=True, bins=4),
+            Categorical(name="grade", levels=("x", "y")),
+            Categorical(name="passed", levels=(False, True)),
+        ),
+        (
+            Equation("a + b = c"),
+            Determined("passed", by="grade", map=(("x", False), ("y", True))),
+        ),
+    )
+    rng = np.random.default_rng(4)
+    half = np.array([0.5, 0.5])
+    draw = law_of({"a": half, "b": half, "grade": half}, rng)
+    table = restored(Modelled(schema), draw, 5000, rng, shares={})
+    sums = table.values("a") + table.values("b")
+    np.testing.assert_array_equal(sums, table.values("c"))
+    assert sums.max() == 12
+    np.testing.assert_array_equal(table.codes("grade"), table.codes("passed"))
+    np.testing.assert_array_equal(table.codes("c"), schema["c"].encode_values(table.values("c")))
+
+
+def test_kinds_of_holes_come_back_in_their_shares():
+    schema = Schema(
+        (Categorical(name="a", levels=("x", "y"), nullable=True, refused=("R",), unknown=("U",)),)
+    )
+    rng = np.random.default_rng(5)
+    weights = {"a": np.array([0.25, 0.25, 0.5])}
+    shares = {"a": np.array([0.0, 0.8, 0.2])}
+    table = restored(Modelled(schema), law_of(weights, rng), 10_000, rng, shares=shares)
+    holes = table.mask("a").sum()
+    assert not table.mask("a", "missing").any()
+    assert table.mask("a", "refused").sum() == pytest.approx(0.8 * holes, abs=2)
+    assert table.mask("a", "unknown").sum() == pytest.approx(0.2 * holes, abs=2)
+
+
+def test_a_model_that_never_obeys_gives_rows_that_are_like_it_where_they_can_be():
+    """Such a model is all noise: with too small a budget for its rows."""
+    names = "abcdefgh"
+    schema = Schema(
+        tuple(Categorical(name=name, levels=("x", "y", "z")) for name in names),
+        (Impossible("a = 'x' and b = 'x'"),),
+    )
+    never = {name: np.array([1.0, 0.0, 0.0]) for name in names}
+    rng = np.random.default_rng(6)
+    table = restored(Modelled(schema), law_of(never, rng), 1000, rng, shares={})
+    assert not ((table.codes("a") == 0) & (table.codes("b") == 0)).any()
+    assert np.mean([(table.codes(name) == 0).mean() for name in "cdefgh"]) > 0.8
+    assert len(restored(Modelled(schema), law_of(never, rng), 0, rng, shares={})) == 0
+
+
+def test_rules_that_no_row_was_found_for_are_one_clear_error():
+    # Numbers that are not whole are compared bin by bin: so the schema does not see it.
+    schema = Schema(
+        (
+            Numeric(name="a", lower=0, upper=1, bins=1),
+            Numeric(name="b", lower=0.1, upper=1, bins=1),
+            Numeric(name="c", lower=0, upper=1, bins=1),
+        ),
+        (Equation("a + b = c"), Order("c <= a")),
+    )
+    rng = np.random.default_rng(6)
+    one = {name: np.array([1.0]) for name in "ab"}
+    with pytest.raises(DataError, match="no row drawn from the model obeys"):
+        restored(Modelled(schema), law_of(one, rng), 100, rng, shares={})
+
+
+def test_tables_of_impossible_cells_leave_room_in_the_model():
+    schema = Schema(tuple(Categorical(name=n, levels=tuple(range(20))) for n in "abcd"))
+    small = np.zeros((20, 20), dtype=bool)
+    small[0, 0] = True
+    large = np.zeros((20, 20, 20), dtype=bool)
+    large[0, 0, 0] = True
+    found = with_rules({}, {("a", "b"): small, ("b", "c", "d"): large}, schema, max_cells=2000)
+    assert set(found) == {(0, 1)}
+    found = with_rules({}, {("a", "b"): small, ("b", "c", "d"): large}, schema, max_cells=50_000)
+    assert set(found) == {(0, 1), (1, 2, 3)}
