@@ -34,7 +34,7 @@ TITLES = {
 
 def rubin(q, u):
     """Half the width of Rubin's (1987) interval, for tables that repeat the observed cells."""
-    m, between = len(q), q.var(ddof=1)
+    m, between = len(q), max(q.var(ddof=1), 1e-12)  # equal tables, by chance
     total = u.mean() + (1 + 1 / m) * between
     degrees = (m - 1) * (total / ((1 + 1 / m) * between)) ** 2
     return stdtrit(degrees, 0.975) * total**0.5
@@ -42,7 +42,7 @@ def rubin(q, u):
 
 def reiter(q, u):
     """Half the width of Reiter's (2003) interval, for tables that are synthetic in part."""
-    m, between = len(q), q.var(ddof=1)
+    m, between = len(q), max(q.var(ddof=1), 1e-12)  # equal tables, by chance
     total = u.mean() + between / m
     degrees = (m - 1) * (total / (between / m)) ** 2
     return stdtrit(degrees, 0.975) * total**0.5

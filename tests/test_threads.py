@@ -7,11 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn import metrics
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from missdp import MST, DPImputer
 from missdp.datasets import yrbss
-from missdp.evaluate import classifier_f1, classifiers
+from missdp.evaluate import classifier_f1
 from missdp.inference.graphical import Recipe
 from missdp.pricing import (
     MeanImputer,
@@ -97,7 +98,7 @@ HEAVY = {
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "impute": (completed_rows, "fill_modelled", lambda m: DPImputer(model=m).fit_transform(TABLE)),
     "evaluate": (
-        classifiers,
+        metrics,
         "f1_score",
         lambda m: classifier_f1(
             TABLE, m.sample_table(200), random_state=0, learners=["AdaBoost"], attributes=["gender"]

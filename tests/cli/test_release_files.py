@@ -116,9 +116,9 @@ def stop(times=1):
     ("module", "name", "times", "code", "says"),
     [
         ("missdp.mechanisms.private_cliques", "ExactCounts", 1, 143, "Nothing was released, but"),
-        ("missdp.synth.base", "warn_if_weak", 1, 143, None),
-        ("missdp.synth.base", "whole_rows", 1, 143, "the model of release"),
-        ("missdp.synth.base", "whole_rows", 2, 143, "Nothing was released, but"),
+        ("missdp.synth.state", "warn_if_weak", 1, 143, None),
+        ("missdp.synth.state", "whole_rows", 1, 143, "the model of release"),
+        ("missdp.synth.state", "whole_rows", 2, 143, "Nothing was released, but"),
         ("missdp.cli.synthesize", "rows_wanted", 1, 143, "the model of release"),
         ("missdp.cli.synthesize", "emit", 1, 143, "all of release"),
         ("missdp.cli.main", "flush_or_drop", 1, 0, ""),
@@ -149,7 +149,7 @@ class Dying:
 def test_a_stop_that_python_swallows_is_a_stop(bench, folder):
     def hook():
         sys.unraisablehook = sys.__unraisablehook__  # not that of the tests
-        at("missdp.synth.base", "release_kinds", Dying)()
+        at("missdp.synth.state", "release_kinds", Dying)()
 
     code, out, err = bench.ended(bench.forked(folder, [*bench.RUN, "--epsilon", "1"], hook))
     assert (code, out) == (143, "")

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.accounting import (
     ApproximateEvent,
-    Assumption,
     Budget,
     Cost,
     GaussianEvent,
@@ -394,13 +393,6 @@ def test_a_query_of_shared_cells_needs_its_change():
 
 def oldest(rows):
     return int(rows.codes("age").max(initial=0))
-
-
-def test_a_declared_cap_is_a_condition_and_a_sensitivity():
-    asked = door().prepared(shared(without_profile, cap=4))
-    asked.ask(COUNT, PURE, label="ages")
-    assert asked.budget.events[0].sensitivity == 1 + 2 * 4
-    assert any(isinstance(c, Assumption) and "4" in str(c) for c in asked.budget.spent.conditions)
 
 
 @pytest.mark.parametrize("name", WRONG)

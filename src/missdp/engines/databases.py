@@ -55,6 +55,7 @@ class DuckDBRows(RelationRows):
     Examples
     --------
     >>> import tempfile
+    >>> import duckdb
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with duckdb.connect(f"{folder}/a.duckdb") as made:
     ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")

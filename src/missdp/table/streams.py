@@ -141,6 +141,7 @@ class PartRows(RowStream):
     Examples
     --------
     >>> import tempfile
+    >>> import pyarrow as pa
     >>> import pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for k in (1, 2):

@@ -267,6 +267,7 @@ class Table:
 
         Examples
         --------
+        >>> import pyarrow as pa
         >>> from missdp import Numeric, Schema, Table
         >>> age = Numeric(name="age", lower=0, upper=99, nullable=True, refused=(-7,))
         >>> schema = Schema((age,))
