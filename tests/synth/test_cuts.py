@@ -113,6 +113,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     assert [e.label for e in trees(model)] == looks
     assert set(model.cuts_) == {"pay", "age"}
     assert model.cuts_["pay"].spikes == (0.0,)
+    assert f"bins found: pay ({model.cuts_['pay'].size}), age" in repr(model)
     frame = model.sample(3000)
     cents = frame["pay"].to_numpy() * 100
     np.testing.assert_allclose(cents, np.rint(cents), atol=1e-4)

@@ -192,6 +192,12 @@ class Synthesizer(Estimator, abc.ABC):
         cut = (a for a in self.schema_ if isinstance(a, Numeric) and a.cuts_from and a.edges)
         return {a.name: a for a in cut}
 
+    def __repr__(self) -> str:
+        """Show parameters and, of a fitted model, where bins were found: both are released."""
+        cut = self.cuts_ if "guarantee_" in self.__dict__ else {}
+        found = ", ".join(f"{name} ({a.size})" for name, a in cut.items())
+        return super().__repr__() + (f", bins found: {found}" if found else "")
+
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
         """Return what the release guarantees for the table *before* values went missing.
 
