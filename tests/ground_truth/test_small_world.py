@@ -40,6 +40,7 @@ from missdp.accounting import (
     PureEvent,
     ZCDPEvent,
 )
+from missdp.errors import ParameterError
 from missdp.ground_truth import (
     DataChosenGates,
     FixedGates,
@@ -371,3 +372,9 @@ def test_amplified_figures_do_not_add_up():
     one = claim(PureEvent(epsilon=1.0, gate={"a"}), BoundedObservation(0.5))
     _, ratio = World(independent({"a": 0.5})).play(responses([{"a"}] * 2, [1.0, 1.0]), 2)
     assert loss(ratio) > 2 * one + 0.15
+
+
+@pytest.mark.parametrize("cap", ["chosen", "unselected"])
+def test_what_may_be_chosen_needs_a_family_lest_it_costs_nothing(cap):
+    with pytest.raises(ParameterError, match="family"):
+        ChosenCosts(**{cap: 0.1})

@@ -24,6 +24,7 @@ from missdp.accounting.costs import gdp_cost, gdp_selection, rdp_curve, zcdp_rho
 from missdp.accounting.events import Event, GaussianEvent, flatten
 from missdp.accounting.exact import epsilon_from_rdp, float_up
 from missdp.accounting.gates import ChosenGates
+from missdp.errors import ParameterError
 from missdp.ground_truth.mixture import check_observed, gate_probability
 
 Floats = NDArray[np.float64]
@@ -146,6 +147,10 @@ class ChosenCosts:
     chosen: float = 0.0
     gates: Iterable[Iterable[str]] = ()
     largest_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.chosen > 0 or self.unselected > 0) and not self.counted:
+            raise ParameterError("a family of sets is needed for what may be chosen")
 
     @cached_property
     def counted(self) -> Counter[frozenset[str]]:
