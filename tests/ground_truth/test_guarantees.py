@@ -96,6 +96,7 @@ UNPROVEN = {
     "words": lambda: truth(PURE, Assumption("It rains.")),
     "a collection": lambda: truth(MASKED, RowIndependentMissingness()),
     "a gap": lambda: truth(Guarantee.from_events(PURE, conditions=[EigenGap(1, 0.1)])),
+    "words about the masked table": lambda: truth(on(Assumption("Few cells are missing."))),
     "twice": lambda: truth(truth(PURE)),
     "replace-one": lambda: AmplifiedEvent(events=SWAPPED, assumption=MCAR, structure=FIXED),
     "joint, another": lambda: joint([truth(PURE), truth(PURE)], BoundedObservation(0.9)),

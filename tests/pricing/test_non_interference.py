@@ -250,15 +250,16 @@ def test_a_step_that_tells_is_found(monkeypatch, step, tells):
 
 
 def reachable(start):
-    """Every object that can be reached from one, code and modules aside."""
+    """Every object that can be reached from one, what functions close over too; modules aside."""
     found, queue = {}, [start]
-    skip = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, Budget)
+    skip = (type, types.ModuleType, types.BuiltinFunctionType, Budget)
     while queue:
         one = queue.pop()
         if id(one) in found or isinstance(one, skip):
             continue
         found[id(one)] = one
-        queue += gc.get_referents(one)
+        function = isinstance(one, types.FunctionType)
+        queue += (one.__closure__ or ()) if function else gc.get_referents(one)
     return list(found.values())
 
 
