@@ -76,7 +76,7 @@ def assumptions(of):
 def options(family):
     """Settings of a family that change which rows its releases read."""
     cases = {
-        "Kamino": [{}, {"heads": "joint"}, {"heads": "sequential"}],
+        "Kamino": [{}, {"heads": "sequential"}],
         "DPMisGAN": [{}, {"critic": "mlp"}],
         "PrivBayes": [{}, {"delta": 0.0}],
     }
