@@ -17,7 +17,7 @@ from missdp.synth.sampling import followed
 from missdp.table.encode import Column
 from missdp.testing.made_up import made_up
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 TEXTS = (
     "t1&t2&LT(t1.x,t2.x)&GT(t1.y,t2.y)",
     "t1&t2&EQ(t1.o,t2.o)&IQ(t1.c,t2.c)",

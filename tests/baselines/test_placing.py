@@ -23,7 +23,7 @@ from missdp.sources.partners import violates_itself, violating_pairs
 from missdp.testing.made_up import made_up
 from sources.pair_cases import SCHEMA, denials, made, partners, tables
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 ROWS = 30_000
 
 
