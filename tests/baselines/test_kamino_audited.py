@@ -47,12 +47,12 @@ def test_the_claim_survives_an_attack(heads, strategy):
 @pytest.mark.slow
 @pytest.mark.usefixtures("public_rate")
 def test_an_audit_flags_the_batch_rate_of_the_published_code():
-    assert audited("sequential", "observed", trials=60).flagged
+    assert audited("sequential", "observed", trials=300).flagged
 
 
 @pytest.mark.slow
 def test_the_same_audit_does_not_flag_the_rate_that_was_charged():
-    assert not audited("sequential", "observed", trials=60).flagged
+    assert not audited("sequential", "observed", trials=300).flagged
 
 
 @pytest.mark.usefixtures("public_rate")
