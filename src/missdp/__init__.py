@@ -62,6 +62,7 @@ _ROOMS = frozenset(
         "accounting",
         "baselines",
         "datasets",
+        "engines",
         "errors",
         "evaluate",
         "ground_truth",

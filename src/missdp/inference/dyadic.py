@@ -82,7 +82,7 @@ def folded(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Numb
     return [fine.reshape(1 << level, -1).sum(axis=1) for level in levels]
 
 
-def occupied(counts: NDArray[np.generic], *, std: float, size: int) -> tuple[int, int]:
+def occupied(counts: NDArray[np.int64], *, std: float, size: int) -> tuple[int, int]:
     """Return the first cell of the range in which rows are, and the first cell after it.
 
     Parameters
@@ -99,8 +99,8 @@ def occupied(counts: NDArray[np.generic], *, std: float, size: int) -> tuple[int
     """
     width = (1 << depth_of(size)) // len(counts)
     total, ends = float(counts.sum()), []
-    for side in (np.asarray(counts, np.float64), np.asarray(counts, np.float64)[::-1]):
-        spread = _OCCUPIED * std * np.sqrt(np.arange(1, len(side) + 1))
+    spread = _OCCUPIED * std * np.sqrt(np.arange(1, len(counts) + 1))
+    for side in (counts, counts[::-1]):
         kept = (side > spread[0]) | (np.cumsum(side) > spread) | (spread > _UNSEEN * total)
         ends.append(int(np.flatnonzero(kept)[0]) if kept.any() else 0)
     start = min(ends[0] * width, size - 2)
