@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from missdp.inference.fit_heads import fit_heads
 from missdp.inference.heads import Pair
 from missdp.inference.model import Codes, Levels, Zeros, level_kinds, merge_zeros
 from missdp.inference.pair_model import PairModel, targets
+from missdp.inference.smooth import smooth_pairs
 from missdp.mechanisms.door import Door, Noise, Products, RowProducts, Total
 from missdp.synth.noisy_counts import least_squares_total, project_to_simplex
 
@@ -41,6 +42,7 @@ _MOST_TURNS = 12
 _LEAST_VARIANCE = 1e-14  # of a share
 _STILL = 0.2  # standard deviations of noise, below which tables no longer move
 _NEARER = 0.8  # of the last move, above which they only move to and fro
+_RIDGE_RAW, _RIDGE_SMOOTH = 8.0, 0.4  # of heads: allowance for noise, and for what is left of it
 _ROUNDS = 3  # of the models of rows and of masks
 
 
@@ -305,22 +307,25 @@ def fit_pairs(
     allowed: Mapping[Pair, NDArray[np.bool_]],
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
+    ordered: Sequence[bool] | None = None,
 ) -> PairModel:
     """Fit a model whose clipped sums are those released.
 
     Holes may depend on values if ``selective``; if not, the rows observed on a pair stand for all.
     ``always`` has the groups of levels that are never missing, ``told`` the levels that others
     tell, and ``allowed`` says which cells of a pair are possible; all by position, and public.
+    If told which attributes are ``ordered``, dependence is leaned on what is smooth in them.
     """
     sizes = np.array([level.n_groups for level in release.crude.levels])
     last = 1 if release.products is None else _MOST_TURNS
     tables, n = release.guessed(), rows_enough(_ROWS, known=release.crude.rows)
     rounds = _ROUNDS if selective else 0
-    known = complete(tables, rng=rng, always=always, told=told, rounds=rounds)
+    known = _smoothed(complete(tables, rng=rng, always=always, told=told, rounds=rounds), ordered)
     moved = math.inf
     for turn in range(1, last + 1):
         parts = known.margins, known.pairs, known.variances
-        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order)
+        ridge = _RIDGE_RAW if ordered is None else _RIDGE_SMOOTH
+        law = fit_heads(*parts, rng=rng, allowed=allowed, order=order, ridge=ridge)
         rows = law.sample(n, rng)
         holes, before = known.masks.draw(rows, rng), tables
         tables = release.corrected(np.where(holes, sizes, rows))
@@ -333,11 +338,19 @@ def fit_pairs(
             rounds=int(selective),
             start=known.masks if selective else None,
         )
+        known = _smoothed(known, ordered)
         last_move, moved = moved, _moved(before, tables)
         if turn >= _TURNS and (moved <= _STILL or moved > _NEARER * last_move):
             break
     wanted, number = targets(known, rows), release.crude.rows
     return PairModel(release.crude.levels, law, wanted, known.masks, number)
+
+
+def _smoothed(known: Completed, ordered: Sequence[bool] | None) -> Completed:
+    if ordered is None:
+        return known
+    pairs, variances = smooth_pairs(known.margins, known.pairs, known.variances, ordered)
+    return replace(known, pairs=pairs, variances=variances)
 
 
 def _moved(before: PairTables, after: PairTables) -> float:

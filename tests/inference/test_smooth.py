@@ -1,0 +1,59 @@
+"""Dependence of ordered attributes is leaned on what is smooth; where all is noise, on nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from missdp.inference.smooth import smooth_pairs
+
+
+def tables(seed, *, levels=10, attributes=8, strength=0.3, std=0.002):
+    """Truth (a trend), what is seen of it, the variance of its noise, and margins."""
+    rng = np.random.default_rng(seed)
+    margins = [rng.dirichlet(np.full(levels, 20.0)) for _ in range(attributes)]
+    middle = np.eye(levels) - 1 / levels
+    truth, seen, variances = {}, {}, {}
+    for a in range(attributes):
+        for b in range(a + 1, attributes):
+            p, q = margins[a], margins[b]
+            x, y = np.cumsum(p) - p / 2 - 0.5, np.cumsum(q) - q / 2 - 0.5
+            truth[a, b] = strength * rng.uniform(-1, 1) * 12 * np.outer(p * x, q * y)
+            noise = middle @ rng.normal(0, std, (levels, levels)) @ middle
+            seen[a, b] = truth[a, b] + noise
+            variances[a, b] = np.full((levels, levels), (std * (1 - 1 / levels)) ** 2)
+    return truth, seen, variances, margins
+
+
+def error(found, truth):
+    return sum(float(np.square(found[pair] - truth[pair]).sum()) for pair in truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trends_survive_noise_that_hides_cells(seed):
+    truth, seen, variances, margins = tables(seed)
+    smooth, left = smooth_pairs(margins, seen, variances, [True] * 8)
+    flat, _ = smooth_pairs(margins, seen, variances, [False] * 8)
+    assert error(smooth, truth) < 0.2 * error(seen, truth)
+    assert error(smooth, truth) < 0.4 * error(flat, truth) < 0.4 * error(seen, truth)
+    both = [np.concatenate([t[pair].ravel() for pair in truth]) for t in (truth, smooth)]
+    assert 0.9 < both[0] @ both[1] / (both[0] @ both[0]) < 1.05  # of a trend, little is lost
+    assert all((left[pair] <= variances[pair]).all() for pair in left)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_alone_shrinks_to_next_to_nothing(seed):
+    truth, seen, variances, margins = tables(seed, strength=0.0)
+    smooth, _ = smooth_pairs(margins, seen, variances, [True] * 8)
+    assert error(smooth, truth) < 0.12 * error(seen, truth)
+
+
+@given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
+def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
+    _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2)
+    ordered = [True, second]
+    exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
+    assert np.allclose(exact[0, 1], seen[0, 1], atol=1e-9)
+    leaned, _ = smooth_pairs(margins, seen, variances, ordered)
+    assert np.abs(leaned[0, 1].sum(axis=0)).max() < 1e-9
+    assert np.abs(leaned[0, 1].sum(axis=1)).max() < 1e-9
