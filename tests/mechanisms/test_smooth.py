@@ -14,15 +14,15 @@ from scipy import integrate, stats
 from missdp.errors import ParameterError, UnprovenError
 from missdp.mechanisms import SecureNoise, SeededNoise
 from missdp.mechanisms.asks import ScaledGaussian
-from missdp.mechanisms.exact_noise import SeededWords
+from missdp.mechanisms.exact_noise import seeded_words
 from missdp.mechanisms.smooth import (
     SmoothNoise,
-    lomax_loss,
+    _lomax_loss,
     plan_smooth,
     public_grid,
     reference_bound,
 )
-from missdp.mechanisms.smooth_laws import Bounded, LazyUniform, SmoothLaw, round_lomax
+from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw, _LazyUniform, _round_lomax
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 GRID = Fraction(1, 1 << 20)
@@ -81,7 +81,7 @@ def test_audit_catches_the_published_mechanism_below_its_range() -> None:
 )
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
-    stated = lomax_loss(alpha, beta, shape=shape)
+    stated = _lomax_loss(alpha, beta, shape=shape)
     worst = worst_ratio(lambda x: log_lomax(x, shape), alpha, beta)
     assert worst <= stated + 1e-9
     assert worst >= stated - 1e-3 * max(stated, 1.0)
@@ -91,7 +91,7 @@ def test_lomax_loss_is_exact(shape: int, alpha: float, beta: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: float) -> None:
     rng = np.random.default_rng(dimension * shape)
-    stated = lomax_loss(alpha, beta, shape=shape, dimension=dimension)
+    stated = _lomax_loss(alpha, beta, shape=shape, dimension=dimension)
     x = rng.laplace(size=(4000, dimension)) * rng.choice([1e-4, 1.0, 1e4], (4000, 1))
     shift = rng.laplace(size=(4000, dimension))
     shift *= alpha / np.abs(shift).sum(axis=1, keepdims=True)
@@ -109,7 +109,7 @@ def test_lomax_loss_of_vectors(dimension: int, shape: int, alpha: float, beta: f
 @pytest.mark.parametrize("dimension", [1, 2, 10])
 def test_plans_hold_what_they_state(epsilon: float, dimension: int) -> None:
     noise = plan_smooth(epsilon, donee=2.0, dimension=dimension)
-    loss = lomax_loss(noise.alpha, noise.beta, shape=noise.shape, dimension=dimension)
+    loss = _lomax_loss(noise.alpha, noise.beta, shape=noise.shape, dimension=dimension)
     assert 0.99 * epsilon < loss < epsilon
 
 
@@ -180,8 +180,8 @@ FINE = Fraction(1 << 24)
 
 
 def test_the_sampler_follows_its_law_and_no_other_scale() -> None:
-    words = SeededWords(np.random.default_rng(5))
-    sample = [round_lomax([Fraction(0)], FINE, shape=6, words=words)[0] for _ in range(3000)]
+    words = seeded_words(np.random.default_rng(5))
+    sample = [_round_lomax([Fraction(0)], FINE, shape=6, words=words)[0] for _ in range(3000)]
     sample = np.array(sample) / float(FINE)
     assert stats.kstest(sample, lomax_cdf).pvalue > 1e-3
     for wrong in (0.75, 1.33):
@@ -191,8 +191,8 @@ def test_the_sampler_follows_its_law_and_no_other_scale() -> None:
 def test_rounding_is_exact_on_a_coarse_grid() -> None:
     # Masses of single grid points, with value and scale off the grid: rounding, not truncation.
     value, scale, points = Fraction(1, 3), Fraction(7, 5), np.array([-1, 0, 1, 2])
-    words = SeededWords(np.random.default_rng(7))
-    sample = np.array([round_lomax([value], scale, shape=6, words=words)[0] for _ in range(3000)])
+    words = seeded_words(np.random.default_rng(7))
+    sample = np.array([_round_lomax([value], scale, shape=6, words=words)[0] for _ in range(3000)])
     edges = (np.concatenate([points - 0.5, [2.5]]) - float(value)) / float(scale)
     expected = np.diff(lomax_cdf(edges)) * len(sample)
     found = np.array([(sample == point).sum() for point in points])
@@ -201,8 +201,8 @@ def test_rounding_is_exact_on_a_coarse_grid() -> None:
 
 
 def test_vector_noise_is_uncorrelated_but_shares_its_scale() -> None:
-    words = SeededWords(np.random.default_rng(6))
-    draws = [round_lomax([Fraction(0)] * 2, FINE, shape=6, words=words) for _ in range(2000)]
+    words = seeded_words(np.random.default_rng(6))
+    draws = [_round_lomax([Fraction(0)] * 2, FINE, shape=6, words=words) for _ in range(2000)]
     sample = np.array(draws) / float(FINE)
     assert stats.kstest(sample[:, 1], lomax_cdf).pvalue > 1e-3
     assert abs(np.corrcoef(sample.T)[0, 1]) < 0.1
@@ -254,10 +254,10 @@ def test_lazy_uniforms_decide_equal_prefixes() -> None:
         def __init__(self, *words: int) -> None:
             self.drawn = list(words)
 
-        def words(self, count: int) -> np.ndarray:
+        def __call__(self, count: int) -> np.ndarray:
             return np.array([self.drawn.pop(0) for _ in range(count)], dtype=np.uint64)
 
-    a, b = LazyUniform(Fixed(5, 9)), LazyUniform(Fixed(5, 4))
+    a, b = _LazyUniform(Fixed(5, 9)), _LazyUniform(Fixed(5, 4))
     assert b.below(a)
     assert not a.below(b)
 

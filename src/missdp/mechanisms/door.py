@@ -16,7 +16,7 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
+from missdp.mechanisms.laws import Noise, Total, no_warnings
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
 from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
@@ -111,7 +111,7 @@ class Door(PrivateCliques):
         if self._declared_rows is not None:
             return Total(float(self._declared_rows), 0.0)
         source = self._source
-        event = _counts_event(noise, frozenset(), "number of rows")
+        event = noise.event(1, gate=None, label="number of rows")
         found = self._release(event, noise, lambda: source.counts([()], rows="extended")[()])
         return Total(float(found), noise.variance)
 
@@ -139,7 +139,7 @@ class Door(PrivateCliques):
         clique = tuple(clique)  # read once: what is counted is what the gate was taken from
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
-        event, counts = _counts_event(noise, gate, name), self._counts
+        event, counts = noise.event(1, gate=gate or None, label=name), self._counts
         released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
         return self._noted(released, noise.variance)
 
@@ -181,7 +181,7 @@ class Door(PrivateCliques):
         moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)
         noise, rows = Noise.worth(cost, sensitivity=moved), self._counts
         gate = self._gate((name,)) or None
-        event = count_event(noise.kind, noise.scale, moved, gate=gate, label=f"tree {name}")
+        event = noise.event(moved, gate=gate, label=f"tree {name}")
         if not 0 <= start < stop - 1 or not {*levels} <= {*range(1, depth_of(stop - start) + 1)}:
             raise ParameterError("levels must be those of a tree over at least two cells")
 
@@ -226,7 +226,7 @@ class Door(PrivateCliques):
                 self._holes.update(self._rows.counts(wanted, rows="extended"))
             return self._holes[name,][self._modelled.whole[name].missing_code :]
 
-        event = _counts_event(noise, frozenset(), f"kinds of missing of {name}")
+        event = noise.event(1, gate=None, label=f"kinds of missing of {name}")
         released: NDArray[np.int64] = self._release(event, noise, exact)
         return released
 
@@ -333,8 +333,7 @@ class Door(PrivateCliques):
         check_comparable(denial, rows.schema, rows.valued)
         steps, whole = RateSteps(cost), self._strategy.complete_only
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
-        kind, scale = steps.noise.kind, steps.noise.scale
-        event = count_event(kind, scale, steps.bound, gate=gate or None, label=label)
+        event = steps.noise.event(steps.bound, gate=gate or None, label=label)
 
         failed = DataError("the pairs of rows could not be counted")
 
@@ -517,8 +516,3 @@ class Door(PrivateCliques):
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
-
-
-def _counts_event(noise: Noise, gate: frozenset[str], label: str) -> Event:
-    # A row is in one cell of a clique, or in none.
-    return count_event(noise.kind, noise.scale, 1, gate=gate or None, label=label)

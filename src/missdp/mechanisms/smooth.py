@@ -55,7 +55,7 @@ from missdp.accounting import Cost
 from missdp.errors import ParameterError, UnprovenError, number, whole
 
 
-def lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
+def _lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
     """Worst log-ratio of Lomax noise under a shift of ``alpha`` and a dilation of ``exp(beta)``."""
     shifted = (shape + dimension) * math.log1p(alpha) + dimension * beta
     return max(shape * beta, shifted)
@@ -78,7 +78,7 @@ class SmoothNoise:
         whole("shape", self.shape)
         # The slack covers S rounded up by a factor of at most 1 + 2**-40 and float rounding here.
         beta = self.beta + 2.0**-36
-        loss = lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
+        loss = _lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
         if loss * (1 + 2.0**-40) > self.epsilon:
             raise UnprovenError("these noise parameters are not proven to give this epsilon")
 
