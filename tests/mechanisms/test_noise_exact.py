@@ -262,15 +262,15 @@ def fit(draws, law, scale):
     return stats.chi2.sf(statistic, max(1, keep.sum()))
 
 
+@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(20240229)], ids=repr)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", REGIMES)
-def test_the_law_fits_and_a_scale_2_percent_off_does_not(scale, law):
-    source = SecureNoise()
+def test_the_law_fits_and_a_scale_2_percent_off_or_the_other_law_does_not(scale, law, source):
     draw = source.discrete_laplace if law == "laplace" else source.discrete_gaussian
     draws = draw(scale, 1_000_000 if scale < 1 else 400_000)
     assert fit(draws, law, scale) > ACCEPT
-    assert fit(draws, law, 1.02 * scale) < REJECT
-    assert fit(draws, law, 0.98 * scale) < REJECT
+    for other, factor in ((law, 1.02), (law, 0.98), (LAWS[law == "laplace"], 1.0)):
+        assert fit(draws, other, factor * scale) < REJECT
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -287,20 +287,10 @@ def test_the_law_fits_far_out(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", [0.6, 1e3])
-def test_signs_are_fair_zero_is_counted_once_and_low_digits_are_uniform(law, scale):
-    draws = exact.draw(law, scale, 400_000, os_words)
-    positive, negative = int((draws > 0).sum()), int((draws < 0).sum())
-    assert stats.binomtest(positive, positive + negative).pvalue > ACCEPT
-    if scale < 10:
-        wide = np.arange(-200, 201)
-        weights = np.exp([-float(exponent(law, scale, k)) for k in wide])
-        zero = 1 / weights.sum()
-        assert stats.binomtest(int((draws == 0).sum()), draws.size, zero).pvalue > ACCEPT
-        assert stats.binomtest(int((draws == 0).sum()), draws.size, zero / 2).pvalue < REJECT
-    else:
-        for modulus in (2, 3, 64, 100):
-            assert stats.chisquare(np.bincount(draws % modulus)).pvalue > ACCEPT
+def test_low_digits_are_uniform(law):
+    draws = exact.draw(law, 1e3, 400_000, os_words)
+    for modulus in (2, 3, 64, 100):
+        assert stats.chisquare(np.bincount(draws % modulus)).pvalue > ACCEPT
 
 
 @pytest.mark.parametrize("law", LAWS)
