@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from accounting_oracles import hockey_stick
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri_exp
@@ -23,10 +24,7 @@ from missdp.accounting import (
     SelectionEvent,
     ZCDPEvent,
 )
-from missdp.accounting.costs import (
-    gdp_cost,
-    gdp_noise,
-)
+from missdp.accounting.costs import gdp_cost, gdp_noise
 from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_worth
 from missdp.accounting.filters import counting_cost, selection_worth
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -36,10 +34,6 @@ EPSILONS = np.linspace(0.0, 6.0, 25)
 
 def mu_of(event):
     return gdp_mu(gdp_cost(event))
-
-
-def hockey_stick(p, q, epsilon):
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
 def grid_of(sigma, shift):

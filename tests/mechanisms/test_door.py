@@ -99,25 +99,6 @@ def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
 
 
 @every_strategy
-@settings(max_examples=15, deadline=None)
-@given(clique=cliques, row=st.integers(0, 10**6), seed=st.integers(0, 99))
-def test_a_row_moves_a_marginal_by_at_most_one_and_not_at_all_behind_its_gate(
-    missing, clique, row, seed
-):
-    rng = np.random.default_rng(row)
-    more = {a.name: rng.integers(0, a.size + a.nullable, 1) for a in SCHEMA}
-    base = table(12, seed)
-    both = {name: np.append(base.codes(name), more[name]) for name in SCHEMA.names}
-    out, into = (
-        door_to(rows, missing)[0].marginal(clique, tiny)
-        for rows in (base, Table.from_codes(SCHEMA, both))
-    )
-    gate = strategy_named(missing).gate(clique, SCHEMA)
-    shut = any(more[name][0] == SCHEMA[name].size for name in gate)
-    assert np.abs(into - out).sum() == (0 if shut else 1)
-
-
-@every_strategy
 def test_everything_is_charged_before_anything_is_counted(missing):
     door, spy = door_to(table(), missing)
     door.row_count(tiny)
