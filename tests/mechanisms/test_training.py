@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, chisquare, norm
+from scipy.stats import norm
 
 from missdp import Categorical, Schema, Table
 from missdp.accounting import Budget, Cost, SampledGaussianEvent
@@ -172,30 +172,6 @@ def test_all_parameters_are_clipped_together():
 
 
 # Sampling
-
-
-def sizes_of_batches(rate, draws=4000, n=60, seed=3):
-    noise = SeededNoise(seed)
-    flips = np.array([noise.coins(rate, n) for _ in range(draws)])
-    return flips.sum(axis=1), flips.sum(axis=0)
-
-
-def binomial_p_value(sizes, rate, n=60):
-    edges = binom.ppf([0.1, 0.25, 0.5, 0.75, 0.9], n, rate)
-    edges = np.unique(edges)
-    cells = np.searchsorted(edges, sizes)
-    law = np.diff(np.concatenate([[0], binom.cdf(edges, n, rate), [1]]))
-    return chisquare(np.bincount(cells, minlength=law.size), law * len(sizes)).pvalue
-
-
-@pytest.mark.parametrize("rate", [0.03, 0.5])
-def test_rows_are_sampled_at_the_rate_and_independently(rate):
-    sizes, reads = sizes_of_batches(rate)
-    assert binomial_p_value(sizes, rate) > 1e-3
-    assert binomial_p_value(sizes, rate * 0.9) < 1e-6  # the test has power
-    assert binomial_p_value(np.full(4000, round(60 * rate)), rate) < 1e-6  # fixed size is not it
-    each = chisquare(np.stack([reads, 4000 - reads]), np.array([[rate], [1 - rate]]) * 4000)
-    assert (each.pvalue > 1e-5).all()
 
 
 def test_coins_are_never_more_likely_than_promised():
