@@ -16,18 +16,20 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Noise, Total, no_warnings
+from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings
+from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
-from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.schema import PairDenial
-from missdp.sources import Clique, MarginalSource, MemorySource, Reads
+from missdp.schema import PairDenial, Schema
+from missdp.schema.rulebook import ImpossibleCells
+from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
+from missdp.sources.modelled import Modelled
 from missdp.sources.partners import check_comparable, check_countable
-from missdp.sources.strategies import ExactCounts, MergedCounts
+from missdp.sources.strategies import ExactCounts, MergedCounts, PrivateCounts, complete_rows
 
 __all__ = [
     "Clique",
@@ -49,7 +51,7 @@ __all__ = [
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
-class Door(PrivateCliques):
+class Door(Handle):
     """One handle on private rows: public facts, noisy answers, and what is left to spend.
 
     Every answer is charged before anything is computed. Sensitivities of counts, the attributes
@@ -82,6 +84,81 @@ class Door(PrivateCliques):
     >>> counts.shape == door.shape(("gender",)), door.left.amount
     (True, 0.75)
     """
+
+    def __init__(
+        self,
+        source: MarginalSource,
+        strategy: Strategy,
+        *,
+        budget: Budget,
+        noise: NoiseSource,
+        declared_rows: int | None = None,
+    ) -> None:
+        strategy.check(source)
+        super().__init__(budget=budget, noise=noise)
+        self._admit: Callable[[Event], None] | None = None
+        self._modelled, self._rows = Modelled(source.schema), source
+        self._holes: dict[Clique, NDArray[np.int64]] = {}
+        source = self._modelled.source(source)
+        self._source, self._strategy = source, strategy
+        self._declared_rows = declared_rows
+        self._schema = source.schema
+        self._sizes = strategy.shape(source.schema.names, source.schema)
+        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
+        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
+        self._scores: dict[Score, Remembered] = {}
+
+    # Public facts
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is counted of the rows: see ``Modelled``."""
+        return self._schema
+
+    @property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of levels that no row has, by rules."""
+        return self._modelled.impossible
+
+    @property
+    def never_missing(self) -> dict[int, int]:
+        """By position of an attribute, its level "not applicable", if that is never missing."""
+        return self._modelled.never_missing
+
+    @property
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """By position of an attribute, those by which alone "not applicable" is known."""
+        return self._modelled.told
+
+    @property
+    def strategy(self) -> Strategy:
+        """How rows with holes are counted."""
+        return self._strategy
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of codes of each attribute in the counts, "missing" included if it is one."""
+        return dict(zip(self._schema.names, self._sizes, strict=True))
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Return the shape of a clique's counts."""
+        sizes = self.sizes
+        return tuple(sizes[name] for name in clique)
+
+    def tells_total(self, clique: Clique) -> bool:
+        """Whether the clique's counts add up to the number of all rows."""
+        return self._strategy.tells_total(clique, self._schema)
+
+    @property
+    def every_row_counts(self) -> bool:
+        """Whether all cliques have the same total; if not, each counts the rows observed on it."""
+        return self._strategy.every_row_counts(self._schema)
+
+    @property
+    def complete_rows(self) -> tuple[Total, ...]:
+        """Number of complete rows, by each marginal released, if some others are not counted."""
+        return tuple(self._totals) if self._strategy.complete_only and self._schema.nullable else ()
 
     # What may be spent
 
@@ -140,8 +217,10 @@ class Door(PrivateCliques):
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
         event, counts = noise.event(1, gate=gate or None, label=name), self._counts
-        released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
-        return self._noted(released, noise.variance)
+        found = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
+        released: NDArray[np.int64] = found
+        self._totals.append(Total(float(released.sum()), released.size * noise.variance))
+        return released
 
     def tree(
         self,
@@ -496,6 +575,40 @@ class Door(PrivateCliques):
             sizes.append(int(group.max()) + 1 + size - attribute.size)
         merged = MergedCounts(self._counts, groups)
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
+
+    def _charge(self, *events: Event) -> None:
+        if self._admit is not None:
+            for event in events:
+                self._admit(event)
+        super()._charge(*events)
+
+    def _gate(self, clique: Clique) -> frozenset[str]:
+        """Return what a counted row must have had observed, before rules filled any cell."""
+        return self._strategy.gate(clique, self._schema) - self._modelled.filled
+
+    def _codes_of_rows(self) -> dict[str, int]:
+        """Number of codes that each attribute of the rows may have."""
+        hole = not self._strategy.complete_only
+        modelled = self._strategy.models_holes
+        return {
+            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
+            for a, size in zip(self._schema, self._sizes, strict=True)
+        }
+
+    def _rows_observed(self, names: Clique) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows in which all of these are observed."""
+        codes, sizes = self._counts.codes(), self._codes_of_rows()
+        holed = [n for n in names if self._schema[n].nullable and not self._strategy.complete_only]
+        if not holed:
+            return codes
+        seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
+        return {n: c[seen] for n, c in codes.items()}
+
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        law = np.asarray(laws[name], dtype=np.float64)
+        if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
+            raise ParameterError(f"the law of {name} must have a probability for each level")
+        return np.asarray(law / law.sum())
 
     def _score_all(
         self,
