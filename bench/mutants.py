@@ -78,7 +78,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/mechanisms/test_training.py"),
     ("mechanisms", "every row is in the sample", "exact.sum(np.flatnonzero(source.coins(self.rate, len(exact))))", "exact.total",
      "tests/mechanisms/test_training.py"),
-    ("mechanisms", "a coin that is a little too likely", "self._words.words(count) < np.uint64(int(Fraction(rate) * 2**64))", "self._words.words(count) <= np.uint64(int(Fraction(rate) * 2**64))",
+    ("mechanisms", "a coin that is a little too likely", "self._words(count) < np.uint64(int(Fraction(rate) * 2**64))", "self._words(count) <= np.uint64(int(Fraction(rate) * 2**64))",
      "tests/mechanisms/test_training.py"),
     ("mechanisms", "one of many steps is charged", "steps=self.steps,\n            discrete=True", "steps=1,\n            discrete=True",
      "tests/mechanisms/test_training.py"),

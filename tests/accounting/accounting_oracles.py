@@ -63,3 +63,15 @@ def integer_shifts(budget, norm, dimension=3):
     span = range(-int(budget), int(budget) + 1)
     size = (lambda v: sum(map(abs, v))) if norm == 1 else (lambda v: sum(x * x for x in v))
     return [v for v in product(span, repeat=dimension) if 0 < size(v) <= budget]
+
+
+def gaussian_pair(sigma, shift):
+    """Exact laws of discrete Gaussian noise on several numbers, at 0 and at a shift of them."""
+    reach = math.ceil((9 if len(shift) < 3 else 6) * sigma) + max(map(abs, shift))
+    return [joint([gaussian_pmf(sigma, c, reach) for c in at]) for at in ((0,) * len(shift), shift)]
+
+
+def bit_pair(up, down):
+    """The two laws of a bit whose losses are ``up`` and ``-down``: the worst ones of that range."""
+    q = -math.expm1(-down) / (math.exp(up) - math.exp(-down))
+    return np.array([math.exp(up) * q, 1 - math.exp(up) * q]), np.array([q, 1 - q])

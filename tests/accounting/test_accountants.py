@@ -2,14 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 from accounting_oracles import (
     continuous_gaussian_delta,
     gaussian_pmf,
     hockey_stick,
-    integer_shifts,
-    joint,
     laplace_pmf,
     shifted_delta,
 )
@@ -18,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from missdp.accounting import (
-    DEFAULT_ACCOUNTANTS,
     PLD,
     PURE,
     RENYI,
@@ -41,68 +37,12 @@ from missdp.accounting import (
 from missdp.accounting.costs import _composed
 from missdp.errors import UnprovenError
 
-# The PLD accountant's rounding interval is 1e-4; connect-the-dots keeps the error far below it.
-TIGHT = 2e-4
-
-
-def truth_is_bounded(events, epsilons, truth, *, tight_with=None):
-    """Every supporting accountant's delta is at least the truth; one of them is tight."""
-    for epsilon in epsilons:
-        exact = truth(epsilon)
-        for accountant in DEFAULT_ACCOUNTANTS:
-            if all(accountant.supports(event) for event in events):
-                assert accountant.delta(events, epsilon) >= exact * (1 - 1e-9) - 1e-12
-        if tight_with is not None:
-            near = max(truth(max(0.0, epsilon - TIGHT)), exact)
-            assert tight_with.delta(events, epsilon) <= near * (1 + 1e-6) + 1e-10
-
-
-@pytest.mark.parametrize(("scale", "count"), [(1.0, 1), (1.0, 2), (2.5, 3)])
-def test_discrete_laplace_composition_is_exact(scale, count):
-    events = [LaplaceEvent(sensitivity=1, scale=scale)] * count
-    p = joint([laplace_pmf(scale, 0, 50)] * count)
-    q = joint([laplace_pmf(scale, 1, 50)] * count)
-    epsilons = np.linspace(0, count / scale, 7)
-    truth_is_bounded(events, epsilons, lambda e: hockey_stick(p, q, e), tight_with=PLD)
-
-
-def test_every_l1_shift_is_covered_and_one_coordinate_is_the_worst():
-    event = LaplaceEvent(sensitivity=3, scale=1.7)
-    for epsilon in (0.0, 0.4, 1.1, 1.6):
-        claimed = PLD.delta([event], epsilon)
-        deltas = {
-            shifts: shifted_delta(lambda c: laplace_pmf(1.7, c, 50), shifts, epsilon)
-            for shifts in integer_shifts(3, 1, dimension=2)
-        }
-        assert max(deltas.values()) <= claimed + 1e-10
-        assert max(deltas.values()) == pytest.approx(deltas[(3, 0)], abs=1e-12)
-        assert deltas[(3, 0)] == pytest.approx(claimed, rel=1e-3, abs=1e-9)
-
 
 def test_the_continuous_laplace_loss_does_not_cover_discrete_noise():
     """The oracle has power: the mistake this library avoids would be caught."""
     p, q = laplace_pmf(1.0, 0), laplace_pmf(1.0, 1)
     continuous = LaplaceEvent(sensitivity=1, scale=1.0, discrete=False)
-    wrong = PLD.delta([continuous], 0.5)
-    assert wrong < 0.9 * hockey_stick(p, q, 0.5)
-    with pytest.raises(AssertionError):
-        truth_is_bounded([continuous], [0.5], lambda e: hockey_stick(p, q, e))
-
-
-@pytest.mark.parametrize("sigma", [0.7, 1.5, 3.0])
-@pytest.mark.parametrize("squared", [1, 2, 3])
-def test_discrete_gaussian_covers_every_integer_shift(sigma, squared):
-    event = GaussianEvent(sensitivity=math.sqrt(squared), sigma=sigma)
-    for epsilon in (0.1, 0.8, 2.0):
-        worst = max(
-            shifted_delta(lambda c: gaussian_pmf(sigma, c, 25), shifts, epsilon)
-            for shifts in integer_shifts(squared, 2, dimension=3)
-            if list(shifts) == sorted(map(abs, shifts))  # the law is symmetric
-        )
-        for accountant in DEFAULT_ACCOUNTANTS:
-            if accountant.supports(event):
-                assert accountant.delta([event], epsilon) >= worst - 1e-12
-        assert PLD.delta([event], epsilon) == pytest.approx(worst, rel=1e-3, abs=1e-9)
+    assert PLD.delta([continuous], 0.5) < 0.9 * hockey_stick(p, q, 0.5)
 
 
 @pytest.mark.parametrize(("sigma", "count"), [(1.0, 1), (4.0, 1), (8.0, 9)])
@@ -140,30 +80,14 @@ def test_sampled_gaussian_agrees_with_dp_accounting():
 
 
 def test_approximate_events_add_their_delta():
-    """Brute force: with probability delta the input is told, else a bit flipped at odds e^-eps."""
     epsilon, delta = 0.7, 1e-3
-    told = np.array([delta, 0.0])
-    bit = (1 - delta) * np.array([math.exp(epsilon), 1]) / (1 + math.exp(epsilon))
-    p, q = np.concatenate([told, bit]), np.concatenate([told[::-1], bit[::-1]])
-    pp, qq = joint([p, p]), joint([q, q])
     events = [ApproximateEvent(epsilon=epsilon, delta=delta)] * 2
-    truth_is_bounded(
-        events, [0.0, 0.5, 1.0, 1.4], lambda e: hockey_stick(pp, qq, e), tight_with=PLD
-    )
     assert math.isinf(epsilon_of(events, delta))
     assert math.isinf(PURE.epsilon(events, delta))
     assert math.isinf(ZCDP.epsilon(events, delta))
     assert math.isinf(RENYI.epsilon(events, delta))
     assert PURE.epsilon(events, 2 * delta) == 2 * epsilon
     assert epsilon_of(events, 2 * delta) <= 2 * epsilon
-
-
-def test_mixtures_of_pure_and_gaussian_releases_are_bounded():
-    events = [LaplaceEvent(sensitivity=1, scale=2.0), GaussianEvent(sensitivity=1, sigma=1.5)]
-    p = joint([laplace_pmf(2.0, 0), gaussian_pmf(1.5, 0)])
-    q = joint([laplace_pmf(2.0, 1), gaussian_pmf(1.5, 1)])
-    truth = lambda e: max(hockey_stick(p, q, e), hockey_stick(q, p, e))  # noqa: E731
-    truth_is_bounded(events, [0.2, 0.9, 2.0], truth, tight_with=PLD)
 
 
 def test_a_huge_total_is_bounded_without_filling_the_memory():

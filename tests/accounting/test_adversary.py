@@ -8,9 +8,7 @@ import pytest
 from adversary import H, Step, discrete_gaussian, true_delta, two_outcomes
 
 from missdp.accounting import (
-    Budget,
     Event,
-    FixedSchedule,
     GaussianEvent,
     PureEvent,
     RDPEvent,
@@ -70,35 +68,3 @@ def test_no_adaptive_choice_beats_what_a_filter_is_worth(cost, event):
     assert all(t <= delta * (1 + 1e-9) for t, delta in zip(true, DELTAS, strict=True))
     assert all(t <= delta_of(event, e) * (1 + 1e-9) for t, e in zip(true, epsilons, strict=True))
     assert max(t / delta for t, delta in zip(true, DELTAS, strict=True)) > 0.05  # a real attack
-
-
-def test_a_pure_sum_spent_whole_is_no_fixed_schedule():
-    """The events of a branch claim less than is true, so they need the condition.
-
-    One bit with epsilon 0.5. If it speaks against P, what is left is spent in five small steps, and
-    at once if not: read from its own events, the first branch would claim less than is true.
-    """
-    budget = Budget(1.0)
-    budget.charge(PureEvent(epsilon=0.5))
-    budget.charge(*[PureEvent(epsilon=0.1)] * 5)
-    claim = budget.spent
-    (first, _), (right, wrong) = two_outcomes(5, 5)
-    epsilon = 0.9
-    small = {0: 1.0}
-    for _ in range(5):
-        (up, down), (p, q) = two_outcomes(1, 1)
-        after: dict[int, float] = {}
-        for loss, chance in small.items():
-            after[loss + up] = after.get(loss + up, 0.0) + p * chance
-            after[loss + down] = after.get(loss + down, 0.0) + q * chance
-        small = after
-
-    def lost(loss: int) -> float:
-        return max(0.0, -math.expm1(epsilon - loss * float(H)))
-
-    true = right * two_outcomes(5, 5)[1][0] * lost(2 * first)
-    true += wrong * sum(chance * lost(loss - first) for loss, chance in small.items())
-    claimed = delta_of(claim.events, epsilon)
-    assert claimed < true
-    assert claim.epsilon_at(claimed * 1.01) < 1.0
-    assert FixedSchedule() in claim.conditions

@@ -147,7 +147,9 @@ def test_conditions_of_a_part_are_conditions_of_the_whole():
 
 
 def test_a_pure_budget_spent_whole_in_several_releases_rests_on_a_fixed_schedule():
-    """Its epsilon does not, but its events may be read at another delta: see test_adversary."""
+    """Its epsilon does not, but its events may be read at another delta: a bit with epsilon .5 that
+    decides between one large step and five small ones loses more there than either branch says.
+    """
     budget = Budget(1.0)
     budget.charge(PureEvent(epsilon=0.5))
     assert FixedSchedule() in budget.spent.conditions

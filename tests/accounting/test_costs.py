@@ -1,10 +1,19 @@
-"""Rényi curves and zCDP constants against direct summation and integration."""
+"""Costs in every currency against exact laws: direct summation and integration."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from accounting_oracles import gaussian_pmf, integer_shifts, joint, laplace_pmf, renyi
+from accounting_oracles import (
+    bit_pair,
+    gaussian_pair,
+    hockey_stick,
+    integer_shifts,
+    joint,
+    laplace_pmf,
+    renyi,
+)
 from accounting_strategies import elementary
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +21,8 @@ from scipy import integrate
 from scipy.special import logsumexp
 
 from missdp.accounting import (
+    DEFAULT_ACCOUNTANTS,
+    ApproximateEvent,
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
@@ -25,13 +36,75 @@ from missdp.accounting.accountants import PLD, RENYI
 from missdp.accounting.costs import RDP_ORDERS, rdp_curve, zcdp_rho_of
 
 ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])
+TIGHT = 2e-4  # the PLD accountant's rounding interval is 1e-4
 
 
-@pytest.mark.parametrize(("shift", "scale"), [(1, 2.0), (2, 2.0), (3, 0.8), (5, 4.0)])
-def test_discrete_laplace_curve_is_exact(shift, scale):
-    curve = rdp_curve(LaplaceEvent(sensitivity=shift, scale=scale), ORDERS)
-    p, q = laplace_pmf(scale, 0, 200), laplace_pmf(scale, shift, 200)
-    assert curve == pytest.approx([renyi(p, q, a) for a in ORDERS], rel=1e-9)
+def laplace_pair(scale, shift):
+    return [joint([laplace_pmf(scale, c, 50 if len(shift) > 1 else 200) for c in at])
+            for at in ((0,) * len(shift), shift)]  # fmt: skip
+
+
+def together(*pairs):
+    return [joint(laws) for laws in zip(*pairs, strict=True)]
+
+
+def exact_laws():
+    """Yield events, with exact laws of what comes out on two neighbours, and who is exact there."""
+    for shift, scale in (((1,), 1.0), ((2,), 2.0), ((3,), 0.8), ((5,), 4.0), ((3,), 1.7)):
+        event = LaplaceEvent(sensitivity=shift[0], scale=scale)
+        yield [event], laplace_pair(scale, shift), {PLD, RENYI}
+    for shift in integer_shifts(3, 1, dimension=2):  # one coordinate is the worst
+        yield [LaplaceEvent(sensitivity=3, scale=1.7)], laplace_pair(1.7, shift), set()
+    for count, scale in ((2, 1.0), (3, 2.5)):
+        pair = laplace_pair(scale, (1,) * count)
+        yield [LaplaceEvent(sensitivity=1, scale=scale)] * count, pair, {PLD}
+    shifts = [(1,), (1, 1), (1, 1, 1), (2,), (3,), (7,), (3, 4)]
+    for sigma, shift in itertools.product((0.6, 1.5, 2.05, 2.5, 4.0, 9.0), shifts):
+        if len(shift) < 3 or sigma < 3:
+            exact = {PLD} if sum(shift) == len(shift) else set()
+            event = GaussianEvent(sensitivity=math.hypot(*shift), sigma=sigma)
+            yield [event], gaussian_pair(sigma, shift), exact
+    for epsilon in (1e-3, 0.05, 1.0, 4.0, 9.0):
+        yield [PureEvent(epsilon=epsilon)], bit_pair(epsilon, epsilon), {PLD, RENYI}
+        for share in (0.1, 0.3, 0.5, 0.8):
+            pair = bit_pair(share * epsilon, (1 - share) * epsilon)
+            yield [SelectionEvent(epsilon=epsilon)], pair, set()
+    mixed = together(laplace_pair(2.0, (1,)), gaussian_pair(1.5, (1,)))
+    noises = [LaplaceEvent(sensitivity=1, scale=2.0), GaussianEvent(sensitivity=1, sigma=1.5)]
+    yield noises, mixed, {PLD}
+    told, bit = np.array([1e-3, 0.0]), 0.999 * bit_pair(0.7, 0.7)[0]
+    once = np.concatenate([told, bit]), np.concatenate([told[::-1], bit[::-1]])
+    yield [ApproximateEvent(epsilon=0.7, delta=1e-3)] * 2, together(once, once), {PLD}
+    for sigma, rate, shift in itertools.product((0.4, 0.7, 1.3), (0.03, 0.5, 1.0), (1, 2)):
+        absent, present = gaussian_pair(sigma, (shift,))
+        facts = {"rate": rate, "noise_multiplier": sigma / shift, "steps": 1, "discrete": True}
+        pair = [(1 - rate) * absent + rate * present, absent]
+        yield [SampledGaussianEvent(**facts)], pair, set()
+
+
+EXACT = list(exact_laws())
+
+
+@pytest.mark.parametrize("case", range(len(EXACT)))
+def test_every_bound_holds_for_exact_laws_and_is_reached_where_it_is_exact(case):
+    """Epsilon and delta by every accountant, and Rényi divergences; in both directions."""
+    events, (p, q), exact = EXACT[case]
+    for epsilon in np.linspace(0.0, 4.0, 9):
+        true = max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+        for accountant in DEFAULT_ACCOUNTANTS:
+            if all(map(accountant.supports, events)):
+                assert accountant.delta(events, epsilon) >= true * (1 - 1e-9) - 1e-12
+        if PLD in exact:
+            near = max(hockey_stick(p, q, max(0.0, epsilon - TIGHT)), true)
+            assert PLD.delta(events, epsilon) <= near * (1 + 1e-3) + 1e-9
+    if isinstance(events[0], ApproximateEvent):
+        return
+    curve = sum(rdp_curve(event, ORDERS) for event in events)
+    keep = (p > 1e-290) & (q > 1e-290)
+    true = [max(renyi(p[keep], q[keep], a), renyi(q[keep], p[keep], a)) for a in ORDERS]
+    assert (np.array(true) <= curve * (1 + 1e-9) + 1e-12).all()
+    if RENYI in exact:
+        assert curve == pytest.approx(true, rel=1e-9, abs=1e-13)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
@@ -46,13 +119,6 @@ def test_continuous_laplace_curve_matches_integration(epsilon):
             limit=300,
         )
         assert bound == pytest.approx(math.log(value) / (order - 1), rel=1e-6, abs=1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 4.0])
-def test_pure_curve_is_randomised_response(epsilon):
-    p = np.array([math.exp(epsilon), 1]) / (1 + math.exp(epsilon))
-    expected = [renyi(p, p[::-1], a) for a in ORDERS]
-    assert rdp_curve(PureEvent(epsilon=epsilon), ORDERS) == pytest.approx(expected, rel=1e-9)
 
 
 @given(
@@ -75,20 +141,6 @@ def test_selection_bounds_hold_for_the_exponential_mechanism(scores, moves, epsi
         assert logsumexp(logs) / (order - 1) <= bound + 1e-9
 
 
-@pytest.mark.parametrize("sigma", [0.6, 1.5, 4.0])
-@pytest.mark.parametrize("squared", [1, 2, 4])
-def test_discrete_gaussian_curve_bounds_every_integer_shift(sigma, squared):
-    event = GaussianEvent(sensitivity=math.sqrt(squared), sigma=sigma)
-    orders = np.array([1.5, 2.0, 4.0])
-    curve = rdp_curve(event, orders)
-    base = joint([gaussian_pmf(sigma, 0, 30)] * 2)
-    for shifts in integer_shifts(squared, 2, dimension=2):
-        moved = joint([gaussian_pmf(sigma, s, 30) for s in shifts])
-        keep = (base > 1e-290) & (moved > 1e-290)
-        for order, bound in zip(orders, curve, strict=True):
-            assert renyi(base[keep], moved[keep], order) <= bound + 1e-9
-
-
 @pytest.mark.parametrize("rate", [1e-6, 0.003, 0.4, 1.0])
 @pytest.mark.parametrize("sigma", [0.3, 1.1, 40.0])
 def test_sampled_gaussian_is_that_of_dp_accounting(rate, sigma):
@@ -108,25 +160,6 @@ def test_sampled_gaussian_gains_nothing_at_orders_it_is_not_computed_for():
     event = SampledGaussianEvent(rate=0.1, noise_multiplier=1, steps=3)
     assert rdp_curve(event, np.array([1e5]))[0] == 3e5 / 2
     assert zcdp_rho_of(event) == 1.5
-
-
-@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.3])
-@pytest.mark.parametrize("rate", [0.03, 0.5, 1.0])
-@pytest.mark.parametrize("shift", [1, 2])
-def test_sampled_discrete_noise_is_within_the_curve_of_the_continuous_one(sigma, rate, shift):
-    """Summed over the integers, both directions, whole orders and those between."""
-    x = np.arange(-80, 81)
-    absent = np.exp(-(x**2) / (2 * sigma**2))
-    present = np.exp(-((x - shift) ** 2) / (2 * sigma**2))
-    absent, present = absent / absent.sum(), present / present.sum()
-    mixed = (1 - rate) * absent + rate * present
-    orders = np.array([1.5, 2.0, 2.5, 3.0, 5.0, 7.7])
-    event = SampledGaussianEvent(rate=rate, noise_multiplier=sigma / shift, steps=1, discrete=True)
-    curve = rdp_curve(event, orders)
-    keep = (absent > 1e-280) & (mixed > 1e-280)
-    for order, bound in zip(orders, curve, strict=True):
-        for p, q in ((mixed, absent), (absent, mixed)):
-            assert renyi(p[keep], q[keep], order) <= bound * (1 + 1e-9) + 1e-12
 
 
 def test_sampled_discrete_noise_is_not_read_as_a_continuous_loss():

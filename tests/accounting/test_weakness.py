@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import MST, Budget, Numeric, Ordinal, Schema, Table
-from missdp.accounting.guarantee import weaknesses
+from missdp.accounting.guarantee import _weaknesses
 from missdp.errors import MissDPWarning, WeakGuaranteeWarning
 from missdp.mechanisms import Noise
 from missdp.mechanisms.laws import Witness
@@ -31,7 +31,7 @@ def table(rows=60):
 
 @given(st.floats(0, 100), st.floats(0, 1), st.none() | st.integers(0, 10**9))
 def test_exactly_the_weak_ones(epsilon, delta, n):
-    found = weaknesses(epsilon, delta, n=n)
+    found = _weaknesses(epsilon, delta, n=n)
     assert len(found) == (epsilon > 10) + (n is not None and delta > 0 and delta * n >= 1)
 
 

@@ -115,7 +115,7 @@ def stop(times=1):
 @pytest.mark.parametrize(
     ("module", "name", "times", "code", "says"),
     [
-        ("missdp.mechanisms.private_cliques", "ExactCounts", 1, 143, "Nothing was released, but"),
+        ("missdp.mechanisms.door", "ExactCounts", 1, 143, "Nothing was released, but"),
         ("missdp.synth.state", "warn_if_weak", 1, 143, None),
         ("missdp.synth.state", "whole_rows", 1, 143, "the model of release"),
         ("missdp.synth.state", "whole_rows", 2, 143, "Nothing was released, but"),

@@ -99,25 +99,6 @@ def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
 
 
 @every_strategy
-@settings(max_examples=15, deadline=None)
-@given(clique=cliques, row=st.integers(0, 10**6), seed=st.integers(0, 99))
-def test_a_row_moves_a_marginal_by_at_most_one_and_not_at_all_behind_its_gate(
-    missing, clique, row, seed
-):
-    rng = np.random.default_rng(row)
-    more = {a.name: rng.integers(0, a.size + a.nullable, 1) for a in SCHEMA}
-    base = table(12, seed)
-    both = {name: np.append(base.codes(name), more[name]) for name in SCHEMA.names}
-    out, into = (
-        door_to(rows, missing)[0].marginal(clique, tiny)
-        for rows in (base, Table.from_codes(SCHEMA, both))
-    )
-    gate = strategy_named(missing).gate(clique, SCHEMA)
-    shut = any(more[name][0] == SCHEMA[name].size for name in gate)
-    assert np.abs(into - out).sum() == (0 if shut else 1)
-
-
-@every_strategy
 def test_everything_is_charged_before_anything_is_counted(missing):
     door, spy = door_to(table(), missing)
     door.row_count(tiny)
@@ -322,16 +303,18 @@ def test_a_part_in_any_currency_costs_what_it_is_capped_by(whole, currency):
         part.marginal(("a",), Noise.worth(cost))
 
 
-laws = st.lists(st.floats(0.1, 1.0), min_size=9, max_size=9)
+COMPLETE = np.stack([np.arange(60) % size for size in SIZES], axis=1)
+GIVEN_ALL = fit_conditionals(COMPLETE, SIZES)
+weights = st.lists(st.floats(0.1, 1.0), min_size=9, max_size=9)
+alone = weights.map(lambda w: {"a": w[:2], "b": w[2:5], "c": w[5:]})
 
 
 @settings(max_examples=25, deadline=None)
-@given(laws, st.integers(0, 99))
-def test_filling_changes_holes_only_and_every_row_counts_then(weights, seed):
+@given(alone | st.just(GIVEN_ALL), st.integers(0, 99))
+def test_filling_changes_holes_only_and_every_row_counts_then(laws, seed):
     rows = table(60, seed)
     door, spy = door_to(rows, "impute-first")
-    given_laws = {"a": weights[:2], "b": weights[2:5], "c": weights[5:]}
-    filled = door.filled(given_laws)
+    filled = door.filled(laws)
     assert not spy.passes  # not before an answer needs it
     assert not filled.schema.nullable
     assert filled.every_row_counts
@@ -343,28 +326,9 @@ def test_filling_changes_holes_only_and_every_row_counts_then(weights, seed):
     assert door.marginal(("a",), tiny).sum() == expected(rows, ("a",), "observed").sum()
 
 
-def test_holes_are_filled_given_all_other_cells():
-    rows = table(60)
-    door, spy = door_to(rows, "impute-first")
-    complete = np.stack([np.arange(60) % size for size in SIZES], axis=1)
-    laws = fit_conditionals(complete, SIZES)
-    filled = door.filled(laws)
-    assert not spy.passes
-    assert not filled.schema.nullable
-    after = filled.marginal(("a", "b", "c"), tiny)
-    assert (after >= expected(rows, ("a", "b", "c"), "complete-rows")).all()
-    assert after.sum() == 60
-    for bad in (fit_conditionals(complete[:, :3], SIZES[:3]), replace(laws, order=(0, 0, 1, 2))):
-        with pytest.raises(ParameterError, match="laws must be of the attributes"):
-            door.filled(bad)
-    with pytest.raises(ParameterError, match="fills"):
-        door_to(table(), "observed")[0].filled(laws)
-
-
 def test_filling_warns_of_nothing_and_fails_without_a_word_of_the_rows(monkeypatch):
     """Laws may be such that a row with a hole beside a certain level overflows."""
-    complete = np.stack([np.arange(60) % size for size in SIZES], axis=1)
-    laws = fit_conditionals(complete, SIZES)
+    laws = fit_conditionals(COMPLETE, SIZES)
     for factors in (laws.given_all.factors, laws.given_some.factors):
         for table_ in factors.values():
             table_[1] = 1e308
@@ -430,6 +394,13 @@ REFUSED = {
         lambda door, bad=bad: door.filled(GOOD_LAWS | {"a": bad})
         for bad in ([1.0], [-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0])
     ],
+    "laws must be of the attributes": [
+        lambda door, bad=bad: door.filled(bad)
+        for bad in (
+            fit_conditionals(COMPLETE[:, :3], SIZES[:3]),
+            replace(GIVEN_ALL, order=(0, 0, 1, 2)),
+        )
+    ],
     "groups": [
         lambda door, bad=bad: door.merged(GROUPS | {"a": np.array(bad)})
         for bad in ([0, 2], [0], [0, 1, 1], [0.0, 1.0], [-1, 0])
@@ -454,5 +425,6 @@ def test_what_is_refused_counts_nothing_and_charges_nothing(words):
         assert "123" not in str(refused.value)
     assert not spy.passes
     assert not spy.budget.events
-    with pytest.raises(ParameterError, match="fills"):
-        door_to(table(), "joint")[0].filled({})
+    for missing, laws in (("joint", {}), ("observed", GIVEN_ALL)):
+        with pytest.raises(ParameterError, match="fills"):
+            door_to(table(), missing)[0].filled(laws)

@@ -18,8 +18,8 @@ import numpy as np
 
 from missdp.accounting.costs import (
     RDP_ORDERS,
+    approximate_delta,
     compose,
-    failure_of,
     gdp_cost,
     proven,
     pure_cost,
@@ -66,7 +66,6 @@ _MAX_ORDERS = 1_000
 _MAX_DISTINCT = 400
 # Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
 _MAX_TOTAL = 100.0
-_MOST_COUNT = 100_000  # events that are put together one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,9 @@ class Accountant:
         return min(1.0, self.on_delta(events, epsilon) + float_up(self._failure(events)))
 
     def _failure(self, events: Sequence[Event]) -> Fraction:
-        return Fraction(0) if self.own_deltas else failure_of(events)
+        return total(
+            Fraction(0) if self.own_deltas else exact(approximate_delta(e)) for e in events
+        )
 
 
 def _sum(cost: Callable[[Event], Fraction], events: Iterable[Event]) -> Fraction:

@@ -14,7 +14,7 @@ from missdp.accounting.accountants import epsilon_under, within
 from missdp.accounting.conditions import Condition, FixedSchedule
 from missdp.accounting.costs import approximate_delta, proven, pure_cost, zcdp_cost
 from missdp.accounting.events import Adjacency, Event, check_adjacency, flatten, under
-from missdp.accounting.exact import ceiling, epsilon_from_rho, exact, float_down, float_up
+from missdp.accounting.exact import epsilon_from_rho, exact, float_down, float_up, total
 from missdp.accounting.filters import Cost, Currency, FilterEvent, filter_cost
 from missdp.accounting.guarantee import Guarantee
 from missdp.errors import BudgetExceededError, ParameterError
@@ -386,9 +386,9 @@ class Budget:
         """Return what was spent, and these parts, in the way that this budget counts."""
         spent, rho, failure = self._spent, self._rho, self._failure
         for part, times in Counter(parts).items():
-            failure = ceiling(failure + times * exact(approximate_delta(part)))
+            failure = total((failure, times * exact(approximate_delta(part))))
             if self._cost is not None:
-                spent = ceiling((spent or 0) + times * filter_cost(part, self._cost))
+                spent = total((spent or Fraction(0), times * filter_cost(part, self._cost)))
             else:
                 spent = _plus(spent, pure_cost, part, times)
                 rho = _plus(rho, zcdp_cost, part, times)
@@ -447,4 +447,4 @@ def _plus(
 ) -> Fraction | None:
     if so_far is None or not proven(cost, part):
         return None
-    return ceiling(so_far + times * cost(part))
+    return total((so_far, times * cost(part)))

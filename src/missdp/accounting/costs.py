@@ -74,7 +74,7 @@ from missdp.accounting.events import (
     SelectionEvent,
     ZCDPEvent,
 )
-from missdp.accounting.exact import FloatArray, exact, float_up, integer_shift, total
+from missdp.accounting.exact import FloatArray, exact, float_up, integer_shift
 from missdp.errors import UnprovenError
 
 RDP_ORDERS: FloatArray = np.unique(
@@ -120,11 +120,6 @@ def is_pure(event: Event) -> bool:
 def approximate_delta(event: Event) -> float:
     """Return the probability with which the bounds of this event may fail altogether."""
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
-
-
-def failure_of(events: Iterable[Event]) -> Fraction:
-    """Return the sum of `approximate_delta` exactly."""
-    return total(exact(delta) for event in events if (delta := approximate_delta(event)))
 
 
 def pure_epsilon(event: Event) -> float:

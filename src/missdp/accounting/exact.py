@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -39,7 +38,7 @@ def exact(value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def ceiling(number: Fraction) -> Fraction:
+def _ceiling(number: Fraction) -> Fraction:
     """Return the number, or, if it takes very many digits, the next number up that takes fewer."""
     if number.denominator.bit_length() <= _MAX_BITS:
         return number
@@ -50,7 +49,7 @@ def total(costs: Iterable[Fraction]) -> Fraction:
     """Return the sum of costs, exact or rounded up in a place that nobody will ever see."""
     found = Fraction(0)
     for cost in costs:
-        found = ceiling(found + cost)
+        found = _ceiling(found + cost)
     return found
 
 
@@ -154,13 +153,6 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
 def integer_shift(sensitivity: float) -> int:
     """Return the largest whole number up to ``sensitivity``, forgiving rounding from below."""
     return math.floor(sensitivity + 1e-9)
-
-
-def rounded_up(value: float, *, digits: int = 4) -> str:
-    """Return ``value`` with ``digits`` significant digits, rounded up: never a rosier number."""
-    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
-    near = Decimal(f"{value:.12g}")
-    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(near)):.{digits}g}"
 
 
 def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:

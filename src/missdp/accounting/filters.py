@@ -331,9 +331,7 @@ def laplace_scale(epsilon: float, *, sensitivity: float = 1.0, count: int = 1) -
     >>> laplace_scale(1.0, count=4)
     4.0
     """
-    count = check_whole("count", count, least=1)
-    sensitivity = check_positive("sensitivity", sensitivity)
-    return scale_for(sensitivity, check_positive("epsilon", epsilon), count=count)
+    return scale_for(sensitivity, epsilon, count=count)
 
 
 def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) -> float:

@@ -49,9 +49,6 @@ class FixedGates(Condition):
         "Which attributes each mechanism needs observed was fixed before the data was looked at."
     )
 
-    def check(self, gates: Sequence[frozenset[str]]) -> None:
-        """Nothing in the gates can contradict what is stated."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataChosenGates(Condition):
@@ -181,9 +178,6 @@ class ChosenGates(Condition):
             f"Marginals were chosen from the data among {len(self.among)} that were fixed in "
             f"advance, up to a cap{share if self.largest_share < 1 else ''}."
         )
-
-    def check(self, gates: Sequence[frozenset[str]]) -> None:
-        """Nothing in the gates of caps can contradict what is stated."""
 
 
 Structure = FixedGates | DataChosenGates | ChosenGates

@@ -8,6 +8,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Self, get_args
 
 from missdp.accounting.accountants import epsilon_of, epsilon_under, within
@@ -22,7 +23,7 @@ from missdp.accounting.events import (
     check_adjacency,
     flatten,
 )
-from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of, rounded_up
+from missdp.accounting.exact import add_remove_share, exact, float_up, replace_one_of
 from missdp.accounting.exact import total as exact_total
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning
 from missdp.record import DELTA, FORMAT, NONNEGATIVE, Record, check_delta
@@ -364,6 +365,13 @@ def _checked_events(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     return kept
 
 
+def _rounded_up(value: float, *, digits: int = 4) -> str:
+    """Return ``value`` with ``digits`` significant digits, rounded up: never a rosier number."""
+    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
+    near = Decimal(f"{value:.12g}")
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(near)):.{digits}g}"
+
+
 _WIDTH = 92
 _PRINTABLE = 700.0  # beyond, e^epsilon is no floating-point number
 _CHANGE = {
@@ -379,20 +387,20 @@ _PROTECTED = {
 
 
 def _statement(guarantee: Guarantee) -> str:
-    epsilon = rounded_up(guarantee.epsilon)
+    epsilon = _rounded_up(guarantee.epsilon)
     if guarantee.delta == 0:
         name = f"{epsilon}-differentially private (pure)"
     else:
-        name = f"({epsilon}, {rounded_up(guarantee.delta)})-differentially private"
+        name = f"({epsilon}, {_rounded_up(guarantee.delta)})-differentially private"
     return f"The release is {name} under {guarantee.adjacency} adjacency."
 
 
 def _odds(guarantee: Guarantee) -> str:
     if guarantee.epsilon <= _PRINTABLE:
-        factor = rounded_up(math.exp(guarantee.epsilon))
+        factor = _rounded_up(math.exp(guarantee.epsilon))
     else:
-        factor = f"e^{rounded_up(guarantee.epsilon)}"
-    beyond = f", and by {rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
+        factor = f"e^{_rounded_up(guarantee.epsilon)}"
+    beyond = f", and by {_rounded_up(guarantee.delta)} beyond that" if guarantee.delta else ""
     # Before values went missing there were no missing cells.
     holes = ", its missing cells included," if guarantee.protects == "incomplete" else ""
     change = f"{_CHANGE[guarantee.adjacency]}{holes}"
@@ -410,7 +418,7 @@ def _guess(guarantee: Guarantee) -> str:
     return (
         "Someone who sees only this release, and to whom both tables seemed equally likely "
         "before, guesses which of them was used correctly with probability at most "
-        f"{rounded_up(100 * chance)} %."
+        f"{_rounded_up(100 * chance)} %."
     )
 
 
@@ -428,7 +436,7 @@ def _conditions(guarantee: Guarantee) -> list[str]:
     return lines
 
 
-def weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
+def _weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> tuple[str, ...]:
     """Return what makes a guarantee next to worthless, in sentences; usually nothing.
 
     ``n`` is a *declared or released* number of rows, never the private one: whether there is a
@@ -437,18 +445,18 @@ def weaknesses(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> t
     found = []
     if epsilon > 10:
         found.append(
-            f"epsilon = {rounded_up(epsilon)} is above 10: someone who knows all "
+            f"epsilon = {_rounded_up(epsilon)} is above 10: someone who knows all "
             "other rows may learn almost surely what a person answered; values of about 1 are usual"
         )
     if n is not None and delta > 0 and delta * n >= 1:
         found.append(
-            f"delta = {rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
+            f"delta = {_rounded_up(delta)} is at least 1/n (n = {n}): publishing each row in full "
             "with this probability would keep the same promise; state a delta far below 1/n"
         )
     return tuple(found)
 
 
 def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of every one of the `weaknesses`."""
-    for sentence in weaknesses(epsilon, delta, n=n):
+    """Warn of every one of the weaknesses."""
+    for sentence in _weaknesses(epsilon, delta, n=n):
         warnings.warn(sentence, WeakGuaranteeWarning, stacklevel=3)

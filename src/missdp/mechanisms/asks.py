@@ -27,12 +27,11 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.errors import ParameterError, UnprovenError
-from missdp.mechanisms.laws import Law, Noise, count_event
+from missdp.mechanisms.laws import Law, Noise
 from missdp.mechanisms.noise import (
     NoiseSource,
     above,
     add_noise,
-    check_scale,
     distance,
     gaussian_exceeds,
     too_far,
@@ -286,17 +285,13 @@ def plain_law(event: Event) -> Noise:
 
 def _plain_event(ask: Ask, sensitivity: float) -> Event:
     """Return Laplace or Gaussian noise for whole numbers of known sensitivity."""
-    gate = ask.gate or None
     if isinstance(ask.cost, Noise):
-        return count_event(
-            ask.cost.kind, ask.cost.scale, sensitivity, gate=gate, label=ask.label
-        )  # fmt: skip
-    if ask.rho is None:
-        scale = check_scale("scale", scale_for(sensitivity, ask.epsilon))
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, gate=gate, label=ask.label)
-    sigma = math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf)
-    check_scale("sigma", sigma)
-    return GaussianEvent(sensitivity=sensitivity, sigma=sigma, gate=gate, label=ask.label)
+        noise = ask.cost
+    elif ask.rho is None:
+        noise = Noise("laplace", scale_for(sensitivity, ask.epsilon))
+    else:
+        noise = Noise("gaussian", math.nextafter(sensitivity / math.sqrt(2 * ask.rho), math.inf))
+    return noise.event(sensitivity, gate=ask.gate or None, label=ask.label)
 
 
 def _laplace_radius(scale: float, unit: float) -> Radius:

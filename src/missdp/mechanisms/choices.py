@@ -151,14 +151,9 @@ def choice(
     """Return what a selection is charged as, and its law."""
     if method not in get_args(SelectionMethod):
         raise ParameterError(f"method must be one of {get_args(SelectionMethod)}, got {method!r}")
-    scale = selection_scale(epsilon, sensitivity)
+    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
+    least = scale_for(float(sensitivity), float(epsilon), count=2)
+    scale = check_scale("2 * sensitivity / epsilon", least)
     if method == "exponential":
         return SelectionEvent(epsilon=float(epsilon), **facts), Best(scale)
     return PureEvent(epsilon=float(epsilon), **facts), Best(scale, "exponential")
-
-
-def selection_scale(epsilon: float, sensitivity: float) -> float:
-    """Return the scale of the noise with which a selection costs epsilon."""
-    # As floats of 64 bits, whatever was passed, and rounded up: the scale keeps the promise.
-    least = scale_for(float(sensitivity), float(epsilon), count=2)
-    return check_scale("2 * sensitivity / epsilon", least)

@@ -16,18 +16,20 @@ from missdp.errors import DataError, ParameterError, replacing
 from missdp.inference.conditionals import Conditionals
 from missdp.inference.dyadic import depth_of, folded
 from missdp.mechanisms.choices import Facts, Remembered, Score, SelectionMethod, Values, choice
-from missdp.mechanisms.laws import Noise, Total, count_event, no_warnings
+from missdp.mechanisms.laws import Handle, Noise, Total, no_warnings
+from missdp.mechanisms.noise import NoiseSource
 from missdp.mechanisms.pair_rates import PairRate, RateSteps
-from missdp.mechanisms.private_cliques import PrivateCliques
 from missdp.mechanisms.products import Products, RowProducts
 from missdp.mechanisms.row_gradients import RowFunction, fixed_copy
 from missdp.mechanisms.training import PrivateTraining, Training
-from missdp.schema import PairDenial
-from missdp.sources import Clique, MarginalSource, MemorySource, Reads
+from missdp.schema import PairDenial, Schema
+from missdp.schema.rulebook import ImpossibleCells
+from missdp.sources import Clique, MarginalSource, MemorySource, Reads, Strategy
 from missdp.sources.counts import weighing
 from missdp.sources.filling import complete_schema, filled_given_all, filled_rows
+from missdp.sources.modelled import Modelled
 from missdp.sources.partners import check_comparable, check_countable
-from missdp.sources.strategies import ExactCounts, MergedCounts
+from missdp.sources.strategies import ExactCounts, MergedCounts, PrivateCounts, complete_rows
 
 __all__ = [
     "Clique",
@@ -49,7 +51,7 @@ __all__ = [
 Given: TypeAlias = Callable[[Clique], Values] | Mapping[Clique, Values] | None
 
 
-class Door(PrivateCliques):
+class Door(Handle):
     """One handle on private rows: public facts, noisy answers, and what is left to spend.
 
     Every answer is charged before anything is computed. Sensitivities of counts, the attributes
@@ -83,6 +85,81 @@ class Door(PrivateCliques):
     (True, 0.75)
     """
 
+    def __init__(
+        self,
+        source: MarginalSource,
+        strategy: Strategy,
+        *,
+        budget: Budget,
+        noise: NoiseSource,
+        declared_rows: int | None = None,
+    ) -> None:
+        strategy.check(source)
+        super().__init__(budget=budget, noise=noise)
+        self._admit: Callable[[Event], None] | None = None
+        self._modelled, self._rows = Modelled(source.schema), source
+        self._holes: dict[Clique, NDArray[np.int64]] = {}
+        source = self._modelled.source(source)
+        self._source, self._strategy = source, strategy
+        self._declared_rows = declared_rows
+        self._schema = source.schema
+        self._sizes = strategy.shape(source.schema.names, source.schema)
+        opened = (lambda: complete_rows(source)) if strategy.complete_only else (lambda: source)
+        self._counts: PrivateCounts = ExactCounts(opened, source.schema, strategy)
+        self._totals: list[Total] = []  # of the marginals released so far, shared by all handles
+        self._scores: dict[Score, Remembered] = {}
+
+    # Public facts
+
+    @property
+    def schema(self) -> Schema:
+        """Public facts about what is counted of the rows: see ``Modelled``."""
+        return self._schema
+
+    @property
+    def impossible(self) -> ImpossibleCells:
+        """Combinations of levels that no row has, by rules."""
+        return self._modelled.impossible
+
+    @property
+    def never_missing(self) -> dict[int, int]:
+        """By position of an attribute, its level "not applicable", if that is never missing."""
+        return self._modelled.never_missing
+
+    @property
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """By position of an attribute, those by which alone "not applicable" is known."""
+        return self._modelled.told
+
+    @property
+    def strategy(self) -> Strategy:
+        """How rows with holes are counted."""
+        return self._strategy
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of codes of each attribute in the counts, "missing" included if it is one."""
+        return dict(zip(self._schema.names, self._sizes, strict=True))
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Return the shape of a clique's counts."""
+        sizes = self.sizes
+        return tuple(sizes[name] for name in clique)
+
+    def tells_total(self, clique: Clique) -> bool:
+        """Whether the clique's counts add up to the number of all rows."""
+        return self._strategy.tells_total(clique, self._schema)
+
+    @property
+    def every_row_counts(self) -> bool:
+        """Whether all cliques have the same total; if not, each counts the rows observed on it."""
+        return self._strategy.every_row_counts(self._schema)
+
+    @property
+    def complete_rows(self) -> tuple[Total, ...]:
+        """Number of complete rows, by each marginal released, if some others are not counted."""
+        return tuple(self._totals) if self._strategy.complete_only and self._schema.nullable else ()
+
     # What may be spent
 
     def reserve(self, cost: Cost, *, label: str) -> Door:
@@ -111,7 +188,7 @@ class Door(PrivateCliques):
         if self._declared_rows is not None:
             return Total(float(self._declared_rows), 0.0)
         source = self._source
-        event = _counts_event(noise, frozenset(), "number of rows")
+        event = noise.event(1, gate=None, label="number of rows")
         found = self._release(event, noise, lambda: source.counts([()], rows="extended")[()])
         return Total(float(found), noise.variance)
 
@@ -139,9 +216,11 @@ class Door(PrivateCliques):
         clique = tuple(clique)  # read once: what is counted is what the gate was taken from
         gate = self._gate(clique)
         name = "marginal " + " x ".join(clique) if clique else "number of counted rows"
-        event, counts = _counts_event(noise, gate, name), self._counts
-        released = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
-        return self._noted(released, noise.variance)
+        event, counts = noise.event(1, gate=gate or None, label=name), self._counts
+        found = self._release(event, noise, lambda: next(iter(counts.each([clique])))[1])
+        released: NDArray[np.int64] = found
+        self._totals.append(Total(float(released.sum()), released.size * noise.variance))
+        return released
 
     def tree(
         self,
@@ -181,7 +260,7 @@ class Door(PrivateCliques):
         moved = float(deep) if pure else math.nextafter(math.sqrt(deep), math.inf)
         noise, rows = Noise.worth(cost, sensitivity=moved), self._counts
         gate = self._gate((name,)) or None
-        event = count_event(noise.kind, noise.scale, moved, gate=gate, label=f"tree {name}")
+        event = noise.event(moved, gate=gate, label=f"tree {name}")
         if not 0 <= start < stop - 1 or not {*levels} <= {*range(1, depth_of(stop - start) + 1)}:
             raise ParameterError("levels must be those of a tree over at least two cells")
 
@@ -226,7 +305,7 @@ class Door(PrivateCliques):
                 self._holes.update(self._rows.counts(wanted, rows="extended"))
             return self._holes[name,][self._modelled.whole[name].missing_code :]
 
-        event = _counts_event(noise, frozenset(), f"kinds of missing of {name}")
+        event = noise.event(1, gate=None, label=f"kinds of missing of {name}")
         released: NDArray[np.int64] = self._release(event, noise, exact)
         return released
 
@@ -333,8 +412,7 @@ class Door(PrivateCliques):
         check_comparable(denial, rows.schema, rows.valued)
         steps, whole = RateSteps(cost), self._strategy.complete_only
         gate, label = self._gate(denial.names), f"pairs of rows that violate {denial.text}"
-        kind, scale = steps.noise.kind, steps.noise.scale
-        event = count_event(kind, scale, steps.bound, gate=gate or None, label=label)
+        event = steps.noise.event(steps.bound, gate=gate or None, label=label)
 
         failed = DataError("the pairs of rows could not be counted")
 
@@ -498,6 +576,40 @@ class Door(PrivateCliques):
         merged = MergedCounts(self._counts, groups)
         return self._with(_sizes=tuple(sizes), _counts=merged, _scores={})
 
+    def _charge(self, *events: Event) -> None:
+        if self._admit is not None:
+            for event in events:
+                self._admit(event)
+        super()._charge(*events)
+
+    def _gate(self, clique: Clique) -> frozenset[str]:
+        """Return what a counted row must have had observed, before rules filled any cell."""
+        return self._strategy.gate(clique, self._schema) - self._modelled.filled
+
+    def _codes_of_rows(self) -> dict[str, int]:
+        """Number of codes that each attribute of the rows may have."""
+        hole = not self._strategy.complete_only
+        modelled = self._strategy.models_holes
+        return {
+            a.name: size + (a.nullable and hole) - (a.nullable and modelled)
+            for a, size in zip(self._schema, self._sizes, strict=True)
+        }
+
+    def _rows_observed(self, names: Clique) -> dict[str, NDArray[Any]]:
+        """Return the codes of the rows in which all of these are observed."""
+        codes, sizes = self._counts.codes(), self._codes_of_rows()
+        holed = [n for n in names if self._schema[n].nullable and not self._strategy.complete_only]
+        if not holed:
+            return codes
+        seen = np.logical_and.reduce([codes[n] < sizes[n] - 1 for n in holed])
+        return {n: c[seen] for n, c in codes.items()}
+
+    def _law(self, name: str, laws: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        law = np.asarray(laws[name], dtype=np.float64)
+        if law.shape != (self._schema[name].size,) or not (law >= 0).all() or not law.sum() > 0:
+            raise ParameterError(f"the law of {name} must have a probability for each level")
+        return np.asarray(law / law.sum())
+
     def _score_all(
         self,
         cliques: Sequence[Clique],
@@ -517,8 +629,3 @@ class Door(PrivateCliques):
 
     def __repr__(self) -> str:
         return f"Door({', '.join(self._schema.names)}; missing={self._strategy.name!r})"
-
-
-def _counts_event(noise: Noise, gate: frozenset[str], label: str) -> Event:
-    # A row is in one cell of a clique, or in none.
-    return count_event(noise.kind, noise.scale, 1, gate=gate or None, label=label)

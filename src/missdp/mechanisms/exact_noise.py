@@ -39,9 +39,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,8 @@ DiscreteLaw = Literal["laplace", "gaussian"]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 WordArray = NDArray[np.uint64]
+Words: TypeAlias = Callable[[int], WordArray]
+"""Returns so many words of independent fair bits."""
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
 _MARGIN = 2.0**-50  # more than a uniform float is off
 _LARGEST_EXPONENT = 32.0
@@ -57,36 +60,20 @@ _HALVINGS = 9
 _TERMS = 10
 
 
-class Words(Protocol):
-    """A source of words of independent fair bits."""
-
-    def words(self, count: int) -> WordArray:
-        """Return uniform 64-bit integers."""
-
-
-class OSWords:
-    """Words from the operating system's generator, fetched for each call and never kept.
+def os_words(count: int) -> WordArray:
+    """Return 64-bit words of fair bits from the operating system's generator.
 
     Nothing is buffered, so there is nothing that a forked or pickled copy could repeat.
     """
-
-    def words(self, count: int) -> WordArray:
-        """Return uniform 64-bit integers."""
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
-class SeededWords:
-    """Words from a NumPy generator: for tests, never for a release."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def words(self, count: int) -> WordArray:
-        """Return uniform 64-bit integers."""
-        return self._generator.integers(0, 2**64, count, dtype=np.uint64)
+def seeded_words(generator: np.random.Generator) -> Words:
+    """Return what draws words from a NumPy generator: for tests, never for a release."""
+    return cast("Words", partial(generator.integers, 0, 2**64, dtype=np.uint64))
 
 
-class Format(NamedTuple):
+class _Format(NamedTuple):
     """How the sampler uses bits; nothing here changes the law, only the speed."""
 
     width: int = 64  # bits in a word
@@ -96,7 +83,7 @@ class Format(NamedTuple):
     slack: float = 2.0**-36  # how far floating-point figures are believed
 
 
-def exp_enclosure(x: FloatArray, slack: float) -> tuple[FloatArray, FloatArray]:
+def _exp_enclosure(x: FloatArray, slack: float) -> tuple[FloatArray, FloatArray]:
     """Return floats below and above exp(-x), for x at least 0.
 
     exp(-x) is the 2^9-th power of exp(-y) with y = x / 2^9 at most 1/16. Its Taylor sum up to y^10
@@ -114,7 +101,7 @@ def exp_enclosure(x: FloatArray, slack: float) -> tuple[FloatArray, FloatArray]:
     return low, value * (1.0 + slack)
 
 
-def exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
+def _exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
     """Return integers below and above ``2**precision * exp(-x)``, for x at least 0.
 
     Whole-number arithmetic, rounded outwards at every step: the Taylor series of exp(y) with
@@ -143,7 +130,7 @@ def exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
     return (1 << precision + places) // high, (1 << precision + places) // low + 1
 
 
-def falls_below(
+def _falls_below(
     known: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
 ) -> bool:
     """Return whether a uniform real is below ``gain * exp(-exponent)``.
@@ -151,20 +138,20 @@ def falls_below(
     ``known`` are its first ``precision`` binary digits; more are drawn until the answer is sure.
     """
     while True:
-        low, high = exact_exp_enclosure(exponent, precision + 8)
+        low, high = _exact_exp_enclosure(exponent, precision + 8)
         if (known + 1) * gain.denominator << 8 <= low * gain.numerator:
             return True
         if known * gain.denominator << 8 >= high * gain.numerator:
             return False
-        known = (known << width) | int(words.words(1)[0])
+        known = (known << width) | int(words(1)[0])
         precision += width
 
 
-class LatticeSampler:
+class _LatticeSampler:
     """Exact sampler of one discrete law and scale; the text of the module has the method."""
 
-    def __init__(self, law: DiscreteLaw, scale: float, form: Format | None = None) -> None:
-        form = Format() if form is None else form
+    def __init__(self, law: DiscreteLaw, scale: float, form: _Format | None = None) -> None:
+        form = _Format() if form is None else form
         self.law, self.scale, self.form = law, float(scale), form
         self._tail_bits = max(0, math.frexp(scale)[1])  # b': the scale is at most 2**b'
         self._length_bits = max(0, self._tail_bits - form.fineness)
@@ -204,7 +191,7 @@ class LatticeSampler:
             x = np.abs(values) / self.scale
             if self.law == "gaussian":
                 x = x * x / 2
-        return exp_enclosure(x, self.form.slack)
+        return _exp_enclosure(x, self.form.slack)
 
     def _exponent(self, value: int) -> Fraction:
         ratio = abs(value) / Fraction(self.scale)
@@ -216,7 +203,7 @@ class LatticeSampler:
         filled = 0
         while filled < count:
             missing = count - filled
-            found = self.accepted(words.words(min(missing + missing // 6 + 8, _AT_ONCE)), words)
+            found = self.accepted(words(min(missing + missing // 6 + 8, _AT_ONCE)), words)
             found = found[:missing]
             out[filled : filled + found.size] = found
             filled += found.size
@@ -243,7 +230,7 @@ class LatticeSampler:
         self, block: NDArray[np.uint16], values: IntArray, digits: IntArray, words: Words
     ) -> tuple[NDArray[np.bool_], IntArray]:
         """Settle proposals with one more word each; return who is accepted, and the values."""
-        more = words.words(block.size)
+        more = words(block.size)
         width, tail = self.form.width, block == self._tail
         values = np.where(tail, self._starts[self._tail], values)
         low, high = (bound * self._gain[block] for bound in self._enclosure(values))
@@ -266,33 +253,33 @@ class LatticeSampler:
             value += (fold << self._tail_bits) + _some_bits(words, self._tail_bits, width)
             value = -1 - value if _some_bits(words, 1, width) else value
             gain *= 1 << (fold + self._tail_spread)
-        below = falls_below(
+        below = _falls_below(
             known, self.digits + width, gain, self._exponent(value), words, width=width
         )
         return below, value
 
 
 def _some_bits(words: Words, count: int, width: int) -> int:
-    return int(words.words(1)[0]) >> (width - count) if count else 0
+    return int(words(1)[0]) >> (width - count) if count else 0
 
 
 @lru_cache(maxsize=64)
-def lattice_sampler(law: DiscreteLaw, scale: float) -> LatticeSampler:
+def _lattice_sampler(law: DiscreteLaw, scale: float) -> _LatticeSampler:
     """Return the sampler of a law and a scale."""
-    return LatticeSampler(law, scale)
+    return _LatticeSampler(law, scale)
 
 
 def draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> IntArray:
     """Return independent draws of a law in the shape asked for."""
     shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
-    return lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
+    return _lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
 
 
 def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
     """Return an index drawn with probability proportional to exp(score / scale)."""
     spare = 64 - max(1, (scores.size - 1).bit_length())
     while True:
-        drawn = words.words(min(2 * scores.size + 16, _AT_ONCE)) >> np.uint64(spare)
+        drawn = words(min(2 * scores.size + 16, _AT_ONCE)) >> np.uint64(spare)
         picks = drawn[drawn < scores.size].astype(np.int64)
         winners = picks[_coins(scores, picks, scale, words)]
         if winners.size:
@@ -301,10 +288,10 @@ def exponential_choice(scores: FloatArray, scale: float, words: Words) -> int:
 
 def permute_and_flip(scores: FloatArray, scale: float, words: Words) -> int:
     """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
-    keys = words.words(scores.size)
+    keys = words(scores.size)
     order = np.argsort(keys)
     while (np.diff(keys[order]) == 0).any():  # equal keys would be put in order by index
-        keys = words.words(scores.size)
+        keys = words(scores.size)
         order = np.argsort(keys)
     return int(order[_coins(scores, order, scale, words).argmax()])
 
@@ -313,11 +300,11 @@ def _coins(scores: FloatArray, picks: IntArray, scale: float, words: Words) -> N
     """Flip a coin of exp((score - top) / scale) for each pick."""
     top = scores.max()
     with np.errstate(over="ignore"):
-        low, high = exp_enclosure((top - scores[picks]) / scale, Format().slack)
-    known = words.words(picks.size)
+        low, high = _exp_enclosure((top - scores[picks]) / scale, _Format().slack)
+    known = words(picks.size)
     uniform = known * 2.0**-64
     passed = uniform + _MARGIN < low
     for i in np.flatnonzero(~passed & (uniform - _MARGIN <= high)):
         gap = Fraction(float(top)) - Fraction(float(scores[picks[i]]))
-        passed[i] = falls_below(int(known[i]), 64, Fraction(1), gap / Fraction(scale), words)
+        passed[i] = _falls_below(int(known[i]), 64, Fraction(1), gap / Fraction(scale), words)
     return passed

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import (
-    Adjacency,
     Budget,
     Condition,
     Cost,
@@ -156,6 +155,13 @@ class Noise:
         """Return counts plus noise."""
         return add_noise(exact, self.kind, self.scale, source)
 
+    def event(self, sensitivity: float, *, gate: Iterable[str] | None, label: str) -> Event:
+        """Return the fact that numbers which a row moves so far are released with this noise."""
+        facts: dict[str, Any] = {"sensitivity": sensitivity, "gate": gate, "label": label}
+        if self.kind == "laplace":
+            return LaplaceEvent(scale=self.scale, **facts)
+        return GaussianEvent(sigma=self.scale, **facts)
+
     def exceeds(
         self, event: Event, exact: NDArray[np.int64], other: NDArray[np.int64]
     ) -> str | None:
@@ -186,24 +192,6 @@ class Noise:
         if self.kind == "laplace":
             return float((np.abs(there) - np.abs(here)).sum() / self.scale)
         return float(((there - here) * (there + here)).sum() / (2 * self.scale**2))
-
-
-def count_event(
-    noise: str,
-    scale: float,
-    sensitivity: float,
-    *,
-    gate: Iterable[str] | None,
-    label: str,
-    adjacency: Adjacency = "add-remove",
-) -> Event:
-    """Return the fact that counts are released with Laplace or Gaussian noise."""
-    facts: dict[str, Any] = {"label": label, "gate": gate, "adjacency": adjacency}
-    if noise == "laplace":
-        return LaplaceEvent(sensitivity=sensitivity, scale=scale, **facts)
-    if noise == "gaussian":
-        return GaussianEvent(sensitivity=sensitivity, sigma=scale, **facts)
-    raise ParameterError(f"noise must be 'laplace' or 'gaussian', got {noise!r}")
 
 
 @contextmanager

@@ -29,12 +29,12 @@ from missdp.accounting import (
 )
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.exact_noise import (
-    OSWords,
-    SeededWords,
     Words,
     draw,
     exponential_choice,
+    os_words,
     permute_and_flip,
+    seeded_words,
 )
 
 __all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "check_scale", "noise_source"]
@@ -132,7 +132,7 @@ class NoiseSource:
             raise ParameterError(f"rate must be in [0, 1], got {rate}")
         if rate == 1:
             return np.ones(count, dtype=np.bool_)
-        return self._words.words(count) < np.uint64(int(Fraction(rate) * 2**64))
+        return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
 
 
 class SecureNoise(NoiseSource):
@@ -151,7 +151,7 @@ class SecureNoise(NoiseSource):
     """
 
     def __init__(self) -> None:
-        super().__init__(OSWords())
+        super().__init__(os_words)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -189,7 +189,7 @@ class SeededNoise(NoiseSource):
 
     def __init__(self, seed: int | np.random.Generator) -> None:
         self._generator = np.random.default_rng(seed)
-        super().__init__(SeededWords(self._generator))
+        super().__init__(seeded_words(self._generator))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -19,7 +19,6 @@ from missdp.errors import DataError, replacing
 from missdp.mechanisms.laws import no_warnings, read_only
 from missdp.mechanisms.noise import NoiseSource, SecureNoise
 from missdp.mechanisms.questions import (
-    Cells,
     Filled,
     Preparation,
     Prepared,
@@ -67,7 +66,7 @@ class PrivateRows:
         return "Rows(private)"
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> FilledRows:
         """What questions read."""
         return self._made
 
@@ -242,13 +241,3 @@ def ranks(labels: NDArray[np.uint64]) -> NDArray[np.uint32]:
             found[rows], place = place[: len(rows)], place[len(rows) :]
         done += len(order)
     return found
-
-
-def as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
-    """Change nothing."""
-    return Prepared()
-
-
-def observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
-    """Keep the rows in which every attribute of a gate has a value."""
-    return Prepared(keep=~np.any([rows.mask(name) for name in gate], axis=0))

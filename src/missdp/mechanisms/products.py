@@ -71,7 +71,7 @@ class RowProducts:
                 raise ParameterError(f"the block of {name} must be a table of numbers from -4 to 4")
         object.__setattr__(self, "blocks", MappingProxyType(held))  # nobody changes it from now on
 
-    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> ProductSums:
+    def on_grid(self, codes: Mapping[str, int], cost: Cost) -> _ProductSums:
         """Return what is summed up, in whole numbers, and its noise.
 
         Parameters
@@ -93,7 +93,7 @@ class RowProducts:
                 "synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
-            sums = ProductSums(self, tuple(codes), bits, cost)
+            sums = _ProductSums(self, tuple(codes), bits, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
@@ -102,7 +102,7 @@ class RowProducts:
 
 
 @dataclass(frozen=True, eq=False)
-class ProductSums:
+class _ProductSums:
     """Sums of products in whole numbers: how rows enter them, how large they are, and their noise.
 
     A door makes it from a plan.

@@ -21,19 +21,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from missdp.errors import DataError, ParameterError, replacing
 from missdp.mechanisms.laws import no_warnings, plain_function, read_only
-from missdp.mechanisms.views import PART_ROWS, Cells, Rows
+from missdp.mechanisms.views import PART_ROWS, Rows
 from missdp.shelf import blocks
+
+if TYPE_CHECKING:
+    from missdp.mechanisms.private_rows import FilledRows
 
 __all__ = [
     "QUANTA",
-    "Cells",
     "Counts",
     "Filled",
     "Preparation",
@@ -102,7 +104,7 @@ class Question:
         """How many numbers the result has."""
         raise NotImplementedError
 
-    def exact(self, cells: Cells) -> NDArray[np.int64]:
+    def exact(self, cells: FilledRows) -> NDArray[np.int64]:
         """Return the result, shape ``(dimension,)``; private.
 
         Raises

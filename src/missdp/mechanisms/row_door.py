@@ -31,11 +31,9 @@ from missdp.mechanisms.laws import Handle, Law, Noise
 from missdp.mechanisms.noise import NoiseSource, noise_source
 from missdp.mechanisms.private_rows import (
     PrivateRows,
-    as_they_came,
-    observed_on,
     with_one_kind_of_hole,
 )
-from missdp.mechanisms.questions import Preparation, Question
+from missdp.mechanisms.questions import Preparation, Prepared, Question, Rows
 from missdp.mechanisms.smooth import ReleasedScale, ScaleRelease, log_moves, log_steps
 from missdp.mechanisms.smooth_laws import Bounded, SmoothLaw
 from missdp.schema import Schema
@@ -105,7 +103,7 @@ class RowDoor(Handle):
         self._choice = Choice()
         self._shared: frozenset[str] = frozenset()
         self._rows = self._came = PrivateRows(
-            table, Preparation(function=as_they_came), self._noise
+            table, Preparation(function=_as_they_came), self._noise
         )
         self._resting: tuple[Event, ...] = ()
         self._open: set[Charged] = set()  # charged and not answered
@@ -282,7 +280,7 @@ class RowDoor(Handle):
     def _observed(self, gate: frozenset[str]) -> PrivateRows:
         if not gate:
             return self._came
-        preparation = Preparation(function=observed_on, reads=gate, given=(tuple(sorted(gate)),))
+        preparation = Preparation(function=_observed_on, reads=gate, given=(tuple(sorted(gate)),))
         return PrivateRows(self._table, preparation, self._noise)
 
 
@@ -309,3 +307,13 @@ def _valued(table: Table) -> frozenset[str]:
             table.values(attribute.name)
             found.add(attribute.name)
     return frozenset(found)
+
+
+def _as_they_came(rows: Rows, draws: None) -> Prepared:  # noqa: ARG001
+    """Change nothing."""
+    return Prepared()
+
+
+def _observed_on(rows: Rows, draws: None, gate: tuple[str, ...]) -> Prepared:  # noqa: ARG001
+    """Keep the rows in which every attribute of a gate has a value."""
+    return Prepared(keep=~np.any([rows.mask(name) for name in gate], axis=0))

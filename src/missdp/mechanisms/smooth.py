@@ -55,7 +55,7 @@ from missdp.accounting import Cost
 from missdp.errors import ParameterError, UnprovenError, number, whole
 
 
-def lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
+def _lomax_loss(alpha: float, beta: float, *, shape: int, dimension: int = 1) -> float:
     """Worst log-ratio of Lomax noise under a shift of ``alpha`` and a dilation of ``exp(beta)``."""
     shifted = (shape + dimension) * math.log1p(alpha) + dimension * beta
     return max(shape * beta, shifted)
@@ -78,7 +78,7 @@ class SmoothNoise:
         whole("shape", self.shape)
         # The slack covers S rounded up by a factor of at most 1 + 2**-40 and float rounding here.
         beta = self.beta + 2.0**-36
-        loss = lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
+        loss = _lomax_loss(self.alpha, beta, shape=self.shape, dimension=self.dimension)
         if loss * (1 + 2.0**-40) > self.epsilon:
             raise UnprovenError("these noise parameters are not proven to give this epsilon")
 
@@ -185,7 +185,17 @@ class ScaleRelease:
 
     def beta(self, confidence: float) -> float:
         """Smoothness of the released bound, by the public rule."""
-        return _best_beta(self.epsilon, self.rho, self.failure(confidence))
+        most = (self.epsilon or math.sqrt(2 * (self.rho or 0.0))) / 8
+        return _best_beta(most, self._quantile(confidence))
+
+    def _quantile(self, confidence: float) -> float:
+        """Return how far the noise reaches, for a logarithm that a row moves by one."""
+        from scipy.special import ndtri
+
+        failure = self.failure(confidence)
+        if self.epsilon is not None:
+            return math.log(1 / (2 * failure)) / self.epsilon
+        return -float(ndtri(failure * (1 - 2.0**-10))) / math.sqrt(2 * (self.rho or 0.0))
 
     @property
     def cost(self) -> Cost:
@@ -197,7 +207,7 @@ class ScaleRelease:
     def released(self, steps: float, confidence: float) -> ReleasedScale:
         """Return the upper bound that a noisy logarithm, in steps, stands for."""
         beta, failure = self.beta(confidence), self.failure(confidence)
-        margin = _margin(beta, self.epsilon, self.rho, failure)
+        margin = log_moves(beta) / _STEPS * self._quantile(confidence)
         level = math.exp(min(steps / _STEPS + margin + 2.0**-16, 700.0))
         return ReleasedScale(max(level, _least(beta)), beta, self.gaussian, failure)
 
@@ -227,27 +237,16 @@ def _least(beta: float) -> float:
     return max(j * math.exp(-beta * j) for j in (math.floor(1 / beta), math.ceil(1 / beta)))
 
 
-def _margin(beta: float, epsilon: float | None, rho: float | None, failure: float) -> float:
-    from scipy.special import ndtri
-
-    if epsilon is not None:
-        return log_moves(beta) / _STEPS / epsilon * math.log(1 / (2 * failure))
-    assert rho is not None
-    quantile = -float(ndtri(failure * (1 - 2.0**-10)))
-    return log_moves(beta) / _STEPS / math.sqrt(2 * rho) * quantile
-
-
 @lru_cache(maxsize=128)
-def _best_beta(epsilon: float | None, rho: float | None, failure: float) -> float:
+def _best_beta(most: float, quantile: float) -> float:
     """The beta whose released bound is smallest on the public reference profile.
 
     At most an eighth of what the release costs, so that small shares of later queries, whose own
     beta must not be below it, can use the bound, too; that costs little.
     """
-    most = (epsilon if epsilon is not None else math.sqrt(2 * (rho or 0.0))) / 8
     grid = np.geomspace(min(2.0**-12, most), most, 200).tolist()
 
     def log_bound(beta: float) -> float:
-        return math.log(reference_bound(beta, 0.0, 1.0)) + _margin(beta, epsilon, rho, failure)
+        return math.log(reference_bound(beta, 0.0, 1.0)) + log_moves(beta) / _STEPS * quantile
 
     return float(min(grid, key=log_bound))

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from missdp.accounting import Event
 from missdp.errors import ParameterError
-from missdp.mechanisms.exact_noise import OSWords, SeededWords, Words
+from missdp.mechanisms.exact_noise import Words, os_words, seeded_words
 from missdp.mechanisms.noise import NoiseSource, SeededNoise, above, pure_exceeds
 from missdp.mechanisms.smooth import SmoothNoise, public_grid
 
@@ -31,10 +31,10 @@ Interval = tuple[Fraction, Fraction]
 def _bits(words: Words, count: int) -> int:
     """Return a uniform integer in ``[0, 2**count)``."""
     drawn = -(-count // 64)
-    return int.from_bytes(words.words(drawn).tobytes(), "little") >> (64 * drawn - count)
+    return int.from_bytes(words(drawn).tobytes(), "little") >> (64 * drawn - count)
 
 
-class LazyUniform:
+class _LazyUniform:
     """A uniform real in (0, 1), known to lie in ``[top, top + 1] / 2**precision``."""
 
     __slots__ = ("_words", "precision", "top")
@@ -54,7 +54,7 @@ class LazyUniform:
         while self.precision < precision:
             self.refine()
 
-    def below(self, other: LazyUniform) -> bool:
+    def below(self, other: _LazyUniform) -> bool:
         """Decide whether this number is below ``other``, drawing as many bits as it takes."""
         while True:
             if self.precision == other.precision and self.top != other.top:
@@ -66,7 +66,7 @@ class LazyUniform:
             other.refine_to(precision)
 
 
-class LazyExponential:
+class _LazyExponential:
     """A standard exponential real number: a whole part and a lazy uniform fraction.
 
     Von Neumann's method: the length of the first non-increasing run of uniforms that starts at U
@@ -79,9 +79,9 @@ class LazyExponential:
     def __init__(self, words: Words) -> None:
         self.whole = 0
         while True:
-            first = last = LazyUniform(words)
+            first = last = _LazyUniform(words)
             length = 1
-            while (following := LazyUniform(words)).below(last):
+            while (following := _LazyUniform(words)).below(last):
                 last = following
                 length += 1
             if length % 2:
@@ -107,7 +107,7 @@ def _settled(value: Fraction, scale: Fraction, bounds: Interval, sign: int) -> i
     return ends.pop() if len(ends) == 1 else None
 
 
-def round_lomax(
+def _round_lomax(
     values: Sequence[Fraction], scale: Fraction, *, shape: int, words: Words
 ) -> list[int]:
     """Round ``values + scale * X`` to integers, X with density prop. to (1 + |x|_1)^-(shape + d).
@@ -115,15 +115,15 @@ def round_lomax(
     X is a vector of d independent Laplace variables divided by one Gamma(shape) variable, so each
     coordinate is two-sided Lomax: ``P(|X_i| > t) = (1 + t)**-shape``.
     """
-    gamma = [LazyExponential(words) for _ in range(shape)]
+    gamma = [_LazyExponential(words) for _ in range(shape)]
     return [_one_lomax(value, scale, gamma, words) for value in values]
 
 
 def _one_lomax(
-    value: Fraction, scale: Fraction, gamma: Sequence[LazyExponential], words: Words
+    value: Fraction, scale: Fraction, gamma: Sequence[_LazyExponential], words: Words
 ) -> int:
     sign = 1 - 2 * _bits(words, 1)
-    top = LazyExponential(words)
+    top = _LazyExponential(words)
     precision = _STEP
     while True:
         numerator = top.scaled(precision)
@@ -170,10 +170,10 @@ class SmoothLaw:
         if not 0 < bound < math.inf:
             raise ParameterError("the smooth bound must be finite and above 0")
         seeded = isinstance(source, SeededNoise)
-        words = SeededWords(source.generator()) if seeded else OSWords()
+        words = seeded_words(source.generator()) if seeded else os_words
         scale = Fraction(bound) / Fraction(noise.alpha) / self.grid
         steps = [Fraction(total) / self.grid for total in exact.totals]
-        points = round_lomax(steps, scale, shape=noise.shape, words=words)
+        points = _round_lomax(steps, scale, shape=noise.shape, words=words)
         return tuple(point * self.grid for point in points)
 
     def exceeds(self, event: Event, exact: Bounded, other: Bounded) -> str | None:

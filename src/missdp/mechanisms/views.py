@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +12,20 @@ from missdp.errors import ParameterError
 from missdp.mechanisms.laws import read_only
 from missdp.schema import Schema
 from missdp.schema.bound import Verdict
-from missdp.schema.predicates import RowView
 from missdp.shelf import blocks
+
+if TYPE_CHECKING:
+    from missdp.mechanisms.private_rows import FilledRows
 
 PART_ROWS = 2**20
 """Most rows that a function of each row by itself is shown at once."""
-
-
-class Cells(RowView, Protocol):
-    """Rows that also tell to whom an attribute applies. Private."""
-
-    def applies(self, name: str) -> Verdict:
-        """Tell to which rows an attribute surely applies, and to which it may."""
-
-    def part(self, start: int, stop: int) -> Cells:
-        """Return some of the rows."""
 
 
 class Rows:
     """The view of private rows that a function gets: read-only, and of the attributes it named."""
 
     def __init__(
-        self, cells: Cells, reads: frozenset[str], asks: frozenset[str] = frozenset()
+        self, cells: FilledRows, reads: frozenset[str], asks: frozenset[str] = frozenset()
     ) -> None:
         self._cells, self._reads, self._asks = cells, reads, asks
 
