@@ -33,9 +33,9 @@ from missdp.mechanisms.private_rows import ranks
 from missdp.schema import NotApplicable
 from missdp.statistics import ImputedStatistics, KNNImputation, donors
 from missdp.statistics import profile as profiles
-from missdp.statistics.donors import Layout, Side
+from missdp.statistics.donors import Layout, _Side
 from missdp.statistics.metric import build_metric
-from missdp.statistics.profile import Ring, change_bounds
+from missdp.statistics.profile import _change_bounds, _Ring
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**32 - 1)
@@ -102,7 +102,7 @@ def test_bound_moves_by_one_step_between_neighbours(rows, k, group, chance) -> N
         found = prepare(table, k, group).profile
         exact = np.array([found.exact(j) for j in range(terms)])
         smooth = [found.smooth_bound(own=1.0, donee=2.0, beta=b) for b in (0.05, 0.4, 3.0)]
-        return change_bounds(exact), smooth
+        return _change_bounds(exact), smooth
 
     here, smooth_here = bounds(rows, 6)
     everyone = [other for other in neighbours(rows) if other]
@@ -136,7 +136,7 @@ def test_smooth_bound_is_the_maximum_over_all_terms() -> None:
     rows = random_rows(80, 3)
     lazy, full = prepare(rows, 1).profile, prepare(rows, 1).profile
     terms = np.arange(300)
-    reach = change_bounds(np.array([full.exact(int(j)) for j in terms]))
+    reach = _change_bounds(np.array([full.exact(int(j)) for j in terms]))
     for beta in (0.01, 0.05, 0.2, 1.0):
         expected = np.max(np.exp(-beta * terms) * (3 + 2 * reach))
         found = lazy.smooth_bound(own=3.0, donee=2.0, beta=beta)
@@ -184,7 +184,7 @@ def test_rows_below_a_label_are_those_counted_by_hand(sizes, asked, seed, in_mem
     given_ranks = rng.permutation(max(1, 2 * many)).astype(np.uint32)
     cells = [np.sort(given_ranks[a:b]) for a, b in pairwise(start)]
     labels = np.concatenate([np.zeros(0, np.uint32), *cells, np.full(many, 4 * many, np.uint32)])
-    side = Side(np.arange(many), labels, start)
+    side = _Side(np.arange(many), labels, start)
     cells = rng.integers(0, max(1, len(sizes)), asked if sizes else 0)
     wanted = rng.integers(0, 2 * many, len(cells)).astype(np.uint32) if many else cells
     by_hand = [
@@ -214,7 +214,7 @@ def test_depths_are_those_counted_by_hand(seed, at_once, disk):
     label = rng.permutation(size).astype(np.uint8)
     order = np.lexsort((label, cell))
     sides = (
-        Side(kept, label, np.searchsorted(cell[kept], np.arange(cells + 1)))
+        _Side(kept, label, np.searchsorted(cell[kept], np.arange(cells + 1)))
         for kept in (order[gives[order]], order[~gives[order]])
     )
     layout = Layout(None, None, *sides, size)
@@ -222,7 +222,7 @@ def test_depths_are_those_counted_by_hand(seed, at_once, disk):
     with pytest.MonkeyPatch.context() as patch, shelf.on_disk(1 if disk else None):
         patch.setattr(profiles, "DONEES", at_once)
         patch.setattr(shelf, "_LEAST", 1)
-        ring = Ring(layout, near)
+        ring = _Ring(layout, near)
         for reach in range(1, 12):
             expected = [depth_by_hand(layout, c, reach) for c in near.cells]
             assert ring.depth(reach).tolist() == expected

@@ -35,7 +35,7 @@ from missdp.mechanisms.questions import Rows
 from missdp.schema import Determined, NotApplicable
 from missdp.schema.predicates import parse_where
 from missdp.statistics import Estimate, ImputedStatistics, KNNImputation
-from missdp.statistics.worst_case import PLACES, average_bounds, tally
+from missdp.statistics.worst_case import PLACES, _average_bounds, _tally
 
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 KNN = {"impute": ("hours", "car"), "match_on": ("grade",)}
@@ -131,10 +131,10 @@ def test_the_worst_case_holds_every_completion(rows, of, where) -> None:
     schema = SCHEMA
     asked = schema["hours"] if of == "hours" else parse_where(of, schema)
     view = Rows(came(as_table(rows)), frozenset({"hours", "grade"}))
-    parts = tally(view, parse_where(where, schema), asked, ("hours",), PLACES)
+    parts = _tally(view, parse_where(where, schema), asked, ("hours",), PLACES)
     assert (parts.sum(axis=1) <= 1).all()
     assert not parts[[r.applies is False for r in rows]].any()
-    low, high = average_bounds(
+    low, high = _average_bounds(
         {name: (t, t) for name, t in zip(PLACES, parts.sum(axis=0), strict=True)}
     )
     found = [exact_mean(c, of, where) for c in product(*map(completions, rows))]

@@ -24,7 +24,7 @@ from missdp.statistics import (
     run_query,
 )
 from missdp.statistics.answers import share
-from missdp.statistics.statistics import cost_of
+from missdp.statistics.statistics import _cost_of
 
 SCHEMA = Schema((
     Ordinal(name="age", levels=(0, 1, 2), nullable=True),
@@ -278,7 +278,7 @@ def test_every_statistic_spends_its_epsilon_or_nothing(facts):
 )
 def test_shares_never_add_up_to_more_than_the_whole(epsilon, parts):
     total = math.fsum(parts)
-    shares = [share(cost_of(epsilon, None), part / total).amount for part in parts]
+    shares = [share(_cost_of(epsilon, None), part / total).amount for part in parts]
     assert sum(map(Fraction, shares)) <= Fraction(epsilon)
     assert math.fsum(shares) == pytest.approx(epsilon, rel=1e-9)
 

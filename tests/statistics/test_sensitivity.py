@@ -18,7 +18,7 @@ from missdp.mechanisms import Counts, Noise, Sums
 from missdp.mechanisms.smooth import plan_smooth
 from missdp.mechanisms.smooth_laws import SmoothLaw
 from missdp.statistics import KNNImputation
-from missdp.statistics.answers import Asking, product_change, square_change
+from missdp.statistics.answers import Asking, _product_change, _square_change
 from missdp.statistics.profile import Profile
 
 FILLED = {"impute": ("income", "car"), "match_on": ("grade", "sex")}
@@ -258,8 +258,8 @@ def test_changes_of_squares_and_products_are_exact() -> None:
     for width in widths:
         here, there = close(grids[0], width)
         exact = np.abs(here**2 - there**2).max()
-        assert exact == pytest.approx(square_change(limits[0], width))
+        assert exact == pytest.approx(_square_change(limits[0], width))
         for other in widths:
             left, right = close(grids[1], other)
             most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
-            assert most <= product_change(list(limits), [width, other], same=False) + 1e-9
+            assert most <= _product_change(list(limits), [width, other], same=False) + 1e-9

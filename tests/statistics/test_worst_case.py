@@ -20,7 +20,7 @@ from missdp.mechanisms import asks
 from missdp.mechanisms.asks import Choice
 from missdp.mechanisms.questions import QUANTA
 from missdp.statistics import ImputedStatistics, KNNImputation, ScaleRelease
-from missdp.statistics.worst_case import PLACES, tally, total_bounds
+from missdp.statistics.worst_case import PLACES, _tally, _total_bounds
 
 KNN = KNNImputation(impute=("income", "car"), match_on=("grade", "sex"))
 
@@ -113,9 +113,9 @@ def test_sums_of_values_of_either_sign(rows, data) -> None:
     share = np.array([r[3] / 4 for r in rows])
     where = mock.Mock(decide=lambda rows: (surely, maybe))
     with mock.patch("missdp.statistics.worst_case._portions", return_value=(share, known)):
-        exact_rows = tally(None, where, None, (), PLACES).sum(axis=0).tolist()
+        exact_rows = _tally(None, where, None, (), PLACES).sum(axis=0).tolist()
     box = {name: (n, n) for name, n in zip(PLACES, exact_rows, strict=True)}
-    low, high = total_bounds(box, lower, upper)
+    low, high = _total_bounds(box, lower, upper)
     least = most = 0.0
     for i in range(len(rows)):
         values = [lower + share[i] * (upper - lower)] if known[i] else [lower, upper]
