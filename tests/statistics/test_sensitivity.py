@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,6 @@ QUICK = settings(
     max_examples=24, deadline=None, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )  # fmt: skip
-anything = given(
-    st.data(), st.sampled_from(CASES), st.sampled_from(sorted(WAYS)),
-    st.randoms(use_true_random=False),
-)  # fmt: skip
 
 
 def has_holes(row: Any) -> bool:
@@ -77,17 +74,19 @@ def check_neighbours(data: Any, case: tuple[Schema, str], way: str, chance: Any,
                 assert not moves_too_far(a, b), a.event.label
 
 
-@QUICK
-@anything
-def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(data, case, way, chance):
-    check_neighbours(data, case, way, chance, 1)
+@pytest.mark.parametrize(
+    ("examples", "each"), [(24, 1), pytest.param(120, 4, marks=pytest.mark.slow)]
+)
+def test_what_is_behind_an_answer_moves_no_further_than_was_charged_for(examples, each):
+    @settings(QUICK, max_examples=examples)
+    @given(
+        st.data(), st.sampled_from(CASES), st.sampled_from(sorted(WAYS)),
+        st.randoms(use_true_random=False),
+    )  # fmt: skip
+    def check(data, case, way, chance):
+        check_neighbours(data, case, way, chance, each)
 
-
-@pytest.mark.slow
-@settings(QUICK, max_examples=120)
-@anything
-def test_what_is_behind_many_answers_moves_no_further(data, case, way, chance):
-    check_neighbours(data, case, way, chance, 4)
+    check()
 
 
 def kept(rows: list[Row], imputation: Any, way: str = "epsilon") -> list[Behind]:
@@ -138,6 +137,9 @@ def caught(ways: tuple[str, ...] = ("epsilon",)) -> set[str]:
 
 def test_pairs_that_move_far_move_within_the_bounds() -> None:
     assert caught(("epsilon", "rho", "error bars")) == set()
+    for answer in kept(one_donor(1), None):  # nothing depends on other rows: plain noise
+        assert isinstance(answer.law, Noise)
+        assert answer.event.sensitivity in (1, 1 << 20)
 
 
 def counted_twice(self, found, size):
@@ -206,12 +208,6 @@ def test_audit_on_neighbouring_tables(epsilon: float, size: int) -> None:
     assert size == 1 or released_loss(tail, *published) > 0.6
 
 
-def test_rows_that_do_not_depend_on_others_get_plain_noise() -> None:
-    for answer in kept(one_donor(1), None):
-        assert isinstance(answer.law, Noise)
-        assert answer.event.sensitivity in (1, 1 << 20)
-
-
 @pytest.mark.parametrize("imputed", [("income", "car"), ("car",)])
 def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> None:
     """Also where no value is filled, only who belongs: a donee takes its whole square with it."""
@@ -225,20 +221,16 @@ def test_donees_that_leave_a_subpopulation_take_their_whole_value(imputed) -> No
     assert {"squares of income", "centred sum of income", "count"} - left <= {"count"}
 
 
-def close(values: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of some values that are within a width."""
-    first, second = np.nonzero(np.abs(values[:, None] - values) <= width + 1e-9)
-    return values[first], values[second]
-
-
 def test_changes_of_squares_and_products_are_exact() -> None:
-    limits, widths = (3.0, 2.0), (0.0, 0.5, 1.0, 2.5, 6.0)
-    grids = [np.linspace(-limit, limit, 25) for limit in limits]
-    for width in widths:
-        here, there = close(grids[0], width)
-        exact = np.abs(here**2 - there**2).max()
-        assert exact == pytest.approx(_square_change(limits[0], width))
-        for other in widths:
-            left, right = close(grids[1], other)
-            most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
-            assert most <= _product_change(list(limits), [width, other], same=False) + 1e-9
+    def close(limit: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of some values that are within a width."""
+        values = np.linspace(-limit, limit, 25)
+        first, second = np.nonzero(np.abs(values[:, None] - values) <= width + 1e-9)
+        return values[first], values[second]
+
+    for width, other in product((0.0, 0.5, 1.0, 2.5, 6.0), repeat=2):
+        here, there = close(3.0, width)
+        assert np.abs(here**2 - there**2).max() == pytest.approx(_square_change(3.0, width))
+        left, right = close(2.0, other)
+        most = np.abs(np.multiply.outer(here, left) - np.multiply.outer(there, right)).max()
+        assert most <= _product_change([3.0, 2.0], [width, other], same=False) + 1e-9
