@@ -58,6 +58,8 @@ PAIRED = [
     for turn, family in enumerate(FAMILIES)
 ]
 """Each family once, with the strategies in turn."""
+FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
+"""Each class once, with its usual parameters."""
 
 
 @cache

@@ -12,11 +12,18 @@ import pytest
 from missdp.accounting import releases
 from missdp.errors import ParameterError
 from missdp.mechanisms import Score
-from missdp.synth import AllPairs
 from missdp.testing import HABITS, RULED, check_non_interference, check_sensitivity
-from missdp.testing.findings import Subject
 from missdp.testing.habits import _RULED_HABITS, _RULED_PAIRS, habits_of
-from synth.conformance import CASES, IDS, PAIRED, SCHEMA, Independent, make_table, subject
+from synth.conformance import (
+    CASES,
+    FAMILIES,
+    FIRST,
+    IDS,
+    PAIRED,
+    SCHEMA,
+    make_table,
+    subject,
+)
 from testing.ruled import ONE_FIT, ONE_FREE, OWN, costs_nothing, obeyed_rules
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
@@ -33,7 +40,6 @@ BY_STRATEGY = (
     "save_and_load",
     "streaming",
 )
-FIRST = [c for i, c in enumerate(PAIRED) if c[0].build not in [f.build for f, _ in PAIRED[:i]]]
 # Of these, sixty columns take seconds, and fits with rules.
 WIDE = ("mst", "all-pairs", "all-pairs-imputed", "kamino", "kamino-sequential")
 LONG = ("all-pairs-imputed", "kamino-sequential", "privbayes-gaussian")
@@ -99,7 +105,7 @@ def test_what_a_fit_shows_was_released(family, strategy):
 @every_case
 def test_one_row_moves_what_was_charged_for(family, strategy):
     given = {"parameters": family.options, "strategies": [strategy]}
-    check_sensitivity(family.build, **given, trials=6 if (family, strategy) in PAIRED else 2)
+    check_sensitivity(family.build, **given, trials=6 if (family, strategy) in FIRST else 2)
     if ((family, strategy) in PAIRED and family.name not in LONG) or family.name == "independent":
         check_sensitivity(family.build, **given, schema=RULED, trials=4, seed=2)
 
@@ -124,8 +130,9 @@ def test_kinds_and_rules(family, strategy):
 
 @pytest.mark.parametrize("promise", [p for p in OWN if p not in ONE_FIT])
 def test_what_the_base_promises_of_kinds_and_rules(promise):
-    promise(Subject(Independent, "joint", {}, RULED))
-    promise(Subject(AllPairs, "joint", {}, RULED))
+    for family in FAMILIES:
+        if family.name in ("independent", "all-pairs"):
+            promise(subject(family, "joint", RULED))
 
 
 @pytest.mark.slow
